@@ -1,0 +1,46 @@
+# Thin lines over cargo. Each installs what it needs first, and says what.
+
+CARGO ?= cargo
+
+.PHONY: run test lint build bench sample-image clean help
+
+help:                ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+run: build           ## a whole cluster in this terminal: Redis, api, scheduler, two workers, a service
+	@scripts/install redis
+	./target/release/kubeleet dev $(ARGS)
+
+build:               ## the release binary, target/release/kubeleet
+	@scripts/install build
+	$(CARGO) build --release --locked --package kubeleet
+
+test:                ## all tests, on a real Redis and, where one answers, a real engine
+	@scripts/install build redis
+	$(CARGO) build --locked --package kubeleet
+	$(CARGO) test --workspace --locked
+
+lint:                ## formatting and clippy, as CI checks them
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+bench:               ## how fast placement decides (criterion)
+	@scripts/install build
+	$(CARGO) bench --locked --package kubeleet-scheduler
+
+sample-image: build  ## a stand-in for spaster/alpine-sleep where no registry can be reached
+	./target/release/kubeleet sample-image spaster/alpine-sleep
+
+clean:               ## forget everything that was built
+	$(CARGO) clean
+
+.PHONY: images ha ha-down
+
+images:              ## kubeleet's image and one of Redis, made without any registry
+	scripts/images
+
+ha:                  ## the highly available stack in containers: three Redis, three Sentinels, three nodes
+	@scripts/ha up
+
+ha-down:             ## ends it and its pods; what is stored is kept
+	@scripts/ha down

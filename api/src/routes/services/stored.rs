@@ -1,0 +1,115 @@
+//! What is done once a service is stored, and the answer that says so.
+
+use std::collections::HashSet;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, LOCATION};
+use axum::response::{IntoResponse, Response};
+use common::ids::ServiceName;
+use common::service::{Service, ServiceState};
+use common::store::{CreateOutcome, Durability, PutOutcome};
+
+use crate::census;
+use crate::dto::{DurabilityState, ServiceView};
+use crate::problem::{ApiProblem, Kind};
+use crate::state::App;
+use crate::views;
+
+/// Up to so many pods are made before the answer; more are made after it. A crash in between is healed by reconcile.
+const MADE_AT_ONCE: u32 = 250;
+
+/// Turns what became of a write into an answer.
+pub(super) async fn accepted(
+    app: &App,
+    name: &ServiceName,
+    outcome: PutOutcome,
+    durability: Durability,
+) -> Result<Response, ApiProblem> {
+    match outcome {
+        PutOutcome::Created => stored(app, name, StatusCode::CREATED, durability).await,
+        PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
+            stored(app, name, StatusCode::OK, durability).await
+        }
+        PutOutcome::Exists => {
+            let detail = format!("service {name} exists: PUT /service/{name} replaces it");
+            Err(ApiProblem::new(Kind::ServiceExists, detail))
+        }
+        PutOutcome::Missing => Err(missing(name)),
+        PutOutcome::Deleting => Err(deleting(name)),
+        PutOutcome::Conflict { generation } => Err(conflict(name, generation)),
+    }
+}
+
+/// What is done once a service is stored: its missing pods are made, and the client sees it.
+pub(super) async fn stored(
+    app: &App,
+    name: &ServiceName,
+    status: StatusCode,
+    durability: Durability,
+) -> Result<Response, ApiProblem> {
+    let durability = app.note_write(durability);
+    // Deleted and forgotten since: then that is how it is.
+    let service = app.store.service(name).await?.ok_or_else(|| missing(name))?;
+    let progress = if service.replicas <= MADE_AT_ONCE {
+        make_missing(app, &service).await;
+        census::status(&app.store, &service).await?
+    } else {
+        let (app_too, service_too) = (app.clone(), service.clone());
+        app.tasks.spawn(async move {
+            let work = make_missing(&app_too, &service_too);
+            app_too.shutdown.run_until_cancelled(work).await;
+        });
+        census::just_stored(&service)
+    };
+    let mut view = views::service(service, progress);
+    let status = match durability.state {
+        DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
+        DurabilityState::Confirmed | DurabilityState::SingleMachine => status,
+    };
+    view.durability = Some(durability);
+    let mut response = with_etag(status, view);
+    if status != StatusCode::OK
+        && let Ok(location) = format!("/service/{name}").parse()
+    {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Makes the pods whose slots are free. What fails here is no failure of the request: reconcile does it again.
+async fn make_missing(app: &App, service: &Service) {
+    let made = async {
+        let slots = app.store.slots(&service.name).await?;
+        let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
+        let free: Vec<u32> = (0..service.replicas).filter(|replica| !taken.contains(replica)).collect();
+        app.store.create_pods(service, &free).await
+    };
+    if service.state == ServiceState::Deleting {
+        return;
+    }
+    match made.await {
+        Ok(CreateOutcome::Created(count)) => tracing::debug!(service = %service.name, count, "pods made"),
+        Ok(CreateOutcome::Changed) => tracing::debug!(service = %service.name, "changed meanwhile"),
+        Err(error) => tracing::warn!(service = %service.name, %error, "pods not made yet; reconcile will"),
+    }
+}
+
+pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {
+    let etag = format!("\"{}\"", view.generation);
+    (status, [(ETAG, etag)], Json(view)).into_response()
+}
+
+pub(super) fn missing(name: &ServiceName) -> ApiProblem {
+    ApiProblem::new(Kind::ServiceNotFound, format!("there is no service {name}; GET /service lists them"))
+}
+
+pub(super) fn deleting(name: &ServiceName) -> ApiProblem {
+    let detail = format!("service {name} is being deleted; try again when its last pods are gone");
+    ApiProblem::new(Kind::ServiceDeleting, detail)
+}
+
+pub(super) fn conflict(name: &ServiceName, generation: u64) -> ApiProblem {
+    let detail = format!("service {name} has generation {generation} by now; read it again");
+    ApiProblem::new(Kind::GenerationConflict, detail)
+}

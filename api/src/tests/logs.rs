@@ -1,0 +1,120 @@
+use axum::body::Bytes;
+use common::ids::NodeName;
+use common::store::{LogChunk, LogRequest, Store};
+
+use super::{Api, until};
+
+fn running_pod(api: &Api) {
+    api.redis.run(&[
+        "HSET",
+        "pod:mine",
+        "name",
+        "test",
+        "phase",
+        "running",
+        "replica",
+        "0",
+        "image",
+        "x",
+        "generation",
+        "0",
+        "node",
+        "worker1",
+        "assignment",
+        "as1",
+        "created_at",
+        "1",
+        "since",
+        "1",
+        "cpu",
+        "0",
+        "memory",
+        "0",
+        "attempts",
+        "0",
+        "restarts",
+        "0",
+    ]);
+}
+
+/// A worker as far as logs go: waits for the request.
+async fn next_request(store: &Store) -> LogRequest {
+    let node = NodeName::new("worker1").unwrap();
+    let found = std::cell::RefCell::new(None);
+    until("a request for a log", || async {
+        let request = store.take_log_requests(&node).await.unwrap().pop();
+        let came = request.is_some();
+        *found.borrow_mut() = request;
+        came
+    })
+    .await;
+    found.into_inner().unwrap()
+}
+
+fn output(text: &'static str) -> LogChunk {
+    LogChunk::Output(Bytes::from_static(text.as_bytes()))
+}
+
+#[tokio::test]
+async fn a_whole_log() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    let worker = async {
+        let request = next_request(&api.app.store).await;
+        assert_eq!((request.pod.as_str(), request.tail, request.follow), ("mine", 5, false));
+        for chunk in [output("one\ntwo\n"), output("three\n"), LogChunk::End(String::new())] {
+            assert!(api.app.store.write_log(&request.id, &chunk).await.unwrap());
+        }
+        request.id
+    };
+    let (answer, id) = tokio::join!(api.get("/pod/mine/log?tail=5"), worker);
+    assert_eq!((answer.status, answer.text.as_str()), (200, "one\ntwo\nthree\n"));
+    assert!(answer.header("content-type").starts_with("text/plain"));
+    until("the worker learns that nobody reads", || async {
+        !api.app.store.log_is_wanted(&id).await.unwrap()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn following_until_the_end() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    let worker = async {
+        let request = next_request(&api.app.store).await;
+        assert!(request.follow);
+        // Quiet for longer than the answer waits.
+        tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+        for chunk in [output("late\n"), LogChunk::End("the container is gone".to_owned())] {
+            api.app.store.write_log(&request.id, &chunk).await.unwrap();
+        }
+    };
+    let (answer, ()) = tokio::join!(api.get("/pod/mine/log?follow=true"), worker);
+    assert_eq!((answer.status, answer.text.as_str()), (200, "late\n\nkubeleet: the container is gone\n"));
+}
+
+#[tokio::test]
+async fn a_log_that_can_not_be_read() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    let worker = async {
+        let request = next_request(&api.app.store).await;
+        api.app.store.write_log(&request.id, &LogChunk::End("no such container".into())).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(api.get("/pod/mine/log"), worker);
+    let problem = answer.problem(502, "log-unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("no such container"), "{problem}");
+    api.post("/service", r#"{"name":"web","image":"nginx"}"#).await.expect(201);
+    let pods = api.get("/pod?service=web").await.expect(200);
+    let uuid = pods["items"][0]["uuid"].as_str().unwrap();
+    api.get(&format!("/pod/{uuid}/log")).await.problem(409, "pod-on-no-node");
+    api.get("/pod/none/log").await.problem(404, "pod-not-found");
+    api.get("/pod/mine/log?tail=x").await.problem(400, "invalid-query");
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    api.get("/pod/mine/log").await.problem(504, "node-silent");
+}

@@ -1,0 +1,115 @@
+use serde_json::Value;
+
+use super::Api;
+
+fn uuids(list: &Value) -> Vec<String> {
+    list["items"].as_array().unwrap().iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn two_services(api: &Api) {
+    api.post("/service", r#"{"name":"a","image":"nginx","replica":3}"#).await.expect(201);
+    api.post("/service", r#"{"name":"b","image":"redis","replica":2}"#).await.expect(201);
+    // A pod somebody pushed, as the scripts leave it.
+    api.redis.run(&[
+        "HSET",
+        "pod:mine",
+        "name",
+        "test",
+        "phase",
+        "running",
+        "replica",
+        "7",
+        "image",
+        "x",
+        "generation",
+        "0",
+        "node",
+        "worker1",
+        "assignment",
+        "as1",
+        "attempts",
+        "0",
+        "restarts",
+        "0",
+        "cpu",
+        "0",
+        "memory",
+        "0",
+        "created_at",
+        "1700000000000",
+        "since",
+        "1700000000000",
+    ]);
+    api.redis.run(&["SADD", "pushed", "mine"]);
+}
+
+#[tokio::test]
+async fn pods_come_in_pages() {
+    let Some(api) = Api::start() else { return };
+    two_services(&api).await;
+    let all = uuids(&api.get("/pod").await.expect(200));
+    assert_eq!((all.len(), all[5].as_str()), (6, "mine"));
+    for limit in 1..7 {
+        let mut found = Vec::new();
+        let mut after = String::new();
+        loop {
+            let page = api.get(&format!("/pod?limit={limit}{after}")).await.expect(200);
+            assert!(page["items"].as_array().unwrap().len() <= limit);
+            found.extend(uuids(&page));
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(found, all, "pages of {limit}");
+    }
+}
+
+#[tokio::test]
+async fn pods_by_what_they_are() {
+    let Some(api) = Api::start() else { return };
+    two_services(&api).await;
+    let count = async |query: &str| uuids(&api.get(&format!("/pod?{query}")).await.expect(200)).len();
+    assert_eq!(count("service=a").await, 3);
+    assert_eq!(count("service=none").await, 0);
+    assert_eq!(count("phase=pending").await, 5);
+    assert_eq!(count("phase=running&node=worker1").await, 1);
+    assert_eq!(count("node=worker2").await, 0);
+    assert_eq!(count("prefix=mi").await, 1);
+    assert_eq!(count("prefix=a-1").await, 1);
+    assert_eq!(count("prefix=test-7").await, 1);
+    let whole = uuids(&api.get("/pod?service=b").await.expect(200)).remove(0);
+    assert_eq!(count(&format!("prefix={}", &whole[..13])).await, 1);
+    for bad in ["phase=Running", "service=A", "node=-", "after=x", "limit=0", "colour=red"] {
+        api.get(&format!("/pod?{bad}")).await.problem(400, "invalid-query");
+    }
+}
+
+#[tokio::test]
+async fn one_pod_says_why_it_waits() {
+    let Some(api) = Api::start() else { return };
+    api.post("/service", r#"{"name":"a","image":"nginx"}"#).await.expect(201);
+    let uuid = uuids(&api.get("/pod").await.expect(200)).remove(0);
+    let why = r#"[{"reason":"InsufficientMemory","count":2,"nodes":[{"node":"w1","detail":"needs 2 GiB, 1 GiB free"}]}]"#;
+    api.redis.run(&["HSET", "uq:why", &uuid, why]);
+    let key = format!("pod:{uuid}");
+    api.redis.run(&["HSET", &key, "reason", "Unschedulable", "message", "fits no node"]);
+    let pod = api.get(&format!("/pod/{uuid}")).await.expect(200);
+    assert_eq!(pod["refusals"][0]["nodes"][0]["detail"], "needs 2 GiB, 1 GiB free");
+    assert_eq!(pod["reason"], "Unschedulable");
+    let status = &api.get("/service/a").await.expect(200)["status"];
+    assert_eq!((&status["unschedulable"], &status["pending"]), (&1.into(), &1.into()));
+    assert_eq!(status["message"], "1 of 1 pods: Unschedulable: fits no node");
+    api.get("/pod/none").await.problem(404, "pod-not-found");
+}
+
+#[tokio::test]
+async fn stopping_a_pod() {
+    let Some(api) = Api::start() else { return };
+    two_services(&api).await;
+    let uuid = uuids(&api.get("/pod?service=a").await.expect(200)).remove(0);
+    assert_eq!(api.delete(&format!("/pod/{uuid}")).await.expect(202)["phase"], "stopped");
+    assert_eq!(api.delete(&format!("/pod/{uuid}")).await.expect(202)["phase"], "stopped", "twice is once");
+    let on_a_node = api.delete("/pod/mine").await.expect(202);
+    assert_eq!((&on_a_node["phase"], &on_a_node["node"]), (&"stopping".into(), &"worker1".into()));
+    assert_eq!(api.redis.run(&["SISMEMBER", "stop:worker1", "mine"]), ":1");
+    api.delete("/pod/none").await.problem(404, "pod-not-found");
+}

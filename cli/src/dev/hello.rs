@@ -1,0 +1,50 @@
+//! The first service of a `dev` cluster: three pods of an image that no registry is needed for.
+
+use std::time::{Duration, Instant};
+
+use common::config::RuntimeKind;
+use common::lifecycle::Phase;
+use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
+use common::store::{PutMode, Store};
+
+use super::banner;
+use super::engine::{Engine, HELLO_IMAGE};
+
+const REPLICAS: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Deploys it and waits until all of it runs, or says why it does not.
+pub(crate) async fn deploy(engine: &Engine, store: &Store) -> anyhow::Result<()> {
+    engine.make_hello_image().await?;
+    let begun = Instant::now();
+    let service = service(engine.kind)?;
+    store.put_service(&service, PutMode::Upsert, None).await?;
+    loop {
+        let ids: Vec<_> = store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
+        let pods = store.pods(&ids).await?;
+        let running = pods.iter().flatten().filter(|pod| pod.phase == Phase::Running).count();
+        if running == REPLICAS as usize {
+            return banner::hello_runs(running, begun.elapsed());
+        }
+        if begun.elapsed() > PATIENCE {
+            let why = pods.iter().flatten().find(|pod| !pod.message.is_empty());
+            let why = why.map_or("see `kubeleet events`".to_owned(), |pod| pod.message.clone());
+            return banner::hello_is_late(running, &why);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
+    let mut container = ContainerSpec::of_image(HELLO_IMAGE);
+    if kind == RuntimeKind::Process {
+        let this = std::env::current_exe()?.display().to_string();
+        container.command = Command(vec![this, "hello".to_owned()]);
+    }
+    let pod = PodSpec {
+        containers: vec![container],
+        on_disconnect: OnDisconnect::Keep,
+        stop_grace_period: Seconds::default(),
+    };
+    Ok(DesiredService { name: "hello".parse()?, replicas: REPLICAS, labels: Default::default(), pod })
+}

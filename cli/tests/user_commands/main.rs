@@ -1,0 +1,144 @@
+//! The user commands as people run them: the real binary, and where a cluster is needed, a real one with simulated
+//! workers over a private Redis.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cluster;
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use cluster::Cluster;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_kubeleet");
+
+/// Runs a line, with no settings of the machine it runs on.
+fn kubeleet(api: &str, line: &str) -> Output {
+    kubeleet_with(api, line, "")
+}
+
+fn kubeleet_with(api: &str, line: &str, input: &str) -> Output {
+    let mut command = Command::new(BINARY);
+    command.args(line.split_whitespace()).env_clear().env("KUBELEET_API", api);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Exit code, standard output and standard error.
+fn parts(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn errors_are_on_standard_error_with_their_code_and_without_colours() {
+    // Nobody listens on port 1.
+    for (line, code, said) in [
+        ("status", 8, "no API at http://127.0.0.1:1"),
+        ("service ls --api https://127.0.0.1:1", 2, "TLS is not built in"),
+        ("service scale web", 2, "<REPLICAS>"),
+        ("nonsense", 2, "nonsense"),
+        ("apply -f /nowhere.yaml", 3, "no such file"),
+        ("status --token-file /nowhere", 2, "/nowhere"),
+    ] {
+        let (exit, out, err) = parts(&kubeleet("http://127.0.0.1:1", line));
+        assert_eq!((exit, out.as_str()), (code, ""), "{line}: {err}");
+        assert!(err.contains(said) && !err.contains('\x1b'), "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let mut child = Command::new(BINARY)
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let (exit, _, err) = parts(&child.wait_with_output().unwrap());
+    assert_eq!((exit, err.as_str()), (0, ""));
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    let (exit, out, _) = parts(&kubeleet("", "--help"));
+    assert_eq!(exit, 0);
+    for part in ["5 unschedulable", "6 timed out", "8 unreachable", "completions"] {
+        assert!(out.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn the_life_of_a_service() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+
+    let (exit, out, err) = run("run hello --name web --replicas 3 --wait --timeout 30s");
+    assert_eq!((exit, out.as_str()), (0, "service/web created\n"), "{err}");
+    assert!(err.ends_with("web: 3/3 running: ready\n"), "{err}");
+    let (_, out, _) = run("service ls -o json");
+    let list: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(list["items"][0]["status"]["running"], 3, "{out}");
+    let (_, out, _) = run("ps --service web -o name");
+    assert_eq!(out.lines().filter(|line| line.starts_with("pod/")).count(), 3, "{out}");
+    let (exit, out, _) = run("pod describe web-1");
+    assert!(exit == 0 && out.contains("Name:         web-1") && out.contains("PodStarted"), "{out}");
+
+    assert_eq!(run("run hello --name web").0, 4);
+    let (exit, out, _) = run("run hello -o name");
+    assert_eq!((exit, out.as_str()), (0, "service/hello\n"));
+    let (_, out, _) = run("run hello -o name");
+    assert!(out.starts_with("service/hello-"), "{out}");
+    assert_eq!(run("service describe nothing").0, 3);
+
+    let (exit, _, err) = run("service scale web 1 --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
+    let (exit, _, err) = run("pod stop web-0 --wait --timeout 30s");
+    assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
+    let (exit, _, err) = run("service rm web nothing --wait --timeout 30s");
+    assert!(exit == 3 && err.contains("there is no service nothing") && err.ends_with("gone\n"), "{err}");
+}
+
+#[test]
+fn what_fits_nowhere_is_said_and_has_its_code() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let (exit, _, err) = run("run hello --name big --memory 100TiB --wait --timeout 2s");
+    assert_eq!(exit, 5, "{err}");
+    assert!(err.contains("1 unschedulable") && err.contains("timed out"), "{err}");
+    let (_, out, _) = run("pod describe big");
+    assert!(out.contains("InsufficientMemory") && out.contains("worker1: needs 100 TiB"), "{out}");
+}
+
+#[test]
+fn files_dead_letters_and_nodes() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let file = "name: a\nimage: x\n---\nname: b\nimage: y\nreplicas: 2\n";
+    for expected in ["service/a created\nservice/b created\n", "service/a unchanged\nservice/b unchanged\n"] {
+        let output = kubeleet_with(&cluster.api, "apply -f - --wait --timeout 30s", file);
+        let (exit, out, err) = parts(&output);
+        assert_eq!((exit, out.as_str()), (0, expected), "{err}");
+    }
+
+    cluster.redis("LPUSH sq nonsense");
+    let id = cluster::eventually("a dead letter", || {
+        let (_, out, _) = run("queue peek dq -o name");
+        out.trim().strip_prefix("letter/").map(str::to_owned)
+    });
+    assert_eq!(run("queue drop --all").0, 2);
+    let (exit, out, _) = run(&format!("queue drop {id}"));
+    assert_eq!((exit, out), (0, format!("letter/{id} dropped\n")));
+    assert_eq!(run(&format!("queue requeue {id}")).0, 3);
+
+    assert_eq!(run("node cordon worker1").1, "node/worker1 cordoned\n");
+    assert!(run("node ls").1.contains("ready,cordoned"));
+    assert_eq!(run("node uncordon worker1 nowhere").0, 3);
+    let (exit, out, _) = run("events --tail 500");
+    assert!(exit == 0 && out.contains("NodeUncordoned") && out.contains("DeadLettered"), "{out}");
+    let (exit, out, _) = run("status");
+    assert!(exit == 0 && out.contains("1 of 1 ready"), "{out}");
+}

@@ -1,0 +1,115 @@
+//! A connection for one loop of blocking commands.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisError, ScriptInvocation, Value};
+
+use super::super::error::StoreError;
+use super::fault::Fault;
+use super::name_of;
+use super::state::Shared;
+
+/// A connection nobody else uses, so that a command may block on it.
+///
+/// It is given up after any error, when the future of a command is dropped (the answer would be taken for that of
+/// the next command, or what the server popped would be lost in between), and as soon as there is another master.
+/// From then on every call fails at once: ask the link for a new one.
+pub(crate) struct Dedicated {
+    shared: Arc<Shared>,
+    term: u64,
+    response_timeout: Duration,
+    connection: Option<MultiplexedConnection>,
+}
+
+impl Dedicated {
+    /// Opens one to the present master.
+    pub(super) async fn open(shared: Arc<Shared>, response_timeout: Duration) -> Result<Self, StoreError> {
+        let up = shared.up("connect").await?;
+        match shared.dialer.master(&up.master, response_timeout).await {
+            Ok(connection) => {
+                Ok(Self { shared, term: up.term, response_timeout, connection: Some(connection) })
+            }
+            Err(fault) => {
+                shared.act_on_own(up.term, &fault);
+                Err(fault.error)
+            }
+        }
+    }
+
+    /// Runs one command. It may block for less than the response timeout this connection was asked for with.
+    ///
+    /// # Errors
+    /// Any; the connection is of no use any more after it.
+    pub(crate) async fn query<T: FromRedisValue>(&mut self, cmd: &Cmd) -> Result<T, StoreError> {
+        self.query_for(cmd, Duration::ZERO).await
+    }
+
+    /// As [`Dedicated::query`], for a command that blocks `longer` than foreseen.
+    pub(super) async fn query_for<T: FromRedisValue>(
+        &mut self,
+        cmd: &Cmd,
+        longer: Duration,
+    ) -> Result<T, StoreError> {
+        let what = name_of(cmd);
+        let mut connection = self.take(&what)?;
+        connection.set_response_timeout(self.response_timeout + longer);
+        let reply = self.unless_another_master(cmd.query_async(&mut connection)).await;
+        self.put_back(&what, connection, reply)
+    }
+
+    /// Runs a script by its hash; Redis is given its text when it does not know it.
+    pub(super) async fn script(&mut self, invocation: &ScriptInvocation<'_>) -> Result<Value, StoreError> {
+        let what = "EVALSHA";
+        let mut connection = self.take(what)?;
+        let reply = self.unless_another_master(invocation.invoke_async(&mut connection)).await;
+        self.put_back(what, connection, reply)
+    }
+
+    /// Whether it can still be used, as far as one can tell without asking.
+    pub(super) fn is_usable(&self) -> bool {
+        self.connection.is_some() && self.shared.in_term(self.term)
+    }
+
+    /// While a command runs the connection is in the future's hands alone: dropping the one closes the other.
+    fn take(&mut self, what: &str) -> Result<MultiplexedConnection, StoreError> {
+        let connection = self.connection.take();
+        if !self.shared.in_term(self.term) {
+            return Err(StoreError::NotMaster);
+        }
+        let why = "this connection was given up after an earlier failure; a new one is needed";
+        connection.ok_or_else(|| Fault::lost(what, why).error)
+    }
+
+    async fn unless_another_master<T>(
+        &self,
+        command: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, Option<RedisError>> {
+        tokio::select! {
+            biased;
+            reply = command => reply.map_err(Some),
+            () = self.shared.term_over(self.term) => Err(None),
+        }
+    }
+
+    fn put_back<T>(
+        &mut self,
+        what: &str,
+        connection: MultiplexedConnection,
+        reply: Result<T, Option<RedisError>>,
+    ) -> Result<T, StoreError> {
+        match reply {
+            Ok(value) => {
+                self.connection = Some(connection);
+                Ok(value)
+            }
+            Err(None) => Err(StoreError::NotMaster),
+            Err(Some(error)) => {
+                let fault = Fault::of(what, &error);
+                self.shared.act_on_own(self.term, &fault);
+                Err(fault.error)
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Writes of desired state: done, and then waited for until every known replica has them.
+//!
+//! WAIT speaks of what was written before it *on the same connection*, so these writes have connections of their own:
+//! a few, shared by a pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
+use redis::{ScriptInvocation, Value};
+
+use super::super::error::StoreError;
+use super::Durability;
+use super::dedicated::Dedicated;
+use super::fault::Fault;
+use super::state::Shared;
+
+/// Durable writes at the same time. They come from people and the API, not from queues.
+const CONNECTIONS: usize = 4;
+/// A connection that rested for longer is asked whether it still works before a write is entrusted to it.
+const RESTED: Duration = Duration::from_secs(1);
+
+/// The pool.
+pub(super) struct Durable {
+    shared: Arc<Shared>,
+    pool: Pool<Opener>,
+}
+
+struct Opener {
+    shared: Arc<Shared>,
+}
+
+impl managed::Manager for Opener {
+    type Type = Dedicated;
+    type Error = StoreError;
+
+    async fn create(&self) -> Result<Dedicated, StoreError> {
+        Dedicated::open(self.shared.clone(), self.shared.response_timeout).await
+    }
+
+    async fn recycle(&self, connection: &mut Dedicated, metrics: &Metrics) -> RecycleResult<StoreError> {
+        if !connection.is_usable() {
+            return Err(RecycleError::message("given up"));
+        }
+        if metrics.last_used() > RESTED {
+            connection.query::<Value>(&redis::cmd("PING")).await.map_err(RecycleError::Backend)?;
+        }
+        Ok(())
+    }
+}
+
+impl Durable {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let timeouts = Timeouts {
+            wait: Some(shared.response_timeout),
+            create: None,
+            // A connection that is cut off would otherwise use up the time of a whole response.
+            recycle: Some(shared.connect_timeout),
+        };
+        let pool = Pool::builder(Opener { shared: shared.clone() })
+            .max_size(CONNECTIONS)
+            .timeouts(timeouts)
+            .runtime(deadpool::Runtime::Tokio1)
+            .build()
+            .expect("a pool builds when its timeouts come with a runtime, and they do");
+        Self { shared, pool }
+    }
+
+    /// Runs the script, then waits at most `wait` for the replicas.
+    ///
+    /// # Errors
+    /// Those of the script. What goes wrong after the script is no error (it was done), but `Unconfirmed`.
+    pub(super) async fn script(
+        &self,
+        invocation: &ScriptInvocation<'_>,
+        wait: Duration,
+    ) -> Result<(Value, Durability), StoreError> {
+        let mut connection = self.pool.get().await.map_err(not_got)?;
+        let value = connection.script(invocation).await?;
+        Ok((value, self.confirm(&mut connection, wait).await))
+    }
+
+    async fn confirm(&self, connection: &mut Dedicated, wait: Duration) -> Durability {
+        let unconfirmed = |confirmed, known| Durability::Unconfirmed { confirmed, known };
+        let Some(attached) = attached_replicas(connection).await else {
+            return unconfirmed(0, self.shared.known_replicas());
+        };
+        let known = self.shared.note_replicas(attached);
+        if known == 0 {
+            return Durability::SingleMachine;
+        }
+        let mut command = redis::cmd("WAIT");
+        // WAIT 0 would wait for ever.
+        command.arg(known).arg(wait.as_millis().max(1) as u64);
+        match connection.query_for::<usize>(&command, wait).await {
+            Ok(replicas) if replicas >= known => Durability::Confirmed { replicas },
+            Ok(confirmed) => unconfirmed(confirmed, known),
+            Err(_) => unconfirmed(0, known),
+        }
+    }
+}
+
+/// The replicas that are connected to the master right now; none when it could not be asked.
+async fn attached_replicas(connection: &mut Dedicated) -> Option<usize> {
+    let mut command = redis::cmd("INFO");
+    command.arg("replication");
+    let info: Vec<u8> = connection.query(&command).await.ok()?;
+    let mut lines = info.split(|&byte| byte == b'\n');
+    let count = lines.find_map(|line| line.strip_prefix(b"connected_slaves:"))?;
+    std::str::from_utf8(count).ok()?.trim().parse().ok()
+}
+
+fn not_got(error: PoolError<StoreError>) -> StoreError {
+    match error {
+        PoolError::Backend(error) => error,
+        PoolError::Timeout(_) => StoreError::Timeout { what: "a free connection for a durable write".into() },
+        other => Fault::lost("connect", other.to_string()).error,
+    }
+}

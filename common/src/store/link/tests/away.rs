@@ -1,0 +1,140 @@
+//! A Redis that is not there, goes, hangs, or comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+
+use super::super::super::error::StoreError;
+use super::super::LinkHealth;
+use super::server::{Server, available, free_port};
+use super::{eventually, eventually_set, get, link, options, set};
+
+#[tokio::test]
+async fn without_a_server_commands_fail_in_time_and_say_why() {
+    let link = link(&format!("redis://127.0.0.1:{}", free_port()));
+    let start = Instant::now();
+    let error = set(&link, "a", "b").await.unwrap_err();
+    assert!(
+        matches!(&error, StoreError::Unreachable { what, why } if what == "SET" && why.contains("refused")),
+        "{error:?}"
+    );
+    assert!(
+        start.elapsed() < options().connect_timeout + Duration::from_millis(500),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(matches!(&*link.health().borrow(), LinkHealth::Away { why, .. } if why.contains("refused")));
+}
+
+#[tokio::test]
+async fn away_is_no_reason_to_be_busy() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let server = tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            drop(connection);
+        }
+    });
+    let link = link(&format!("redis://127.0.0.1:{port}"));
+    let start = Instant::now();
+    let mut others = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let link = link.clone();
+        others.spawn(async move {
+            while start.elapsed() < Duration::from_secs(3) {
+                assert!(set(&link, "a", "b").await.is_err());
+            }
+        });
+    }
+    while others.join_next().await.transpose().unwrap().is_some() {}
+    server.abort();
+    // 50, 100, 200 … ms, each at least half of it: not more than eight in three seconds, however many ask.
+    let tries = tries.load(Ordering::Relaxed);
+    assert!((3..=9).contains(&tries), "{tries} connections in {:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
+    if !available() {
+        return;
+    }
+    let mut server = Server::start(&[]);
+    let link = link(&server.url());
+    let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
+    set(&link, "a", "1").await.unwrap();
+    let before = super::generation(&link);
+    server.kill();
+    assert!(matches!(own.query::<()>(&redis::cmd("PING")).await, Err(StoreError::Unreachable { .. })));
+    assert!(matches!(set(&link, "a", "2").await, Err(StoreError::Unreachable { .. })));
+    assert!(matches!(&*link.health().borrow(), LinkHealth::Away { .. }));
+    server.restart();
+    eventually_set(&link, "a", "3").await;
+    assert_eq!(get(&link, "a").await, Some(b"3".to_vec()));
+    assert!(super::generation(&link) > before);
+    assert!(link.dedicated(Duration::from_secs(7)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_loss_is_noticed_while_nobody_asks() {
+    if !available() {
+        return;
+    }
+    let mut server = Server::start(&[]);
+    let link = link(&server.url());
+    set(&link, "a", "1").await.unwrap();
+    let mut health = link.health();
+    server.kill();
+    let away = health.wait_for(|health| matches!(health, LinkHealth::Away { .. }));
+    tokio::time::timeout(super::LIMIT, away).await.unwrap().unwrap();
+    server.restart();
+    let back = health.wait_for(|health| matches!(health, LinkHealth::Connected { .. }));
+    tokio::time::timeout(super::LIMIT, back).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_does_not_make_anyone_wait_for_ever() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    set(&link, "a", "1").await.unwrap();
+    server.freeze();
+    let limit = options().response_timeout + options().connect_timeout + Duration::from_millis(500);
+    let mut errors = Vec::new();
+    for value in ["2", "3"] {
+        let start = Instant::now();
+        errors.push(set(&link, "a", value).await.unwrap_err());
+        assert!(start.elapsed() < limit, "{:?}", start.elapsed());
+    }
+    assert!(matches!(errors[0], StoreError::Timeout { .. }), "{errors:?}");
+    assert!(matches!(errors[1], StoreError::Unreachable { .. }), "{errors:?}");
+    server.thaw();
+    eventually_set(&link, "a", "4").await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_dropped_leaves_no_connection_behind() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    set(&link, "a", "1").await.unwrap();
+    let mut subscription = link.subscribe("channel");
+    subscription.next().await;
+    let (own, clone) = (link.dedicated(Duration::from_secs(7)).await.unwrap(), link.clone());
+    drop((link, subscription, own));
+    set(&clone, "a", "2").await.unwrap();
+    drop(clone);
+    eventually("only the one who asks is connected", async || {
+        let clients: String = server.ask(redis::cmd("CLIENT").arg("LIST"));
+        (clients.lines().count() == 1).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,158 @@
+//! Commands while all is well.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::super::super::error::StoreError;
+use super::server::{Server, available};
+use super::{get, link, set};
+
+#[tokio::test]
+async fn commands_pipelines_and_bytes() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&format!("{}/3", server.url()));
+    set(&link, "key", "value").await.unwrap();
+    assert_eq!(get(&link, "key").await, Some(b"value".to_vec()));
+
+    let bytes = b"\xff\x00not text\r\n".to_vec();
+    let mut pipe = redis::pipe();
+    pipe.cmd("SET").arg("bytes").arg(&bytes).ignore().cmd("GET").arg("bytes").cmd("DBSIZE");
+    let (back, size): (Vec<u8>, u64) = link.pipeline(&pipe).await.unwrap();
+    assert_eq!((back, size), (bytes, 2));
+
+    let in_database: u64 = server.ask(&redis::cmd("DBSIZE"));
+    assert_eq!(in_database, 0, "the database of the URL is 3");
+}
+
+#[tokio::test]
+async fn a_script_that_redis_forgot_is_loaded_again() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    let script = redis::Script::new("return redis.call('INCR', KEYS[1])");
+    let mut invocation = script.prepare_invoke();
+    invocation.key("counter");
+    for expected in 1..4 {
+        assert_eq!(link.script(&invocation).await.unwrap(), Value::Int(expected));
+        let _: Value = server.ask(redis::cmd("SCRIPT").arg("FLUSH"));
+    }
+}
+
+#[tokio::test]
+async fn errors_of_the_server_leave_the_connection_alone() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    set(&link, "text", "abc").await.unwrap();
+    let generation = super::generation(&link);
+
+    let popped = link.query::<Value>(redis::cmd("LPOP").arg("text")).await;
+    assert!(matches!(popped, Err(StoreError::WrongType { .. })), "{popped:?}");
+    let script = redis::Script::new("return redis.call('LPOP', KEYS[1])");
+    let popped = link.script(script.prepare_invoke().key("text")).await;
+    assert!(matches!(popped, Err(StoreError::WrongType { .. })), "{popped:?}");
+    let number = link.query::<u64>(redis::cmd("GET").arg("text")).await;
+    assert!(matches!(number, Err(StoreError::Corrupt { .. })), "{number:?}");
+    let unknown = link.query::<Value>(&redis::cmd("NOSUCHCOMMAND")).await.unwrap_err();
+    assert!(
+        matches!(&unknown, StoreError::Refused(text) if text.starts_with("ERR unknown command")),
+        "{unknown:?}"
+    );
+    let mut pipe = redis::pipe();
+    pipe.cmd("GET").arg("text").cmd("LPOP").arg("text");
+    let piped = link.pipeline::<Value>(&pipe).await;
+    assert!(matches!(piped, Err(StoreError::WrongType { .. })), "{piped:?}");
+
+    assert_eq!(get(&link, "text").await, Some(b"abc".to_vec()));
+    assert_eq!(super::generation(&link), generation);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_at_once_and_not_shown() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&["--requirepass", "right"]);
+    for (login, code) in [(":wrong@", "WRONGPASS"), ("", "NOAUTH")] {
+        let link = link(&format!("redis://{login}127.0.0.1:{}", server.port));
+        let error = set(&link, "a", "b").await.unwrap_err();
+        assert!(matches!(&error, StoreError::Refused(text) if text.starts_with(code)), "{error:?}");
+        assert!(!error.is_transient());
+        assert!(!format!("{error:?} {error} {link:?}").contains("wrong@"));
+    }
+    set(&link(&format!("redis://:right@127.0.0.1:{}", server.port)), "a", "b").await.unwrap();
+    let _: Value = link(&format!("redis://:right@127.0.0.1:{}", server.port))
+        .query(redis::cmd("ACL").arg(&["SETUSER", "kube", "on", ">p@ss", "+@all", "~*", "&*"]))
+        .await
+        .unwrap();
+    set(&link(&format!("redis://kube:p%40ss@127.0.0.1:{}", server.port)), "a", "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dedicated_connection_blocks_longer_than_others_may_take() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
+    let mut pop = redis::cmd("BRPOPLPUSH");
+    pop.arg("from").arg("to").arg(2);
+    let start = Instant::now();
+    let nothing: Option<Vec<u8>> = own.query(&pop).await.unwrap();
+    assert_eq!(nothing, None);
+    assert!(start.elapsed() >= Duration::from_secs(2) - Duration::from_millis(100));
+
+    let (popped, _) = tokio::join!(own.query::<Option<Vec<u8>>>(&pop), async {
+        link.query::<u64>(redis::cmd("LPUSH").arg("from").arg("pod")).await.unwrap()
+    });
+    assert_eq!(popped.unwrap(), Some(b"pod".to_vec()));
+}
+
+#[tokio::test]
+async fn a_dropped_future_gives_the_connection_up() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
+    let mut pop = redis::cmd("BRPOPLPUSH");
+    pop.arg("from").arg("to").arg(2);
+    let dropped = tokio::time::timeout(Duration::from_millis(100), own.query::<Value>(&pop)).await;
+    assert!(dropped.is_err());
+
+    let again = own.query::<Value>(&redis::cmd("PING")).await;
+    assert!(matches!(again, Err(StoreError::Unreachable { .. })), "{again:?}");
+    super::eventually("the server forgets the one that waits", async || {
+        let clients: String = server.ask(redis::cmd("CLIENT").arg("LIST"));
+        (!clients.contains("cmd=brpoplpush")).then_some(())
+    })
+    .await;
+    let _: u64 = link.query(redis::cmd("LPUSH").arg("from").arg("pod")).await.unwrap();
+    let left: u64 = link.query(redis::cmd("LLEN").arg("from")).await.unwrap();
+    assert_eq!(left, 1, "nobody may take what a dropped pop was waiting for");
+}
+
+#[tokio::test]
+async fn an_error_gives_a_dedicated_connection_up() {
+    if !available() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let link = link(&server.url());
+    set(&link, "text", "abc").await.unwrap();
+    let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
+    let wrong = own.query::<Value>(redis::cmd("LPOP").arg("text")).await;
+    assert!(matches!(wrong, Err(StoreError::WrongType { .. })));
+    assert!(own.query::<Value>(&redis::cmd("PING")).await.is_err());
+    assert!(link.dedicated(Duration::from_secs(7)).await.is_ok());
+}

@@ -1,0 +1,375 @@
+//! Where Redis is: the one setting every process needs, parsed and judged before anything connects.
+//!
+//! ```text
+//! redis://[user:pass@]host[:port][/db]            rediss://…            (TLS)
+//! redis+sentinel://[user:pass@]h1[:p],h2[:p]/mymaster[/db]              rediss+sentinel://…
+//! unix:///path/to/redis.sock
+//! ```
+//! After `?`: `ca` (a PEM file, instead of the system's roots), `sentinel_user`, `sentinel_password`, and for
+//! `unix://` also `db`. Characters that mean something in a URL are written as `%xx`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A parsed Redis URL. `Display` and `Debug` show it with `***` in place of the passwords.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl {
+    pub(super) place: Place,
+    pub(super) login: Login,
+    pub(super) sentinel_login: Login,
+    pub(super) db: u32,
+    pub(super) tls: Option<Tls>,
+}
+
+/// Who we say we are. Both absent: no AUTH. A password alone is for the `default` user.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+}
+
+/// One server, or the sentinels that know which one it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    Tcp(HostPort),
+    Unix(PathBuf),
+    Sentinel { peers: Vec<HostPort>, name: String },
+}
+
+/// How to trust a server that speaks TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tls {
+    /// A PEM file with the authority to trust; without it the system's.
+    pub(super) ca: Option<PathBuf>,
+}
+
+/// A TCP address, not yet resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct HostPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// Why a Redis URL can not be used. Never repeats the URL: it can hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the Redis URL {why}; for example redis://127.0.0.1:6379 or redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster"
+)]
+pub struct UrlError {
+    why: String,
+}
+
+fn bad(why: impl Into<String>) -> UrlError {
+    UrlError { why: why.into() }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Scheme {
+    Single,
+    Sentinel,
+    Unix,
+}
+
+impl FromStr for RedisUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = text.trim().split_once("://").ok_or_else(|| bad("has no scheme (redis://)"))?;
+        let (scheme, tls) = match scheme {
+            "redis" => (Scheme::Single, false),
+            "rediss" => (Scheme::Single, true),
+            "redis+sentinel" => (Scheme::Sentinel, false),
+            "rediss+sentinel" => (Scheme::Sentinel, true),
+            "unix" | "redis+unix" => (Scheme::Unix, false),
+            other if other.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') && other.len() < 24 => {
+                return Err(bad(format!("has the unknown scheme '{other}://'")));
+            }
+            _ => return Err(bad("does not begin with a scheme (redis://)")),
+        };
+        if rest.contains('#') {
+            return Err(bad("has a '#': in a password write it as %23"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match rest.find('/') {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, ""),
+        };
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (parse_login(login)?, hosts),
+            None => (Login::default(), authority),
+        };
+        let query = Query::parse(query)?;
+        let (place, db) = parse_place(scheme, hosts, path)?;
+        let is_sentinel = matches!(place, Place::Sentinel { .. });
+        if !is_sentinel && query.sentinel_login != Login::default() {
+            return Err(bad("gives a login for sentinels but names none (redis+sentinel://)"));
+        }
+        if !tls && query.ca.is_some() {
+            return Err(bad("gives a certificate authority but does not use TLS (rediss://)"));
+        }
+        let db = match (db, query.db) {
+            (Some(_), Some(_)) => return Err(bad("gives the database twice")),
+            (one, other) => one.or(other).unwrap_or(0),
+        };
+        Ok(Self {
+            place,
+            login,
+            sentinel_login: query.sentinel_login,
+            db,
+            tls: tls.then_some(Tls { ca: query.ca }),
+        })
+    }
+}
+
+fn parse_place(scheme: Scheme, hosts: &str, path: &str) -> Result<(Place, Option<u32>), UrlError> {
+    match scheme {
+        Scheme::Unix if !hosts.is_empty() => Err(bad("has a host before the socket's path (unix:///path)")),
+        Scheme::Unix if path.is_empty() => Err(bad("has no path of a socket (unix:///path)")),
+        Scheme::Unix => Ok((Place::Unix(PathBuf::from(format!("/{}", decode(path)?))), None)),
+        Scheme::Single if hosts.contains(',') => {
+            Err(bad("names several hosts: that needs sentinels (redis+sentinel://h1,h2,h3/mymaster)"))
+        }
+        Scheme::Single => Ok((Place::Tcp(parse_host(hosts, 6379)?), parse_db(path)?)),
+        Scheme::Sentinel => {
+            let peers =
+                hosts.split(',').map(|host| parse_host(host, 26379)).collect::<Result<Vec<_>, _>>()?;
+            let (name, db) = path.split_once('/').unwrap_or((path, ""));
+            if name.is_empty() {
+                return Err(bad("has no name of a master after the sentinels (…/mymaster)"));
+            }
+            Ok((Place::Sentinel { peers, name: decode(name)? }, parse_db(db)?))
+        }
+    }
+}
+
+fn parse_db(text: &str) -> Result<Option<u32>, UrlError> {
+    match text.trim_end_matches('/') {
+        "" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| bad("has a database that is not a number")),
+    }
+}
+
+fn parse_login(text: &str) -> Result<Login, UrlError> {
+    let (user, password) = match text.split_once(':') {
+        Some((user, password)) => (decode(user)?, Some(decode(password)?)),
+        None => (decode(text)?, None),
+    };
+    if password.is_none() {
+        return Err(bad("has a user without a password (user:password@, or :password@)"));
+    }
+    Ok(Login { user: (!user.is_empty()).then_some(user), password })
+}
+
+fn parse_host(text: &str, default_port: u16) -> Result<HostPort, UrlError> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or_else(|| bad("has a '[' without its ']'"))?;
+            (host, after.strip_prefix(':'))
+        }
+        None if text.matches(':').count() > 1 => return Err(bad("has an IPv6 address without [brackets]")),
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(bad("has no host"));
+    }
+    let port = match port {
+        None => default_port,
+        Some(digits) => match digits.parse() {
+            Ok(port) if port != 0 => port,
+            _ => {
+                return Err(bad("has a port that is not between 1 and 65535"));
+            }
+        },
+    };
+    Ok(HostPort { host: decode(host)?, port })
+}
+
+#[derive(Default)]
+struct Query {
+    ca: Option<PathBuf>,
+    db: Option<u32>,
+    sentinel_login: Login,
+}
+
+impl Query {
+    fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut query = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value)?;
+            match key {
+                "ca" => query.ca = Some(PathBuf::from(value)),
+                "db" => query.db = parse_db(&value)?,
+                "sentinel_user" => query.sentinel_login.user = Some(value),
+                "sentinel_password" => query.sentinel_login.password = Some(value),
+                // The key is not shown: with a '?' in a password it is a piece of the password.
+                _ => return Err(bad("has an unknown option after '?' (a '?' in a password is written %3F)")),
+            }
+        }
+        if query.sentinel_login.user.is_some() && query.sentinel_login.password.is_none() {
+            return Err(bad("has a sentinel_user without a sentinel_password"));
+        }
+        Ok(query)
+    }
+}
+
+fn decode(text: &str) -> Result<String, UrlError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first != b'%' {
+            bytes.push(first);
+            rest = tail;
+            continue;
+        }
+        let digits = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let value = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(value.ok_or_else(|| bad("has a '%' that is not followed by two hex digits (write %25)"))?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| bad("is not UTF-8 after decoding its %xx"))
+}
+
+fn encode(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                out.push(byte.into())
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secure = if self.tls.is_some() { "s" } else { "" };
+        match &self.place {
+            Place::Tcp(_) => write!(f, "redis{secure}://")?,
+            Place::Sentinel { .. } => write!(f, "redis{secure}+sentinel://")?,
+            Place::Unix(_) => write!(f, "unix://")?,
+        }
+        if self.login.password.is_some() {
+            write!(f, "{}:***@", encode(self.login.user.as_deref().unwrap_or_default()))?;
+        }
+        match &self.place {
+            Place::Tcp(host) => write!(f, "{host}/{}", self.db)?,
+            Place::Sentinel { peers, name } => {
+                let peers: Vec<String> = peers.iter().map(HostPort::to_string).collect();
+                write!(f, "{}/{}/{}", peers.join(","), encode(name), self.db)?;
+            }
+            Place::Unix(path) => write!(f, "{}?db={}", encode(&path.to_string_lossy()), self.db)?,
+        }
+        let mut options = Vec::new();
+        if let Some(ca) = self.tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
+            options.push(format!("ca={}", encode(&ca.to_string_lossy())));
+        }
+        if let Some(user) = &self.sentinel_login.user {
+            options.push(format!("sentinel_user={}", encode(user)));
+        }
+        if self.sentinel_login.password.is_some() {
+            options.push("sentinel_password=***".into());
+        }
+        if options.is_empty() { Ok(()) } else { write!(f, "?{}", options.join("&")) }
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn good_ones_and_how_they_are_shown() {
+        let table = [
+            ("redis://127.0.0.1", "redis://127.0.0.1:6379/0"),
+            (" redis://localhost:7000/2 ", "redis://localhost:7000/2"),
+            ("redis://localhost:7000/", "redis://localhost:7000/0"),
+            ("redis://:secret@host", "redis://:***@host:6379/0"),
+            ("redis://kube:s%40:c%2Fret@host/1", "redis://kube:***@host:6379/1"),
+            ("redis://kube:se@cret@host/1", "redis://kube:***@host:6379/1"),
+            ("redis://[::1]:6380", "redis://[::1]:6380/0"),
+            ("rediss://host?ca=/etc/ca.pem", "rediss://host:6379/0?ca=/etc/ca.pem"),
+            ("redis+sentinel://a,b:1,[::2]/mymaster", "redis+sentinel://a:26379,b:1,[::2]:26379/mymaster/0"),
+            (
+                "rediss+sentinel://u:secret@a/m/4?sentinel_user=s&sentinel_password=secret",
+                "rediss+sentinel://u:***@a:26379/m/4?sentinel_user=s&sentinel_password=***",
+            ),
+            ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),
+            ("unix:///run/redis.sock", "unix:///run/redis.sock?db=0"),
+        ];
+        for (text, shown) in table {
+            let url: RedisUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(url.to_string(), shown, "{text}");
+            assert_eq!(format!("{url:?}"), format!("RedisUrl({shown})"), "{text}");
+        }
+    }
+
+    #[test]
+    fn logins_are_decoded() {
+        let url: RedisUrl = "redis://kube:s%40:c%2Fret@host".parse().unwrap();
+        assert!(url.login == Login { user: Some("kube".into()), password: Some("s@:c/ret".into()) });
+        let url: RedisUrl = "redis://:only@host".parse().unwrap();
+        assert!(url.login == Login { user: None, password: Some("only".into()) });
+        let url: RedisUrl = "redis+sentinel://h/m?sentinel_password=a%26b".parse().unwrap();
+        assert!(url.login == Login::default());
+        assert!(url.sentinel_login == Login { user: None, password: Some("a&b".into()) });
+    }
+
+    #[test]
+    fn bad_ones_say_why_and_do_not_repeat_a_password() {
+        let table = [
+            ("127.0.0.1:6379", "no scheme"),
+            ("http://host", "unknown scheme 'http://'"),
+            ("u:secret@host://x", "does not begin with a scheme"),
+            ("redis://", "no host"),
+            ("redis://:secret@", "no host"),
+            ("redis://:secret@host:0", "port"),
+            ("redis://:secret@host:port", "port"),
+            ("redis://::1", "brackets"),
+            ("redis://[::1", "']'"),
+            ("redis://:secret@host/abc", "database"),
+            ("redis://a,b", "several hosts"),
+            ("redis://secret@host", "user without a password"),
+            ("redis://:sec%zzret@host", "hex"),
+            ("redis://:sec#ret@host", "%23"),
+            ("redis://:sec?ret@host", "%3F"),
+            ("redis://:sec%ffret@host", "UTF-8"),
+            ("redis://host?ca=/x", "TLS"),
+            ("redis://host?sentinel_password=secret", "sentinels"),
+            ("redis://host/1?db=2", "twice"),
+            ("redis+sentinel://a,b", "no name"),
+            ("redis+sentinel://a,,b/m", "no host"),
+            ("redis+sentinel://a/m?sentinel_user=u", "sentinel_user without"),
+            ("unix://host/path", "host before"),
+            ("unix://", "no path"),
+        ];
+        for (text, why) in table {
+            let error = text.parse::<RedisUrl>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(!error.contains("secret") && !error.contains("ret@"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+-- A worker runs what it claimed: from rq to cs, record and event, in one step. Invariants 2 and 3.
+-- KEYS: events, meta, node:<n>, rq:<n>, cs:<n>, stop:<n>, then pod:<uuid> for each
+-- ARGV: node, incarnation, then (payload, uuid, assignment, address, name) for each
+-- Reply: {'FENCED'} | {'OK', then for each 'ok' | 'stop' (not wanted any more: stop it) | 'stale' (not its own: remove the container)}
+local name, incarnation = ARGV[1], ARGV[2]
+local FIELDS = 5
+local count = #KEYS - 6
+local pods = {}
+redis.call('LLEN', KEYS[4])
+redis.call('SCARD', KEYS[5])
+redis.call('SCARD', KEYS[6])
+if is_fenced(KEYS[3], incarnation) then return { 'FENCED' } end
+for p = 1, count do pods[p] = redis.call('HMGET', KEYS[6 + p], 'phase', 'node', 'assignment') end
+
+local replies = { 'OK' }
+for p = 1, count do
+  local at = 2 + (p - 1) * FIELDS
+  local payload, uuid, assignment, address, pod_name = unpack(ARGV, at + 1, at + FIELDS)
+  local phase, node, held = unpack(pods[p], 1, 3)
+  if node ~= name or held ~= assignment then
+    replies[p + 1] = 'stale'
+  elseif phase == 'running' then
+    replies[p + 1] = 'ok'
+  elseif phase == 'assigned' or phase == 'stopping' then
+    -- Out of rq if it is there; after a failover it may be in neither place, and reconcile would put it back.
+    redis.call('LREM', KEYS[4], -1, payload)
+    redis.call('SADD', KEYS[5], payload)
+    if phase == 'assigned' then
+      redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', NOW, 'attempts', 0, 'address', address, 'reason', '', 'message', '')
+      emit('pod', uuid, 'PodStarted', pod_name, name, 'running', 'runs on ' .. name)
+      replies[p + 1] = 'ok'
+    else
+      redis.call('SADD', KEYS[6], uuid)
+      replies[p + 1] = 'stop'
+    end
+  else
+    replies[p + 1] = 'stale'
+  end
+end
+return replies

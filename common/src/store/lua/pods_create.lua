@@ -1,0 +1,25 @@
+-- Makes pods of a service: takes a free slot, makes the record, queues the payload. A taken slot is left alone,
+-- so that any number of creators, in any order, any number of times, make each pod once.
+-- KEYS: events, meta, service:<name>, slots:<name>, sq, then pod:<uuid> for each
+-- ARGV: name, spec id, generation, image, cpu, memory, then (replica, uuid, payload) for each
+-- Reply: {'OK', how many were made} | {'CHANGED'} (the service is another one by now: reread)
+local name, spec_id, generation, image, cpu, memory = unpack(ARGV, 1, 6)
+local service = redis.call('HMGET', KEYS[3], 'spec', 'state', 'replicas')
+redis.call('HLEN', KEYS[4])
+redis.call('LLEN', KEYS[5])
+if service[1] ~= spec_id or service[2] ~= 'active' then return { 'CHANGED' } end
+local wanted = tonumber(service[3])
+
+local queue = {}
+for i = 6, #KEYS do
+  local at = 7 + (i - 6) * 3
+  local replica, uuid, payload = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  if tonumber(replica) < wanted and redis.call('HSETNX', KEYS[4], replica, uuid) == 1 then
+    redis.call('HSET', KEYS[i], 'name', name, 'phase', 'pending', 'replica', replica, 'image', image, 'service', name,
+      'spec', spec_id, 'generation', generation, 'cpu', cpu, 'memory', memory, 'created_at', NOW, 'since', NOW)
+    queue[#queue + 1] = payload
+    emit('pod', uuid, 'PodCreated', name, '', 'pending', 'replica ' .. replica .. ' waits for a node')
+  end
+end
+if #queue > 0 then redis.call('LPUSH', KEYS[5], unpack(queue)) end
+return { 'OK', #queue }

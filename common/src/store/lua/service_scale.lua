@@ -1,0 +1,14 @@
+-- Changes how many pods a service shall have, and nothing else.
+-- KEYS: events, meta, service:<name>
+-- ARGV: name, replicas
+-- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'}
+local name, replicas = unpack(ARGV)
+local found = redis.call('HMGET', KEYS[3], 'state', 'replicas')
+if not found[1] then return { 'MISSING' } end
+if found[1] == 'deleting' then return { 'DELETING' } end
+if found[2] ~= replicas then
+  redis.call('HSET', KEYS[3], 'replicas', replicas, 'updated_at', NOW)
+  emit('service', name, 'ServiceScaled', name, '', '', replicas .. ' pods are wanted, before it was ' .. found[2])
+  redis.call('PUBLISH', 'wake:reconcile', name)
+end
+return { 'OK', tonumber(found[2]) }

@@ -1,0 +1,226 @@
+//! Services: what somebody wants. Written durably, because it is acknowledged.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+
+use super::link::Durability;
+use super::reply::{Fields, corrupt, list, read, unexpected, verdict, word};
+use super::scripts::{self, call};
+use super::{Store, StoreError, keys};
+use crate::ids::{ServiceName, SpecId};
+use crate::service::{Service, ServiceState};
+use crate::spec::{DesiredService, PodSpec};
+
+/// How long a write of desired state waits for the replicas before it is answered as "not yet confirmed".
+const CONFIRM_WITHIN: Duration = Duration::from_millis(1000);
+
+/// How [`Store::put_service`] treats what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutMode {
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+    /// Either.
+    Upsert,
+}
+
+/// What became of [`Store::put_service`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutOutcome {
+    /// New, with generation 1.
+    Created,
+    /// Its pods' specification changed: this is the new generation.
+    Replaced {
+        /// The new generation.
+        generation: u64,
+    },
+    /// Only replicas or labels changed.
+    Scaled {
+        /// The generation, as before.
+        generation: u64,
+    },
+    /// It already was just so.
+    Unchanged {
+        /// The generation, as before.
+        generation: u64,
+    },
+    /// Refused: it exists.
+    Exists,
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted; its last pods are not gone yet.
+    Deleting,
+    /// Refused: the generation is another one than the caller expected.
+    Conflict {
+        /// The generation it has.
+        generation: u64,
+    },
+}
+
+/// What became of [`Store::scale_service`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleOutcome {
+    /// Done; so many it had before.
+    Scaled {
+        /// Replicas before.
+        before: u32,
+    },
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted.
+    Deleting,
+}
+
+/// What stands under `spec:<id>`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SpecFile {
+    pub(crate) service: ServiceName,
+    pub(crate) pod: PodSpec,
+}
+
+impl Store {
+    /// Stores what somebody wants of a service; `expected` is the generation the caller knows, where it cares.
+    pub async fn put_service(
+        &self,
+        desired: &DesiredService,
+        mode: PutMode,
+        expected: Option<u64>,
+    ) -> Result<(PutOutcome, Durability), StoreError> {
+        let what = "storing a service";
+        let id = SpecId::random();
+        let file = SpecFile { service: desired.name.clone(), pod: desired.pod.clone() };
+        let mode = match mode {
+            PutMode::Create => "create",
+            PutMode::Replace => "replace",
+            PutMode::Upsert => "upsert",
+        };
+        let mut put = call(&scripts::service_put);
+        put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(&id));
+        put.arg(desired.name.as_str()).arg(mode).arg(id.as_str()).arg(to_json(&file)).arg(desired.replicas);
+        put.arg(to_json(&desired.labels)).arg(expected.map(|g| g.to_string()).unwrap_or_default());
+        let (reply, durability) = self.link.durable_script(&put, CONFIRM_WITHIN).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let generation = match rest.into_iter().next() {
+            Some(value) => read(what, value)?,
+            None => 0,
+        };
+        let outcome = match answer.as_str() {
+            "CREATED" => PutOutcome::Created,
+            "REPLACED" => PutOutcome::Replaced { generation },
+            "SCALED" => PutOutcome::Scaled { generation },
+            "UNCHANGED" => PutOutcome::Unchanged { generation },
+            "EXISTS" => PutOutcome::Exists,
+            "MISSING" => PutOutcome::Missing,
+            "DELETING" => PutOutcome::Deleting,
+            "CONFLICT" => PutOutcome::Conflict { generation },
+            other => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, durability))
+    }
+
+    /// Changes the number of replicas and nothing else.
+    pub async fn scale_service(
+        &self,
+        name: &ServiceName,
+        replicas: u32,
+    ) -> Result<(ScaleOutcome, Durability), StoreError> {
+        let what = "scaling a service";
+        let mut scale = call(&scripts::service_scale);
+        scale.key(keys::service(name)).arg(name.as_str()).arg(replicas);
+        let (reply, durability) = self.link.durable_script(&scale, CONFIRM_WITHIN).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
+            ("MISSING", _) => ScaleOutcome::Missing,
+            ("DELETING", _) => ScaleOutcome::Deleting,
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, durability))
+    }
+
+    /// Says that a service is not wanted any more; false when there is none. Its pods are stopped by reconcile.
+    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, Durability), StoreError> {
+        let what = "deleting a service";
+        let mut delete = call(&scripts::service_delete);
+        delete.key(keys::service(name)).arg(name.as_str());
+        let (reply, durability) = self.link.durable_script(&delete, CONFIRM_WITHIN).await?;
+        match word(what, reply)?.as_str() {
+            "OK" => Ok((true, durability)),
+            "MISSING" => Ok((false, durability)),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Forgets a deleted service whose pods are all gone; false when some are left, or it is wanted after all.
+    pub async fn forget_service(&self, service: &Service) -> Result<bool, StoreError> {
+        let mut forget = call(&scripts::service_forget);
+        forget.key(keys::service(&service.name)).key(keys::SERVICES).key(keys::slots(&service.name));
+        forget.key(keys::spec(&service.spec_id)).arg(service.name.as_str());
+        Ok(word("forgetting a service", self.link.script(&forget).await?)? == "OK")
+    }
+
+    /// All services' names, sorted.
+    pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
+        let names: Vec<String> = self.link.query(cmd("SMEMBERS").arg(keys::SERVICES)).await?;
+        let mut names: Vec<_> = names.into_iter().filter_map(|name| ServiceName::new(name).ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// One service.
+    pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
+        Ok(self.services(std::slice::from_ref(name)).await?.pop())
+    }
+
+    /// These services, in this order; those that do not exist are left out.
+    pub async fn services(&self, names: &[ServiceName]) -> Result<Vec<Service>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for name in names {
+            pipe.cmd("HGETALL").arg(keys::service(name));
+        }
+        let replies = list("reading services", self.link.pipeline(&pipe).await?)?;
+        let services = replies.into_iter().map(read_service).collect::<Result<Vec<_>, _>>()?;
+        Ok(services.into_iter().flatten().collect())
+    }
+
+    /// A pod specification by its id. Specifications never change, so they are cached for ever, within bounds.
+    pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<std::sync::Arc<PodSpec>>, StoreError> {
+        if let Some(spec) = self.specs.get(id) {
+            return Ok(Some(spec));
+        }
+        let text: Option<Vec<u8>> = self.link.query(cmd("GET").arg(keys::spec(id))).await?;
+        let Some(text) = text else { return Ok(None) };
+        let file: SpecFile = serde_json::from_slice(&text).map_err(|e| corrupt("reading a spec", e))?;
+        Ok(Some(self.specs.insert(id.clone(), file.pod)))
+    }
+}
+
+fn read_service(value: redis::Value) -> Result<Option<Service>, StoreError> {
+    let Some(fields) = Fields::read("reading a service", value)? else { return Ok(None) };
+    let file: SpecFile = serde_json::from_str(&fields.text("spec_text"))
+        .map_err(|e| corrupt("reading a service", format!("spec_text: {e}")))?;
+    let labels: BTreeMap<String, String> = fields.json("labels")?;
+    Ok(Some(Service {
+        name: fields.parse("name")?,
+        state: if fields.text("state") == "deleting" { ServiceState::Deleting } else { ServiceState::Active },
+        generation: fields.number("generation")?,
+        spec_id: fields.parse("spec")?,
+        replicas: fields.number("replicas")?,
+        labels,
+        created_at: fields.number("created_at")?,
+        updated_at: fields.number("updated_at")?,
+        pod: file.pod,
+    }))
+}
+
+/// Our own types always serialize: texts, numbers and maps with text keys.
+pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("domain types serialize")
+}

@@ -1,0 +1,106 @@
+//! How fast pods are placed, without Redis: pods per second by size of the cluster and kind of batch.
+//!
+//! `cargo bench -p kubeleet-scheduler --bench decide -- --quick`
+
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a bench fails by panicking, and its macros make public items"
+)]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+use common::ids::{Incarnation, NodeName, PodId};
+use common::node::{Node, NodeFacts, NodeKind, NodeState, Psi, Resources};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Snapshot, decide};
+
+const NOW: u64 = 1_000_000;
+const PODS: usize = 30_000;
+
+/// A third of the nodes already busy, each under a pressure of its own.
+fn node(i: usize) -> Node {
+    let busy = if i.is_multiple_of(3) { i as u64 % 40 } else { 0 };
+    Node {
+        name: NodeName::new(format!("worker{i}")).unwrap(),
+        kind: NodeKind::Kubeleet,
+        state: NodeState::Alive,
+        incarnation: Some(Incarnation::random()),
+        beat: NOW,
+        registered_at: 1,
+        cordoned: false,
+        engine_problem: None,
+        facts: NodeFacts {
+            labels: BTreeMap::new(),
+            capacity: Resources { cpu_millis: 64_000_000, memory_bytes: 1 << 50, pods: 1_000 },
+            runtime: "sim".into(),
+            engine_version: "1".into(),
+            version: "1".into(),
+        },
+        used: Resources { pods: busy, ..Resources::default() },
+        psi: Some(Psi { cpu_some: (i % 37) as f32, ..Psi::default() }),
+    }
+}
+
+fn cluster(nodes: usize) -> Snapshot {
+    let mut snapshot = Snapshot::new(Policy::default().weights);
+    (0..nodes).for_each(|i| snapshot.upsert(node(i)));
+    snapshot
+}
+
+fn pods(count: usize, request: impl Fn(u64) -> Resources) -> Vec<PodRequest> {
+    let pod = |i| PodRequest {
+        id: PodId::random(),
+        request: request(i),
+        needs_only_an_image: false,
+        service: None,
+    };
+    (0..count as u64).map(pod).collect()
+}
+
+fn bench(criterion: &mut Criterion) {
+    let policy = Policy::default();
+    let same = |_| Resources { cpu_millis: 100, memory_bytes: 64 << 20, pods: 1 };
+    let different = |i| Resources { cpu_millis: 100 + i, memory_bytes: 64 << 20, pods: 1 };
+    let too_large = |_| Resources { cpu_millis: u64::MAX, memory_bytes: 0, pods: 1 };
+    let batches = [
+        ("same", pods(PODS, same)),
+        ("different", pods(PODS, different)),
+        ("unschedulable", pods(PODS, too_large)),
+        (
+            "unschedulable_different",
+            pods(300, |i| Resources { cpu_millis: u64::MAX - i, memory_bytes: 0, pods: 1 }),
+        ),
+        ("hundred", pods(100, same)),
+        ("one", pods(1, same)),
+    ];
+    for (kind, pods) in &batches {
+        let mut group = criterion.benchmark_group(*kind);
+        group.throughput(Throughput::Elements(pods.len() as u64));
+        for nodes in [100, 1_000, 10_000] {
+            let snapshot = cluster(nodes);
+            let placed = decide(&snapshot, NOW, &policy, pods);
+            let fits = placed.iter().all(|decision| matches!(decision.outcome, Outcome::Place(_)));
+            assert_eq!(fits, !kind.starts_with("unschedulable"));
+            group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+                bencher.iter(|| decide(black_box(&snapshot), NOW, &policy, black_box(pods)));
+            });
+        }
+        group.finish();
+    }
+
+    let mut group = criterion.benchmark_group("heartbeat");
+    for nodes in [100, 1_000, 10_000] {
+        let mut snapshot = cluster(nodes);
+        let beats: Vec<_> = (0..nodes).map(|i| node(i + 1)).map(|n| Node { psi: None, ..n }).collect();
+        let mut next = (0..nodes).cycle();
+        group.bench_function(BenchmarkId::from_parameter(nodes), |bencher| {
+            bencher.iter(|| snapshot.upsert(beats[next.next().unwrap()].clone()));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

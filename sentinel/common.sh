@@ -1,0 +1,53 @@
+# What the scripts here share. For any POSIX shell: the official image has Debian's or Alpine's, ours has busybox.
+# shellcheck shell=sh
+
+umask 077
+
+say() { echo "$(basename "$0"): $*" >&2; }
+
+# The password of a user. Letters and digits only: it is written into URLs and configuration files as it is.
+password() {
+  text=$(cat "/run/secrets/$1") || exit 1
+  case "$text" in
+    '' | *[!A-Za-z0-9]*)
+      say "the password in the secret '$1' must consist of letters and digits"
+      exit 1
+      ;;
+  esac
+  printf %s "$text"
+}
+
+# The users file, from its template: comments out, passwords in, as digests.
+users() {
+  script='/^#/d; /^$/d'
+  for user in kubeleet sentinel replication admin; do
+    grep -q "@$user@" "$1" || continue
+    text=$(password "$user") || exit 1
+    digest=$(printf %s "$text" | sha256sum | cut -d ' ' -f 1)
+    script="$script; s/@$user@/#$digest/"
+  done
+  sed "$script" "$1"
+}
+
+# redis-cli as a user, with a limit: a machine that is gone does not answer at all.
+cli() {
+  user=$1
+  shift
+  text=$(password "$user") || exit 1
+  REDISCLI_AUTH=$text timeout 2 redis-cli --no-auth-warning --user "$user" "$@"
+}
+
+# The master's address according to one Sentinel; nothing when it does not answer.
+master_by() {
+  cli sentinel -h "$1" -p 26379 SENTINEL GET-MASTER-ADDR-BY-NAME mymaster 2>/dev/null |
+    sed -n '1{/^[0-9][0-9.]*$/p;}'
+}
+
+# The master's address according to at least two of the three Sentinels: one that was cut off names an old one.
+master() {
+  for sentinel in $SENTINELS; do
+    master_by "$sentinel"
+  done | sort | uniq -c | while read -r votes address; do
+    [ "$votes" -lt 2 ] || echo "$address"
+  done
+}

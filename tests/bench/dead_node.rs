@@ -1,0 +1,125 @@
+//! How long the pods of a dead node are away: from its last heartbeat until all of them run elsewhere, less the time a
+//! node may be silent.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::observe;
+use crate::report::{Table, save};
+use crate::rig::{Persistence, Rig};
+use crate::stats::Series;
+
+/// Heartbeat, fence, dead.
+struct Pace {
+    word: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+    dead_after: Duration,
+    runs: usize,
+}
+
+const PACES: &[Pace] = &[
+    Pace { word: "5 s, 15 s, 20 s (default)", settings: &[], dead_after: Duration::from_secs(20), runs: 2 },
+    Pace {
+        word: "1 s, 4 s, 6 s",
+        settings: &[
+            ("KUBELEET_HEARTBEAT", "1s"),
+            ("KUBELEET_FENCE_AFTER", "4s"),
+            ("KUBELEET_DEAD_AFTER", "6s"),
+        ],
+        dead_after: Duration::from_secs(6),
+        runs: 5,
+    },
+];
+
+/// The nodes that take over.
+const OTHERS: u32 = 10;
+
+struct Run {
+    declared: f64,
+    running: f64,
+}
+
+pub async fn run(args: &Args) {
+    let pods = args.pods.unwrap_or(1_000);
+    let title = format!("Dead node with {pods} pods, {OTHERS} nodes take over: seconds after dead_after");
+    let mut table =
+        Table::new(&title, &["heartbeat, fence, dead", "AOF", "declared dead", "all run elsewhere"]);
+    let mut results = Vec::new();
+    for persistence in args.persistences(&[Persistence::Everysec]) {
+        for pace in PACES {
+            let (mut declared, mut running) = (Series::default(), Series::default());
+            for _ in 0..args.runs.unwrap_or(pace.runs) {
+                let run = once(persistence, pace, pods, args.schedulers).await;
+                println!("  {}: declared {:+.2} s, all run {:+.2} s", pace.word, run.declared, run.running);
+                declared.push(run.declared);
+                running.push(run.running);
+            }
+            let word = persistence.word();
+            table.row(vec![pace.word.to_owned(), word.to_owned(), declared.show(2), running.show(2)]);
+            results.push(result(persistence, pace, pods, &declared, &running));
+        }
+    }
+    table.print();
+    save("dead_node", &json!(results));
+}
+
+fn result(persistence: Persistence, pace: &Pace, pods: u32, declared: &Series, running: &Series) -> Value {
+    json!({
+        "pods": pods, "persistence": persistence.word(), "dead_after_seconds": pace.dead_after.as_secs_f64(),
+        "declared_after_that": declared.json(), "running_after_that": running.json(),
+    })
+}
+
+async fn once(persistence: Persistence, pace: &Pace, pods: u32, schedulers: u32) -> Run {
+    let mut rig = Rig::new(persistence, pace.settings).await;
+    let victim = rig.workers("victim", 1).await;
+    for _ in 0..schedulers {
+        rig.scheduler();
+    }
+    let http = rig.api().await;
+    let mut connection = rig.connection().await;
+    let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
+    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
+    assert_eq!(status.as_u16(), 201, "{answer}");
+    let running = async |connection: &mut _, nodes: &[String]| observe::running(connection, nodes).await;
+    let nodes = rig.nodes.clone();
+    observe::until("running", u64::from(pods), Instant::now(), async || {
+        running(&mut connection, &nodes).await
+    })
+    .await;
+    rig.workers("w", OTHERS).await;
+    rig.until_idle(Duration::from_secs(30)).await;
+
+    rig.daemon(victim).freeze();
+    let last_beat: f64 = rig.redis.cli(&["ZSCORE", "beats", "victim"]).await;
+    let (seconds, micros): (f64, f64) = rig.redis.cli(&["TIME"]).await;
+    let begun = Instant::now();
+    let silent_already = seconds + micros / 1e6 - last_beat / 1000.0;
+    // Nothing is asked while nothing can happen.
+    tokio::time::sleep(pace.dead_after.saturating_sub(Duration::from_secs_f64(silent_already + 0.1))).await;
+    let declared = until_dead(&rig).await.duration_since(begun).as_secs_f64();
+    let others = &rig.nodes[1..];
+    let running = observe::until("running", u64::from(pods), begun, async || {
+        observe::running(&mut connection, others).await
+    });
+    let running = running.await.as_secs_f64();
+    let after = |moment: f64| moment + silent_already - pace.dead_after.as_secs_f64();
+    Run { declared: after(declared), running: after(running) }
+}
+
+async fn until_dead(rig: &Rig) -> Instant {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut connection = rig.connection().await;
+    loop {
+        let state: String =
+            redis::cmd("HGET").arg(&["node:victim", "state"]).query_async(&mut connection).await.unwrap();
+        if state == "dead" {
+            return Instant::now();
+        }
+        assert!(Instant::now() < deadline, "nobody declared the node dead");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,235 @@
+//! What a cluster costs that does nothing: memory, processor time, Redis' commands and bytes; and how soon it is up.
+
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::Http;
+use kubeleet_tests::cluster::binary;
+use kubeleet_tests::redis::free_port;
+use redis::aio::MultiplexedConnection;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::args::Args;
+use crate::observe;
+use crate::report::{Table, save};
+use crate::rig::{Memory, Persistence, Rig};
+use crate::stats::Series;
+
+/// Over how long a cluster at rest is watched.
+const REST: Duration = Duration::from_secs(15);
+const PODS: &[u32] = &[0, 100, 1_000];
+const WORKERS: &[u32] = &[10, 1_000];
+const MANY: u32 = 5_000;
+const STARTS: usize = 5;
+
+pub async fn run(args: &Args) {
+    let results = json!({
+        "binary_bytes": std::fs::metadata(binary()).unwrap().len(),
+        "start": start_up(args.runs.unwrap_or(STARTS)).await,
+        "idle_node": idle_nodes().await,
+        "idle_cluster": idle_clusters(args).await,
+    });
+    println!("\nbinary: {:.1} MiB", results["binary_bytes"].as_f64().unwrap_or_default() / MIB);
+    save("footprint", &results);
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// From exec until the API is ready, a scheduler is seen, and a worker's heartbeat stands in Redis.
+async fn start_up(runs: usize) -> Value {
+    let mut table = Table::new("From exec until ready, ms", &["daemon", "median (min–max)"]);
+    let (mut api, mut scheduler, mut worker) = (Series::default(), Series::default(), Series::default());
+    for _ in 0..runs {
+        let mut rig = Rig::new(Persistence::Everysec, &[]).await;
+        let mut connection = rig.connection().await;
+        worker.push(
+            until_set(&mut rig, &mut connection, "worker", &["EXISTS", "hb:w"]).await.as_secs_f64() * 1e3,
+        );
+        scheduler.push(
+            until_set(&mut rig, &mut connection, "scheduler", &["EXISTS", "schedulers"]).await.as_secs_f64()
+                * 1e3,
+        );
+        api.push(until_ready(&mut rig).await.as_secs_f64() * 1e3);
+    }
+    for (what, series) in [("api", &api), ("scheduler", &scheduler), ("worker (sim)", &worker)] {
+        table.row(vec![what.to_owned(), series.show(0)]);
+    }
+    table.print();
+    json!({ "api_millis": api.json(), "scheduler_millis": scheduler.json(), "worker_millis": worker.json() })
+}
+
+async fn until_set(
+    rig: &mut Rig,
+    connection: &mut MultiplexedConnection,
+    what: &'static str,
+    question: &[&str],
+) -> Duration {
+    let begun = Instant::now();
+    rig.start(what, what, &[("KUBELEET_NODE", "w"), ("KUBELEET_RUNTIME", "sim")]);
+    let ask = redis::cmd(question[0]).arg(&question[1..]).to_owned();
+    while ask.query_async::<u8>(connection).await.unwrap() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what} does not come up");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    begun.elapsed()
+}
+
+async fn until_ready(rig: &mut Rig) -> Duration {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let http = Http::new(&format!("http://{listen}"));
+    let begun = Instant::now();
+    rig.start("api", "api", &[("KUBELEET_LISTEN", &listen)]);
+    loop {
+        let answer = http.try_send(Method::GET, "/readyz", None).await;
+        if answer.is_ok_and(|answer| answer.status().is_success()) {
+            return begun.elapsed();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "the API does not come up");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// One node, that is one of each daemon, with some pods.
+async fn idle_nodes() -> Value {
+    let mut table = Table::new(
+        "An idle node: one of each daemon, default settings",
+        &[
+            "pods",
+            "runtime",
+            "api MiB",
+            "scheduler MiB",
+            "worker MiB",
+            "together MiB",
+            "% of a core",
+            "Redis B/pod",
+        ],
+    );
+    let docker = kubeleet_tests::Docker::find("kt-none").await.is_some();
+    let mut results = Vec::new();
+    let kinds = PODS.iter().map(|pods| (*pods, "sim")).chain(docker.then_some((0, "docker")));
+    for (pods, runtime) in kinds {
+        let (rig, http) = node(runtime).await;
+        let mut connection = rig.connection().await;
+        let before = observe::dataset(&rig.redis).await;
+        fill(&rig, &http, &mut connection, pods).await;
+        let events = bytes_of(&mut connection, "events").await;
+        let per_event = events / length_of(&mut connection, "events").await;
+        let per_pod = (observe::dataset(&rig.redis).await - before) / f64::from(pods.max(1));
+        rig.until_idle(Duration::from_secs(30)).await;
+        let cpu = rig.cpu();
+        tokio::time::sleep(REST).await;
+        let cpu = rig.cpu().since(&cpu);
+        let core = (cpu.total() - cpu.0["redis"]) / REST.as_secs_f64();
+        let memory = |what: &str| {
+            let daemon = rig.daemons().iter().find(|daemon| daemon.what == what).unwrap();
+            Memory::of(daemon.id())
+        };
+        let all = ["api", "scheduler", "worker"].map(memory);
+        let [api, scheduler, worker] = all.map(|memory| memory.resident / MIB);
+        let proportional = all.iter().map(|memory| memory.proportional / MIB).sum::<f64>();
+        table.row(vec![
+            pods.to_string(),
+            runtime.to_owned(),
+            format!("{api:.1}"),
+            format!("{scheduler:.1}"),
+            format!("{worker:.1}"),
+            format!("{:.1}", api + scheduler + worker),
+            format!("{proportional:.1}"),
+            format!("{:.2}", core * 100.0),
+            if pods == 0 { "–".to_owned() } else { format!("{per_pod:.0}") },
+            format!("{per_event:.0}"),
+        ]);
+        results.push(json!({
+            "pods": pods, "runtime": runtime, "resident_mib": { "api": api, "scheduler": scheduler, "worker": worker },
+            "proportional_mib": proportional, "core_share": core, "redis_core_share": cpu.0["redis"] / REST.as_secs_f64(),
+            "redis_bytes_per_pod": (pods > 0).then_some(per_pod), "redis_bytes_per_event": per_event,
+        }));
+    }
+    table.print();
+    json!(results)
+}
+
+async fn node(runtime: &'static str) -> (Rig, Http) {
+    let mut rig = Rig::new(Persistence::Everysec, &[]).await;
+    let name = format!("kt-{}-w", std::process::id());
+    rig.start(
+        "worker",
+        "worker",
+        &[("KUBELEET_NODE", &name), ("KUBELEET_RUNTIME", runtime), ("KUBELEET_MAX_PODS", "100000")],
+    );
+    rig.nodes = vec![name];
+    rig.scheduler();
+    let http = rig.api().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    (rig, http)
+}
+
+async fn fill(rig: &Rig, http: &Http, connection: &mut MultiplexedConnection, pods: u32) {
+    if pods == 0 {
+        return;
+    }
+    let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
+    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
+    assert_eq!(status.as_u16(), 201, "{answer}");
+    let running = async || observe::running(connection, &rig.nodes).await;
+    observe::until("running", u64::from(pods), Instant::now(), running).await;
+}
+
+/// What Redis has to do for workers without pods.
+async fn idle_clusters(args: &Args) -> Value {
+    let mut table = Table::new(
+        "An idle cluster: what Redis does, with one scheduler and one API",
+        &["workers", "commands/s", "scripts/s", "Redis % of a core", "Redis B/node", "longest script ms"],
+    );
+    let mut results = Vec::new();
+    for workers in WORKERS.iter().copied().chain(args.full.then_some(MANY)) {
+        let mut rig = Rig::new(Persistence::Everysec, &[]).await;
+        rig.workers("w", workers).await;
+        rig.scheduler();
+        rig.api().await;
+        rig.until_idle(Duration::from_secs(10)).await;
+        let mut connection = rig.connection().await;
+        let per_node = bytes_per_node(&mut connection, workers).await;
+        observe::Counters::reset(&mut connection).await;
+        let cpu = rig.cpu();
+        tokio::time::sleep(REST).await;
+        let counters = observe::Counters::read(&mut connection).await;
+        let core = rig.cpu().since(&cpu).0["redis"] / REST.as_secs_f64();
+        let (commands, scripts) = (counters.commands as f64, counters.scripts as f64);
+        table.row(vec![
+            workers.to_string(),
+            format!("{:.0}", commands / REST.as_secs_f64()),
+            format!("{:.0}", scripts / REST.as_secs_f64()),
+            format!("{:.1}", core * 100.0),
+            format!("{per_node:.0}"),
+            format!("{:.2}", counters.script_max as f64 / 1000.0),
+        ]);
+        results.push(json!({
+            "workers": workers, "commands_per_second": commands / REST.as_secs_f64(),
+            "scripts_per_second": scripts / REST.as_secs_f64(), "redis_core_share": core,
+            "redis_bytes_per_node": per_node, "script_micros_max": counters.script_max,
+        }));
+    }
+    table.print();
+    json!(results)
+}
+
+/// Its record and heartbeat, and its share of the sets that name all nodes; without what Redis needs for each key's
+/// name (some 70 bytes).
+async fn bytes_per_node(connection: &mut MultiplexedConnection, workers: u32) -> f64 {
+    let mut sum = 0.0;
+    for (key, share) in [("node:w-1", 1), ("hb:w-1", 1), ("nodes", workers), ("beats", workers)] {
+        sum += bytes_of(connection, key).await / f64::from(share);
+    }
+    sum
+}
+
+async fn bytes_of(connection: &mut MultiplexedConnection, key: &str) -> f64 {
+    let mut ask = redis::cmd("MEMORY");
+    ask.arg(&["USAGE", key, "SAMPLES", "0"]);
+    ask.query_async::<Option<f64>>(connection).await.unwrap().unwrap_or(0.0)
+}
+
+async fn length_of(connection: &mut MultiplexedConnection, stream: &str) -> f64 {
+    redis::cmd("XLEN").arg(stream).query_async(connection).await.unwrap()
+}

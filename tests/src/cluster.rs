@@ -1,0 +1,288 @@
+//! A cluster of real processes of the real binary, over a private Redis.
+//!
+//! Node names begin with a prefix that no other test has, so that tests share one engine without seeing each other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::http::Http;
+use crate::invariants::{Running, against_containers, unrest};
+use crate::leash::Leashed;
+use crate::processes::Processes;
+use crate::redis::free_port;
+use crate::wait::{LIMIT, eventually};
+use crate::{Keyspace, Redis};
+
+/// How fast failures are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// 5 s, 15 s, 20 s: what people get who set nothing.
+    Default,
+    /// 0.5 s, 2 s, 3 s.
+    Short,
+}
+
+impl Timing {
+    /// After how long a silence a node is declared dead.
+    pub fn dead_after(self) -> Duration {
+        Duration::from_secs(if self == Timing::Default { 20 } else { 3 })
+    }
+}
+
+/// A Redis, a folder, and a prefix; daemons are started on it one by one.
+pub struct Cluster {
+    /// Its Redis.
+    pub redis: Redis,
+    /// What all its node names begin with.
+    pub prefix: String,
+    /// Its process pods.
+    pub processes: Processes,
+    timing: Timing,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// With nothing running but Redis.
+    pub async fn new(timing: Timing) -> Self {
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
+        let folder = tempfile::tempdir().unwrap();
+        let processes = Processes::below(&folder.path().join("data"));
+        Self { redis: Redis::start().await, prefix, processes, timing, folder }
+    }
+
+    /// The full name of the node `w1`.
+    pub fn node(&self, short: &str) -> String {
+        format!("{}-{short}", self.prefix)
+    }
+
+    /// Starts an API and waits until it is ready.
+    pub async fn api(&self) -> Daemon {
+        self.api_with(&[]).await
+    }
+
+    /// The same with further settings.
+    pub async fn api_with(&self, settings: &[(&str, &str)]) -> Daemon {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut all = vec![("KUBELEET_LISTEN", listen.as_str())];
+        all.extend(settings);
+        let daemon = self.start("api", &format!("api-{listen}"), &all);
+        let http = daemon.http();
+        eventually(LIMIT, "the API is ready", || async {
+            match http.try_send(reqwest::Method::GET, "/readyz", None).await {
+                Ok(answer) if answer.status().is_success() => Ok(()),
+                Ok(answer) => Err(format!("{}\n{}", answer.status(), daemon.log())),
+                Err(error) => Err(format!("{error}\n{}", daemon.log())),
+            }
+        })
+        .await;
+        daemon
+    }
+
+    /// Starts a scheduler.
+    pub fn scheduler(&self) -> Daemon {
+        self.scheduler_named("scheduler")
+    }
+
+    /// Starts a scheduler whose log has this name.
+    pub fn scheduler_named(&self, name: &str) -> Daemon {
+        self.start("scheduler", name, &[])
+    }
+
+    /// Starts the worker of a node, by its short name, on `docker`, `process` or `sim`.
+    pub fn worker(&self, short: &str, runtime: &str) -> Daemon {
+        self.worker_with(short, runtime, &[])
+    }
+
+    /// The same with further settings.
+    pub fn worker_with(&self, short: &str, runtime: &str, settings: &[(&str, &str)]) -> Daemon {
+        let node = self.node(short);
+        let mut all = vec![("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
+        all.extend(settings);
+        self.start("worker", &node, &all)
+    }
+
+    /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers of one
+    /// machine measure at different moments, so that they fill evenly.
+    pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> Daemon {
+        self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
+    }
+
+    fn start(&self, what: &str, name: &str, settings: &[(&str, &str)]) -> Daemon {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let mut environment: BTreeMap<String, String> = BTreeMap::from([
+            ("KUBELEET_REDIS_URL".to_owned(), self.redis.url()),
+            ("KUBELEET_STATE_DIR".to_owned(), path("state")),
+            ("KUBELEET_DATA_DIR".to_owned(), path("data")),
+            ("KUBELEET_ALLOW_PROCESSES".to_owned(), "true".to_owned()),
+            ("NO_COLOR".to_owned(), "1".to_owned()),
+        ]);
+        if self.timing == Timing::Short {
+            for (name, value) in [("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "3s")] {
+                environment.insert(format!("KUBELEET_{name}"), value.to_owned());
+            }
+        }
+        for kept in ["PATH", "DOCKER_HOST", "KUBELEET_LOG", "RUST_BACKTRACE"] {
+            if let Ok(value) = std::env::var(kept) {
+                environment.insert(kept.to_owned(), value);
+            }
+        }
+        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let log = self.folder.path().join(format!("{}.log", name.replace(':', "-")));
+        Daemon::start(what, environment, log)
+    }
+
+    /// All that stands in Redis.
+    pub async fn keyspace(&self) -> Keyspace {
+        Keyspace::read(&self.redis).await
+    }
+
+    /// Waits until the cluster is at rest: every service has just its pods, queues are empty, and on these nodes (by
+    /// their short names) just the containers run that should, as `containers` lists them.
+    pub async fn comes_to_rest<F: Future<Output = Vec<Running>>>(
+        &self,
+        within: Duration,
+        nodes: &[&str],
+        containers: impl Fn() -> F,
+    ) {
+        let nodes: Vec<String> = nodes.iter().map(|short| self.node(short)).collect();
+        eventually(within, "the cluster comes to rest", || async {
+            let keyspace = self.keyspace().await;
+            let mut wrong = unrest(&keyspace);
+            if wrong.is_empty() {
+                wrong = against_containers(&keyspace, &nodes, &containers().await);
+            }
+            // Nothing may have moved while the containers were counted.
+            if wrong.is_empty() && !unrest(&self.keyspace().await).is_empty() {
+                wrong.push("it moved again".to_owned());
+            }
+            let more = wrong.len().saturating_sub(20);
+            wrong.truncate(20);
+            if wrong.is_empty() { Ok(()) } else { Err(format!("{}\n({more} more)", wrong.join("\n"))) }
+        })
+        .await;
+    }
+}
+
+/// One process. Dropped, it is killed; when its test failed, the end of its log is shown.
+pub struct Daemon {
+    what: String,
+    environment: BTreeMap<String, String>,
+    log: PathBuf,
+    process: Option<Leashed>,
+}
+
+impl Daemon {
+    fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
+        let mut daemon = Self { what: what.to_owned(), environment, log, process: None };
+        daemon.start_again();
+        daemon
+    }
+
+    /// Starts it again as it was started first.
+    pub fn start_again(&mut self) {
+        self.kill();
+        let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
+        let mut command = Command::new(binary());
+        command.arg(&self.what).env_clear().envs(&self.environment).stdout(Stdio::null()).stderr(log);
+        self.process = Some(Leashed::spawn(&mut command).expect("the binary can be started"));
+    }
+
+    /// SIGKILL: not one more instruction.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// SIGTERM; how it ended, none when it did not within 15 s.
+    pub fn terminate(&mut self) -> Option<ExitStatus> {
+        self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
+    }
+
+    /// How it ended, if it has by itself.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.as_mut().and_then(Leashed::ended)
+    }
+
+    /// SIGSTOP: as if its machine were suspended.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            process.signal(signal);
+        }
+    }
+
+    /// A client of it; for an API.
+    ///
+    /// # Panics
+    /// For another daemon.
+    pub fn http(&self) -> Http {
+        let listen = self.environment.get("KUBELEET_LISTEN").expect("an API listens");
+        Http::new(&format!("http://{listen}"))
+    }
+
+    /// The end of what it wrote.
+    pub fn log(&self) -> String {
+        let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// All that it wrote.
+    pub fn whole_log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            #[allow(clippy::print_stderr, reason = "part of the failing test's output")]
+            {
+                eprintln!("---- the end of {}:\n{}", self.log.display(), self.log());
+            }
+        }
+    }
+}
+
+/// The `kubeleet` binary of this build: `KUBELEET_BIN`, or built now beside this test binary.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(given) = std::env::var_os("KUBELEET_BIN") {
+            return given.into();
+        }
+        // target/<profile>/deps/<this test>
+        let exe = std::env::current_exe().unwrap();
+        let profile = exe.ancestors().nth(2).unwrap();
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        build.args(["build", "--quiet", "--package", "kubeleet"]).arg("--manifest-path");
+        build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let built = build.status().expect("cargo can be started");
+        let binary = profile.join("kubeleet");
+        assert!(built.success(), "the binary does not build");
+        assert!(fs::metadata(&binary).is_ok_and(|meta| meta.size() > 0), "{} is missing", binary.display());
+        binary
+    })
+}

@@ -1,0 +1,178 @@
+//! The real engine: what runs there for one test, an image that needs no registry, and tidying up.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use bollard::Docker as Client;
+use bollard::models::ContainerSummaryStateEnum;
+use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+use tokio::sync::OnceCell;
+use worker::runtime::docker::DockerRuntime;
+use worker::runtime::hello::{Recipe, import_recipe};
+
+use crate::exclusive::exclusive;
+use crate::invariants::Running;
+use crate::require;
+
+/// An image with `/bin/sh` and `/bin/sleep`. It says hello, sleeps, and ends at once when it is asked to.
+pub const IMAGE: &str = "kubeleet-test/sleep:1";
+
+/// The image of the sample line. Made here where nobody has pulled the real one.
+pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
+
+const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
+
+/// The engine, as one test sees it: containers of nodes whose names begin with the test's prefix.
+pub struct Docker {
+    client: Client,
+    prefix: String,
+}
+
+/// A container of the test's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its name, without the slash.
+    pub name: String,
+    /// The engine's id: another container has another.
+    pub id: String,
+    /// Its labels.
+    pub labels: HashMap<String, String>,
+    /// Whether its process runs.
+    pub running: bool,
+}
+
+impl Docker {
+    /// The engine with the test's images, for nodes with this prefix; none when there is no engine (the test says so).
+    ///
+    /// # Panics
+    /// When there is none and `REQUIRE` lists `docker`.
+    pub async fn find(prefix: &str) -> Option<Self> {
+        match Self::connect().await {
+            Ok(client) => {
+                let docker = Self { client, prefix: prefix.to_owned() };
+                docker.sweep().await;
+                docker.make_images().await;
+                Some(docker)
+            }
+            Err(error) => {
+                require::skipped("docker", &error.to_string());
+                None
+            }
+        }
+    }
+
+    async fn connect() -> Result<Client, bollard::errors::Error> {
+        let client = Client::connect_with_defaults()?.negotiate_version().await?;
+        client.ping().await?;
+        Ok(client)
+    }
+
+    /// Containers of this test's nodes, ended ones included.
+    pub async fn containers(&self) -> Vec<Container> {
+        let all = self.labelled().await;
+        all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
+    }
+
+    /// What runs on this test's nodes, as the invariants compare it.
+    pub async fn running(&self) -> Vec<Running> {
+        let containers = self.containers().await;
+        containers.iter().filter(|container| container.running).map(Container::identity).collect()
+    }
+
+    /// Removes a container behind everybody's back.
+    pub async fn remove(&self, id: &str) {
+        remove(&self.client, id).await;
+    }
+
+    async fn labelled(&self) -> Vec<Container> {
+        labelled(&self.client).await
+    }
+
+    /// Once for each process; one process at a time.
+    async fn make_images(&self) {
+        static MADE: OnceCell<()> = OnceCell::const_new();
+        MADE.get_or_init(|| async {
+            let _lock = exclusive("images").await;
+            let docker = DockerRuntime::connect(None).unwrap();
+            let programs = [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")];
+            let command = ["/bin/sh", "-c", SLEEP];
+            let recipe = Recipe { programs: &programs, command: &command, ..Recipe::default() };
+            import_recipe(&docker, recipe, IMAGE).await.unwrap();
+            if !docker.has_image(SAMPLE_IMAGE).await.unwrap() {
+                import_recipe(&docker, recipe, SAMPLE_IMAGE).await.unwrap();
+            }
+        })
+        .await;
+    }
+
+    /// Removes what tests left behind that were killed before they could.
+    async fn sweep(&self) {
+        for container in self.labelled().await {
+            let of_a_test = container.node().strip_prefix("kt-").and_then(|rest| rest.split('-').next());
+            let lives = |process: &str| Path::new("/proc").join(process).exists();
+            if of_a_test.is_some_and(|process| !lives(process)) {
+                remove(&self.client, &container.id).await;
+            }
+        }
+    }
+}
+
+impl Container {
+    /// `kubeleet.node`.
+    pub fn node(&self) -> &str {
+        self.labels.get("kubeleet.node").map_or("", String::as_str)
+    }
+
+    fn identity(&self) -> Running {
+        let label = |name: &str| self.labels.get(name).cloned().unwrap_or_default();
+        let assignment = label("kubeleet.assignment");
+        Running { pod: label("kubeleet.pod"), assignment, node: self.node().to_owned() }
+    }
+}
+
+async fn labelled(client: &Client) -> Vec<Container> {
+    let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
+    let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
+    let found = client.list_containers(Some(options)).await.unwrap();
+    let read = |summary: bollard::models::ContainerSummary| Container {
+        name: summary
+            .names
+            .unwrap_or_default()
+            .first()
+            .map_or("", String::as_str)
+            .trim_start_matches('/')
+            .to_owned(),
+        id: summary.id.unwrap_or_default(),
+        labels: summary.labels.unwrap_or_default(),
+        running: summary.state == Some(ContainerSummaryStateEnum::RUNNING),
+    };
+    found.into_iter().map(read).collect()
+}
+
+async fn remove(client: &Client, id: &str) {
+    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+    // Gone already, or going: both are fine.
+    let _gone = client.remove_container(id, Some(options)).await;
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        let prefix = self.prefix.clone();
+        // A runtime of its own: the test's may be the very thread that drops this.
+        let tidy = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let Ok(client) = Self::connect().await else { return };
+                let mut removals = tokio::task::JoinSet::new();
+                for container in labelled(&client).await {
+                    if container.node().starts_with(&prefix) {
+                        let client = client.clone();
+                        removals.spawn(async move { remove(&client, &container.id).await });
+                    }
+                }
+                removals.join_all().await;
+            });
+        };
+        let _joined = std::thread::spawn(tidy).join();
+    }
+}

@@ -1,0 +1,53 @@
+//! A small generator of numbers that look random: the same seed gives the same run, on any machine and for ever.
+
+/// SplitMix64, see <https://prng.di.unimi.it/splitmix64.c>.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x6b75_6265_6c65_6574)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to below `end`.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// From `first` to `last`, both included.
+    pub(super) fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.next() % (last - first + 1)
+    }
+
+    /// True so many times in a thousand.
+    pub(super) fn per_mille(&mut self, times: u64) -> bool {
+        self.next() % 1000 < times
+    }
+
+    /// One of them.
+    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        if from.is_empty() { None } else { from.get(self.below(from.len())) }
+    }
+
+    /// One of them, each as likely as its weight says.
+    pub(super) fn weighted<T>(&mut self, mut from: Vec<(u64, T)>) -> Option<T> {
+        let total: u64 = from.iter().map(|(weight, _)| weight).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut left = self.next() % total;
+        let index = from.iter().position(|(weight, _)| {
+            let here = left < *weight;
+            left = left.saturating_sub(*weight);
+            here
+        })?;
+        Some(from.swap_remove(index).1)
+    }
+}

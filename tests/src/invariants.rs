@@ -1,0 +1,281 @@
+//! The checker: what must hold of everything in Redis, read in one step.
+//!
+//! [`violations`] holds at every instant, for each script is one step: invariant 2 (a payload is in exactly one of the
+//! places its pod's phase allows) and the accounts of invariant 9 (what a node has set aside is what its pods ask for).
+//! [`unrest`] says what keeps a cluster from having come to rest as invariant 1 wants it. [`against_containers`]
+//! compares with what really runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::lifecycle::Phase;
+use common::payload::Payload;
+
+use crate::Keyspace;
+use crate::keyspace::Entry;
+
+/// Where a payload can be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// `sq`.
+    Waiting,
+    /// `fq:<scheduler>`.
+    InFlight(String),
+    /// `uq`.
+    Unschedulable,
+    /// `pq:<node>`.
+    Queued(String),
+    /// `rq:<node>`.
+    Starting(String),
+    /// `cs:<node>`.
+    Running(String),
+}
+
+/// A payload where it was found.
+struct Found<'a> {
+    place: Place,
+    raw: &'a [u8],
+}
+
+/// A pod's record, as far as the invariants speak of it.
+struct Pod {
+    phase: Phase,
+    node: String,
+    cpu: i64,
+    memory: i64,
+}
+
+impl Pod {
+    /// Whether its node has set something aside for it.
+    fn is_held(&self) -> bool {
+        matches!(self.phase, Phase::Assigned | Phase::Running | Phase::Stopping)
+    }
+
+    /// Whether its payload has to be somewhere.
+    fn is_active(&self) -> bool {
+        self.phase == Phase::Pending || self.is_held()
+    }
+
+    fn allows(&self, place: &Place) -> bool {
+        match (self.phase, place) {
+            (Phase::Pending, Place::Waiting | Place::InFlight(_) | Place::Unschedulable) => true,
+            (Phase::Assigned, Place::Queued(node) | Place::Starting(node)) => *node == self.node,
+            (Phase::Running, Place::Running(node)) => *node == self.node,
+            (Phase::Stopping, Place::Queued(node) | Place::Starting(node) | Place::Running(node)) => {
+                *node == self.node
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What does not hold of invariants 2 and 9; holds at every instant unless somebody pushed copies by hand.
+pub fn violations(keyspace: &Keyspace) -> Vec<String> {
+    let pods = records(keyspace);
+    let found = payloads(keyspace);
+    let mut wrong = Vec::new();
+    for (uuid, pod) in &pods {
+        let places = found.get(uuid.as_str()).map_or(&[][..], Vec::as_slice);
+        let allowed = places.iter().filter(|found| pod.allows(&found.place)).count();
+        // What is left of a pod that has ended is dropped by whoever comes across it.
+        if pod.is_active() && (allowed != 1 || places.len() != 1) {
+            let shown: Vec<_> = places.iter().map(|found| &found.place).collect();
+            wrong.push(format!(
+                "pod {uuid} is {} on {:?} and its payload is in {shown:?}",
+                pod.phase, pod.node
+            ));
+        }
+        for other in
+            places.iter().filter(|found| !pod.is_active() && matches!(found.place, Place::Running(_)))
+        {
+            wrong.push(format!("pod {uuid} is {} and its payload is in {:?}", pod.phase, other.place));
+        }
+    }
+    wrong.extend(accounts(keyspace, &pods));
+    wrong
+}
+
+/// What keeps the cluster from rest: violations, queues that are not empty, services without just their pods running.
+pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
+    let mut wrong = violations(keyspace);
+    for (key, _) in keyspace.entries() {
+        let queue = matches!(key, "sq" | "uq");
+        if (queue || ["fq:", "pq:", "rq:", "stop:"].iter().any(|prefix| key.starts_with(prefix)))
+            && !keyspace.elements(key).is_empty()
+        {
+            wrong.push(format!("{key} is not empty: {}", keyspace.elements(key).len()));
+        }
+    }
+    let pods = records(keyspace);
+    for (uuid, found) in payloads(keyspace) {
+        if !pods.contains_key(uuid.as_str()) {
+            wrong.push(format!("nobody knows {uuid:?}, and its payload is in {:?}", found[0].place));
+        }
+    }
+    for (service, entry) in keyspace.below("service:") {
+        let Entry::Hash(_) = entry else { continue };
+        wrong.extend(service_unrest(keyspace, service, &pods));
+    }
+    wrong.extend(strays(keyspace, &pods));
+    wrong
+}
+
+fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+    let key = format!("service:{service}");
+    let state = keyspace.field(&key, "state");
+    if state != "active" {
+        return vec![format!("service {service} is {state}")];
+    }
+    let wanted: BTreeSet<String> =
+        (0..number(keyspace, &key, "replicas")).map(|index| index.to_string()).collect();
+    let mut wrong = Vec::new();
+    let mut taken = BTreeSet::new();
+    if let Some(Entry::Hash(slots)) = keyspace.get(&format!("slots:{service}")) {
+        for (index, uuid) in slots {
+            let uuid = String::from_utf8_lossy(uuid).into_owned();
+            let phase = pods.get(&uuid).map(|pod| pod.phase);
+            if phase != Some(Phase::Running) {
+                wrong.push(format!("service {service}, replica {index}: pod {uuid} is {phase:?}"));
+            }
+            let made = keyspace.field(&format!("pod:{uuid}"), "generation");
+            if made != keyspace.field(&key, "generation") {
+                wrong.push(format!("service {service}, replica {index}: pod {uuid} is of generation {made}"));
+            }
+            taken.insert(index.clone());
+        }
+    }
+    if wanted != taken {
+        wrong.push(format!("service {service} wants replicas {wanted:?} and has {taken:?}"));
+    }
+    wrong
+}
+
+/// Pods that live although nothing wants them: in no slot and not pushed.
+fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+    let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
+    for (service, _) in keyspace.below("slots:") {
+        wanted.extend(keyspace.elements(&format!("slots:{service}")));
+    }
+    pods.iter()
+        .filter(|(uuid, pod)| pod.is_active() && !wanted.contains(uuid.as_bytes()))
+        .map(|(uuid, pod)| format!("pod {uuid} is {} and nothing wants it", pod.phase))
+        .collect()
+}
+
+/// A container that runs, as an engine shows it by its labels.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Running {
+    /// `kubeleet.pod`.
+    pub pod: String,
+    /// `kubeleet.assignment`.
+    pub assignment: String,
+    /// `kubeleet.node`.
+    pub node: String,
+}
+
+/// Differences between the running pods of these nodes and what really runs there: one container each, none else.
+pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
+    let mut wanted: Vec<Running> = records(keyspace)
+        .into_iter()
+        .filter(|(_, pod)| pod.phase == Phase::Running && nodes.contains(&pod.node))
+        .map(|(uuid, pod)| {
+            let assignment = keyspace.field(&format!("pod:{uuid}"), "assignment");
+            Running { pod: uuid, assignment, node: pod.node }
+        })
+        .collect();
+    let mut there = containers.to_vec();
+    wanted.sort();
+    there.sort();
+    let missing =
+        wanted.iter().filter(|one| !there.contains(one)).map(|one| format!("does not run: {one:?}"));
+    let surplus =
+        there.iter().filter(|one| !wanted.contains(one)).map(|one| format!("runs unasked: {one:?}"));
+    let twice =
+        there.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("runs twice: {:?}", pair[0]));
+    missing.chain(surplus).chain(twice).collect()
+}
+
+fn records(keyspace: &Keyspace) -> BTreeMap<String, Pod> {
+    let read = |uuid: &str| {
+        let key = format!("pod:{uuid}");
+        let phase = Phase::parse(&keyspace.field(&key, "phase"))?;
+        let node = keyspace.field(&key, "node");
+        let (cpu, memory) = (number(keyspace, &key, "cpu"), number(keyspace, &key, "memory"));
+        Some((uuid.to_owned(), Pod { phase, node, cpu, memory }))
+    };
+    keyspace.below("pod:").filter_map(|(uuid, _)| read(uuid)).collect()
+}
+
+fn payloads(keyspace: &Keyspace) -> BTreeMap<String, Vec<Found<'_>>> {
+    let mut found: BTreeMap<String, Vec<Found<'_>>> = BTreeMap::new();
+    for (key, _) in keyspace.entries() {
+        let Some(place) = place(key) else { continue };
+        for raw in keyspace.elements(key) {
+            // What is no pod is on its way to the dead letters.
+            let Ok(payload) = Payload::parse(raw.to_vec().into()) else { continue };
+            found.entry(payload.id.to_string()).or_default().push(Found { place: place.clone(), raw });
+        }
+    }
+    found
+}
+
+fn place(key: &str) -> Option<Place> {
+    match key.split_once(':') {
+        None if key == "sq" => Some(Place::Waiting),
+        None if key == "uq" => Some(Place::Unschedulable),
+        Some(("fq", scheduler)) => Some(Place::InFlight(scheduler.to_owned())),
+        Some(("pq", node)) => Some(Place::Queued(node.to_owned())),
+        Some(("rq", node)) => Some(Place::Starting(node.to_owned())),
+        Some(("cs", node)) => Some(Place::Running(node.to_owned())),
+        _ => None,
+    }
+}
+
+/// Every payload of one pod, byte for byte, wherever it is now.
+pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
+    let mut all = payloads(keyspace);
+    all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
+}
+
+fn accounts(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (node, _) in keyspace.below("node:") {
+        let held: Vec<&Pod> = pods.values().filter(|pod| pod.is_held() && pod.node == node).collect();
+        let sums = [
+            ("used_pods", held.len() as i64),
+            ("used_cpu", held.iter().map(|pod| pod.cpu).sum()),
+            ("used_memory", held.iter().map(|pod| pod.memory).sum()),
+        ];
+        for (field, sum) in sums {
+            let said = number(keyspace, &format!("node:{node}"), field);
+            if said != sum {
+                wrong.push(format!("node {node} says {field} {said}, and its pods come to {sum}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Nodes that hold more than they have.
+pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
+    let pods = records(keyspace);
+    let mut wrong = Vec::new();
+    for (node, _) in keyspace.below("node:") {
+        let held: Vec<&Pod> = pods.values().filter(|pod| pod.is_held() && pod.node == node).collect();
+        let sums = [
+            ("pods", held.len() as i64),
+            ("cpu", held.iter().map(|pod| pod.cpu).sum()),
+            ("memory", held.iter().map(|pod| pod.memory).sum()),
+        ];
+        for (field, sum) in sums {
+            let has = number(keyspace, &format!("node:{node}"), field);
+            if sum > has {
+                wrong.push(format!("node {node} has {field} {has} and holds {sum}"));
+            }
+        }
+    }
+    wrong
+}
+
+fn number(keyspace: &Keyspace, key: &str, field: &str) -> i64 {
+    keyspace.field(key, field).parse().unwrap_or(0)
+}

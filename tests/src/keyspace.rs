@@ -1,0 +1,171 @@
+//! All that stands in a Redis, read in one step, and what differs between two such readings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::redis::{FromRedisValue, Value, from_redis_value};
+
+use crate::Redis;
+
+/// One key's content.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// A string.
+    Text(Vec<u8>),
+    /// A list, head first.
+    List(Vec<Vec<u8>>),
+    /// A set.
+    Set(BTreeSet<Vec<u8>>),
+    /// A hash.
+    Hash(BTreeMap<String, Vec<u8>>),
+    /// A sorted set: member and score.
+    Sorted(BTreeMap<String, f64>),
+    /// A stream: the number of entries ever added.
+    Stream(u64),
+}
+
+/// Everything, at one instant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Keyspace {
+    entries: BTreeMap<String, Entry>,
+    expiring: BTreeSet<String>,
+}
+
+const READ: &str = r"
+local out = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', key)['ok']
+  local value
+  if kind == 'string' then value = redis.call('GET', key)
+  elseif kind == 'list' then value = redis.call('LRANGE', key, 0, -1)
+  elseif kind == 'set' then value = redis.call('SMEMBERS', key)
+  elseif kind == 'hash' then value = redis.call('HGETALL', key)
+  elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  else
+    local info = redis.call('XINFO', 'STREAM', key)
+    for i = 1, #info, 2 do if info[i] == 'entries-added' then value = info[i + 1] end end
+    value = value or redis.call('XLEN', key)
+  end
+  out[#out + 1] = { key, kind, value, redis.call('PTTL', key) > 0 and 1 or 0 }
+end
+return out";
+
+impl Keyspace {
+    /// Reads it in one step: no write happens in between.
+    pub async fn read(redis: &Redis) -> Self {
+        let rows: Vec<(String, String, Value, bool)> = redis.cli(&["EVAL", READ, "0"]).await;
+        let expiring = rows.iter().filter(|row| row.3).map(|row| row.0.clone()).collect();
+        let entries = rows.into_iter().map(|(key, kind, value, _)| (key, entry(&kind, value))).collect();
+        Self { entries, expiring }
+    }
+
+    /// Keys and contents, in the order of the keys.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
+    }
+
+    /// What follows `prefix` in the keys that begin with it, and their contents.
+    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+        self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
+    }
+
+    /// One key's content.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// A list's or set's elements, or a hash's values; none when there is no such key.
+    pub fn elements(&self, key: &str) -> Vec<&[u8]> {
+        match self.entries.get(key) {
+            Some(Entry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
+            Some(Entry::Set(elements)) => elements.iter().map(Vec::as_slice).collect(),
+            Some(Entry::Hash(fields)) => fields.values().map(Vec::as_slice).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A hash's field as text; empty when there is none.
+    pub fn field(&self, key: &str, field: &str) -> String {
+        match self.entries.get(key) {
+            Some(Entry::Hash(fields)) => {
+                fields.get(field).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What another reading has otherwise, one line each: `pod:u phase: "pending" -> "assigned"`.
+    pub fn changes(&self, after: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let keys: BTreeSet<&String> = self.entries.keys().chain(after.entries.keys()).collect();
+        for key in keys {
+            match (self.entries.get(key), after.entries.get(key)) {
+                (Some(Entry::Hash(before)), Some(Entry::Hash(after))) => {
+                    fields(&mut lines, key, before, after)
+                }
+                (before, after) if before != after => {
+                    let shown = |entry: Option<&Entry>| entry.map_or_else(|| "nothing".to_owned(), show);
+                    lines.push(format!("{key}: {} -> {}", shown(before), shown(after)));
+                }
+                _ => {}
+            }
+            if self.expiring.contains(key) != after.expiring.contains(key) {
+                lines.push(format!("{key}: its time to live"));
+            }
+        }
+        lines
+    }
+}
+
+fn entry(kind: &str, value: Value) -> Entry {
+    fn read<T: FromRedisValue>(value: Value) -> T {
+        from_redis_value(value).unwrap()
+    }
+    match kind {
+        "string" => Entry::Text(read(value)),
+        "list" => Entry::List(read(value)),
+        "set" => Entry::Set(read::<Vec<Vec<u8>>>(value).into_iter().collect()),
+        "hash" => Entry::Hash(pairs(read(value))),
+        "zset" => Entry::Sorted(pairs(read::<Vec<String>>(value)).into_iter().map(scored).collect()),
+        _ => Entry::Stream(read(value)),
+    }
+}
+
+fn pairs<T: AsRef<[u8]> + Clone>(flat: Vec<T>) -> BTreeMap<String, T> {
+    flat.chunks(2)
+        .map(|pair| (String::from_utf8_lossy(pair[0].as_ref()).into_owned(), pair[1].clone()))
+        .collect()
+}
+
+fn scored((member, score): (String, String)) -> (String, f64) {
+    (member, score.parse().unwrap())
+}
+
+fn fields(
+    lines: &mut Vec<String>,
+    key: &str,
+    before: &BTreeMap<String, Vec<u8>>,
+    after: &BTreeMap<String, Vec<u8>>,
+) {
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    for name in names.into_iter().filter(|name| before.get(*name) != after.get(*name)) {
+        let shown =
+            |fields: &BTreeMap<String, Vec<u8>>| fields.get(name).map_or("nothing".into(), |v| text(v));
+        lines.push(format!("{key} {name}: {} -> {}", shown(before), shown(after)));
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(bytes))
+}
+
+fn show(entry: &Entry) -> String {
+    let several = |elements: Vec<String>| format!("[{}]", elements.join(", "));
+    match entry {
+        Entry::Text(value) => text(value),
+        Entry::List(elements) => several(elements.iter().map(|e| text(e)).collect()),
+        Entry::Set(elements) => several(elements.iter().map(|e| text(e)).collect()),
+        Entry::Hash(fields) => several(fields.iter().map(|(k, v)| format!("{k}={}", text(v))).collect()),
+        Entry::Sorted(members) => several(members.iter().map(|(m, s)| format!("{m}={s}")).collect()),
+        Entry::Stream(added) => format!("{added} entries"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Children that die with the test, whatever becomes of it.
+//!
+//! A panic unwinds and drops the [`Leashed`], which kills. But a test binary can also be killed (a runner's timeout,
+//! Ctrl-C), and then nothing is dropped: a tiny shell holds the other end of a pipe to the test, and when the pipe
+//! closes it kills the child's process group.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// A child in a process group of its own. Dropped, its whole group is killed.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Child,
+    watchdog: Child,
+}
+
+impl Leashed {
+    /// Starts the command. What its standard streams are is the command's matter; stdin is closed.
+    pub fn spawn(command: &mut Command) -> std::io::Result<Self> {
+        let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+        let script = format!("cat >/dev/null; kill -s KILL -- -{}", child.id());
+        let watchdog = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { child, watchdog })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to the child alone.
+    pub fn signal(&self, signal: Signal) {
+        // Gone already is as good.
+        let _gone = kill_process(self.pid(), signal);
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// SIGKILL to the whole group; returns when the child is gone.
+    pub fn kill(&mut self) {
+        // The group outlives its leader as long as it has members; after `wait` its number may be somebody else's.
+        if self.ended().is_none() {
+            let _gone = kill_process_group(self.pid(), Signal::KILL);
+        }
+        let _status = self.child.wait();
+    }
+
+    /// SIGTERM to the child; how it ended, or none when it had not after `limit` (it is killed then).
+    pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.kill();
+        None
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        // First the watchdog, so that it can not fire at a number that is somebody else's by then.
+        let group = Pid::from_child(&self.watchdog);
+        let _gone = kill_process_group(group, Signal::KILL);
+        let _status = self.watchdog.wait();
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pipe closes when the test binary is killed; here it is closed by hand.
+    #[test]
+    fn when_the_test_is_gone_so_is_its_child_and_the_childs_children() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & sleep 600"]);
+        let mut leashed = Leashed::spawn(&mut command).unwrap();
+        let group = leashed.pid();
+        drop(leashed.watchdog.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while rustix::process::test_kill_process_group(group).is_ok() {
+            // A zombie counts as a member until somebody has asked how it ended.
+            leashed.ended();
+            assert!(Instant::now() < deadline, "group {group:?} is still there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Something between a store and its Redis: it can put other scripts in the place of ours, and it remembers what was
+//! sent.
+//!
+//! A store runs its scripts by hash. The proxy replaces one hash by another of the same length, so that the verbs
+//! themselves run over an ablated script, and the tests that hold the invariants can show that they would notice.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// How a hash stands in the protocol: its length, then itself.
+const BEFORE: &[u8] = b"$40\r\n";
+const WHOLE: usize = BEFORE.len() + 40;
+
+/// The proxy. Dropped, it hangs up.
+pub struct Proxy {
+    port: u16,
+    sent: Arc<Mutex<Vec<u8>>>,
+    task: AbortHandle,
+}
+
+impl Proxy {
+    /// Listens on a free port and forwards to the Redis on another; each hash on the left becomes that on the right.
+    pub async fn start(redis: u16, hashes: Vec<(String, String)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sent: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (hashes, memory) = (Arc::new(hashes), sent.clone());
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                connections.spawn(forward(client, redis, hashes.clone(), memory.clone()));
+            }
+        });
+        Self { port, sent, task: task.abort_handle() }
+    }
+
+    /// `redis://127.0.0.1:<port>` of the proxy.
+    pub fn url(&self) -> String {
+        crate::redis::url(self.port)
+    }
+
+    /// Every byte that was sent to Redis so far, connections mixed.
+    pub fn sent(&self) -> Vec<u8> {
+        self.sent.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn forward(
+    client: TcpStream,
+    redis: u16,
+    hashes: Arc<Vec<(String, String)>>,
+    memory: Arc<Mutex<Vec<u8>>>,
+) -> std::io::Result<()> {
+    client.set_nodelay(true)?;
+    let server = TcpStream::connect(("127.0.0.1", redis)).await?;
+    server.set_nodelay(true)?;
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let requests = async move {
+        let mut pending = Vec::new();
+        loop {
+            if from_client.read_buf(&mut pending).await? == 0 {
+                return to_server.shutdown().await;
+            }
+            replace(&mut pending, &hashes);
+            let whole = pending.len() - unfinished(&pending);
+            memory.lock().unwrap().extend_from_slice(&pending[..whole]);
+            to_server.write_all(&pending[..whole]).await?;
+            pending.drain(..whole);
+        }
+    };
+    let replies = async move {
+        tokio::io::copy(&mut from_server, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    tokio::try_join!(requests, replies)?;
+    Ok(())
+}
+
+fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
+    if hashes.is_empty() {
+        return;
+    }
+    let mut at = 0;
+    while at + WHOLE <= bytes.len() {
+        if bytes[at..].starts_with(BEFORE) {
+            let hash = &mut bytes[at + BEFORE.len()..at + WHOLE];
+            if let Some((_, other)) = hashes.iter().find(|(ours, _)| ours.as_bytes() == hash) {
+                hash.copy_from_slice(other.as_bytes());
+            }
+        }
+        at += 1;
+    }
+}
+
+/// How many bytes at the end may be the beginning of a hash whose rest is still to come.
+fn unfinished(bytes: &[u8]) -> usize {
+    let begins = |tail: &[u8]| match tail.strip_prefix(BEFORE) {
+        Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),
+        None => BEFORE.starts_with(tail),
+    };
+    (1..WHOLE.min(bytes.len() + 1)).rev().find(|&count| begins(&bytes[bytes.len() - count..])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_held_back_until_it_is_whole() {
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        let command = format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{hash}\r\n$1\r\n0\r\n");
+        for cut in 0..command.len() {
+            let head = &command.as_bytes()[..cut];
+            let start = command.find("$40").unwrap();
+            let expected = if (start + 1..start + WHOLE).contains(&cut) { cut - start } else { 0 };
+            // A lone `$` may begin a hash, and has to wait as well.
+            let lone = usize::from(expected == 0 && head.ends_with(b"$"));
+            assert_eq!(unfinished(head), expected.max(lone), "{:?}", String::from_utf8_lossy(head));
+        }
+        let mut bytes = command.clone().into_bytes();
+        replace(&mut bytes, &[(hash.to_owned(), "f".repeat(40))]);
+        assert_eq!(String::from_utf8(bytes).unwrap(), command.replace(hash, &"f".repeat(40)));
+    }
+}

@@ -1,0 +1,187 @@
+//! Scenarios through the API: processes that share nothing but Redis are one API.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use kubeleet_tests::exclusive::exclusive;
+use kubeleet_tests::wait::that;
+use kubeleet_tests::{Cluster, Timing, eventually};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_apis_serve_the_same() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (mut first, second) = (cluster.api().await, cluster.api().await);
+    let (_scheduler, _worker) = (cluster.scheduler(), cluster.worker("w1", "sim"));
+    let (one, other) = (first.http(), second.http());
+    one.post("/service", &json!({"name": "web", "image": "nginx", "replica": 3})).await;
+    other.runs(SOON, "web", 3).await;
+    other.post("/service/web/scale", &json!({"replicas": 5})).await;
+    one.runs(SOON, "web", 5).await;
+    for path in ["/service/web", "/pod", "/queue"] {
+        assert_eq!(one.get(path).await, other.get(path).await, "{path}");
+    }
+    first.kill();
+    let (status, _) = other.send(Method::DELETE, "/service/web", None).await;
+    assert_eq!(status.as_u16(), 202);
+    eventually(SOON, "it is gone", || async {
+        let (status, body) = other.send(Method::GET, "/service/web", None).await;
+        that(status.as_u16() == 404, || body.to_string())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_token_nothing_is_told_and_with_it_everything() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api_with(&[("KUBELEET_TOKEN", "a very secret one")]).await;
+    let open = api.http();
+    for (method, path) in [
+        (Method::GET, "/service"),
+        (Method::POST, "/service"),
+        (Method::GET, "/event"),
+        (Method::GET, "/pod/x"),
+    ] {
+        let (status, problem) = open.send(method, path, Some(&json!({"name": "web", "image": "i"}))).await;
+        assert_eq!((status.as_u16(), problem["status"].as_u64()), (401, Some(401)), "{path}: {problem}");
+        let wrong = open.with_token("a very secret two").send(Method::GET, "/service", None).await;
+        assert_eq!(wrong.0.as_u16(), 401);
+    }
+    assert!(open.send(Method::GET, "/healthz", None).await.0.is_success());
+    assert!(open.send(Method::GET, "/readyz", None).await.0.is_success());
+    let known = open.with_token("a very secret one");
+    known.post("/service", &json!({"name": "web", "image": "i"})).await;
+    assert_eq!(known.get("/service").await["items"][0]["name"], "web");
+    assert!(!api.whole_log().contains("very secret"), "{}", api.whole_log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_is_streamed_and_can_be_resumed() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler, _worker) = (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "sim"));
+    let http = api.http();
+    let mut stream = http.stream("/event?tail=0").await;
+    http.post("/service", &json!({"name": "web", "image": "nginx"})).await;
+    let mut text = String::new();
+    while !text.contains("event: PodStarted") {
+        let chunk = tokio::time::timeout(SOON, stream.chunk()).await.expect("it goes on").unwrap();
+        text.push_str(&String::from_utf8_lossy(&chunk.expect("it does not end")));
+    }
+    let events: Vec<Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect();
+    let reasons: Vec<_> = events.iter().map(|event| event["reason"].as_str().unwrap()).collect();
+    let wanted = ["ServiceCreated", "PodCreated", "PodScheduled", "PodStarted"];
+    let seen: Vec<_> = reasons.iter().copied().filter(|reason| wanted.contains(reason)).collect();
+    assert_eq!(seen, wanted, "in order: {reasons:?}");
+    let created = events.iter().find(|event| event["reason"] == "PodCreated").unwrap();
+    let since = created["id"].as_str().unwrap();
+    let after = http.get(&format!("/event?since={since}&follow=false")).await;
+    let first = &after["items"][0];
+    assert!(first["reason"] != "PodCreated" && after.to_string().contains("PodStarted"), "{after}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_redis_is_away_it_says_so_and_afterwards_all_is_well() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, mut scheduler, mut worker) =
+        (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "sim"));
+    let http = api.http();
+    http.post("/service", &json!({"name": "web", "image": "nginx", "replicas": 2})).await;
+    http.runs(SOON, "web", 2).await;
+    cluster.redis.freeze();
+    let (status, problem) = http.send(Method::GET, "/service/web", None).await;
+    assert_eq!((status.as_u16(), problem["status"].as_u64()), (503, Some(503)), "{problem}");
+    let (status, ready) = http.send(Method::GET, "/readyz", None).await;
+    assert!(
+        status.as_u16() == 503 && ready.to_string().to_lowercase().contains("redis"),
+        "{status}: {ready}"
+    );
+    assert!(http.send(Method::GET, "/healthz", None).await.0.is_success(), "it lives");
+    cluster.redis.thaw();
+    http.runs(Duration::from_secs(30), "web", 2).await;
+    http.post("/service/web/scale", &json!({"replicas": 4})).await;
+    http.runs(SOON, "web", 4).await;
+    for daemon in [&mut scheduler, &mut worker] {
+        assert!(daemon.ended().is_none(), "{}", daemon.log());
+    }
+}
+
+/// The whole state is lost: Redis comes back empty. What nobody wants is stopped, and the cluster works.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_redis_forgot_everything_the_cluster_begins_anew() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let worker = cluster.worker("w1", "process");
+    let http = api.http();
+    let service = json!({"name": "web", "image": "none", "command": ["sleep", "86400"], "replicas": 3});
+    http.post("/service", &service).await;
+    http.runs(SOON, "web", 3).await;
+    cluster.redis.restart().await;
+    eventually(Duration::from_secs(40), "its node is there again", || async {
+        let (status, nodes) = http.send(Method::GET, "/node", None).await;
+        that(nodes["items"][0]["ready"] == true, || format!("{status}: {nodes}\n{}", worker.log()))
+    })
+    .await;
+    eventually(SOON, "the service is posted again", || async {
+        let (status, body) = http.send(Method::POST, "/service", Some(&service)).await;
+        that(status.is_success(), || format!("{status}: {body}"))
+    })
+    .await;
+    http.runs(Duration::from_secs(40), "web", 3).await;
+    cluster.comes_to_rest(Duration::from_secs(60), &["w1"], || async { cluster.processes.running() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_specification_replaces_the_pods_a_few_at_a_time() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler, _worker) =
+        (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "process"));
+    let http = api.http();
+    let service =
+        |seconds: &str| json!({"name": "web", "image": "none", "command": ["sleep", seconds], "replicas": 8});
+    http.post("/service", &service("86400")).await;
+    http.runs(SOON, "web", 8).await;
+    let (status, replaced) = http.send(Method::PUT, "/service/web", Some(&service("86401"))).await;
+    assert!(status.is_success() && replaced["generation"] == 2, "{status}: {replaced}");
+    let fewest = std::cell::Cell::new(u64::MAX);
+    eventually(Duration::from_secs(60), "all are of the new generation", || async {
+        let status = http.get("/service/web").await["status"].clone();
+        fewest.set(fewest.get().min(status["running"].as_u64().unwrap()));
+        that(status["updated"] == 8 && status["running"] == 8, || status.to_string())
+    })
+    .await;
+    assert!(fewest.get() >= 5, "at most a quarter is away at a time, give or take one: {}", fewest.get());
+    cluster.comes_to_rest(SOON, &["w1"], || async { cluster.processes.running() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cordoned_node_gets_nothing_new_and_keeps_what_it_has() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "sim", 10));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &json!({"name": "web", "image": "nginx", "replicas": 4})).await;
+    http.runs(SOON, "web", 4).await;
+    let node = cluster.node("w1");
+    http.post(&format!("/node/{node}/cordon"), &Value::Null).await;
+    http.post("/service/web/scale", &json!({"replicas": 10})).await;
+    http.runs(SOON, "web", 10).await;
+    assert_eq!(http.pods(&format!("node={node}")).await.len(), 2);
+    http.post(&format!("/node/{node}/uncordon"), &Value::Null).await;
+    http.nodes_ready(2).await;
+    http.post("/service/web/scale", &json!({"replicas": 16})).await;
+    http.runs(SOON, "web", 16).await;
+    assert_eq!(http.pods(&format!("node={node}")).await.len(), 8);
+}

@@ -1,0 +1,171 @@
+//! The heartbeat loop: renews the lease, and learns what is to be stopped. Invariants 3 and 5.
+//!
+//! It waits for nothing but Redis: the engine is pinged beside it and its last answer is what is told. A beat is also
+//! how containers are asked about: which of them are not this node's any more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::ids::{AssignmentId, PodId};
+use common::store::{HeartbeatReply, channel};
+use futures_util::FutureExt;
+use tokio::time::Instant;
+
+use crate::backoff::{Backoff, jittered};
+use crate::life::{Heard, Life};
+use crate::worker::Asked;
+use crate::{logs, psi};
+
+/// How many pods one beat asks about in passing.
+const SLICE: usize = 64;
+/// Least time between two beats, so that a burst of wishes is one beat.
+const GAP: Duration = Duration::from_millis(20);
+
+/// Beats until the life ends.
+pub(crate) async fn run(life: Arc<Life>) {
+    let period = life.worker.config.timing.heartbeat;
+    let mut subscription = life.worker.store.subscribe(&channel::worker(&life.worker.node));
+    let mut backoff = Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)));
+    let mut rotation = Rotation::default();
+    // Registering was as good as a beat; thousands that registered at a time shall not beat at a time.
+    let mut next = Instant::now() + period.mul_f64(rand::random::<f64>());
+    loop {
+        let mut logs_wanted = false;
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = life.beat_now.notified() => {}
+            message = subscription.next() => logs_wanted = asks_for_logs(&message),
+        }
+        while let Some(message) = subscription.next().now_or_never() {
+            logs_wanted |= asks_for_logs(&message);
+        }
+        if logs_wanted {
+            logs::serve(&life);
+        }
+        ping(&life);
+        let asked = rotation.next(life.table.claims());
+        let started = Instant::now();
+        next = match beat(&life, &asked).await {
+            Some(foreign) => {
+                backoff.reset();
+                disown(&life, &asked, &foreign);
+                started + period
+            }
+            None => Instant::now() + jittered(backoff.next()),
+        };
+        tokio::time::sleep_until(started + GAP).await;
+    }
+}
+
+/// Anything but the message that something is to be stopped; an empty one says that messages were missed.
+fn asks_for_logs(message: &[u8]) -> bool {
+    message != b"stop"
+}
+
+/// One heartbeat. Gives those asked about that are not this node's; none when there was no good answer. Each pod may be
+/// asked about once.
+pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> Option<Vec<PodId>> {
+    let worker = &life.worker;
+    let before = worker.now();
+    let started = Instant::now();
+    let problem = worker.engine.problem();
+    let answer = life.session.heartbeat(psi::read().as_ref(), problem.as_deref(), asked).await;
+    if let Ok(Err(fenced)) = answer {
+        life.fence(fenced);
+        return None;
+    }
+    let Heard::Answer(reply) = life.heard("the heartbeat", answer) else { return None };
+    metrics::histogram!("kubeleet_heartbeat_seconds").record(started.elapsed().as_secs_f64());
+    let was_good = worker.is_leased();
+    worker.lease.renew(before.plus(worker.config.timing.fence_after));
+    if !was_good && worker.is_leased() {
+        // What had to wait for the lease goes on, and what the fence took away is told.
+        life.look_at_all();
+    }
+    Some(heed(life, reply))
+}
+
+fn heed(life: &Arc<Life>, reply: HeartbeatReply) -> Vec<PodId> {
+    if life.sees_master_change(reply.master_changed_at) {
+        life.table.recheck_all();
+    }
+    for pod in &reply.stop {
+        if !life.table.stop(pod) {
+            life.strangers.heard_of(pod);
+        }
+    }
+    if !reply.stop.is_empty() {
+        life.look();
+    }
+    reply.foreign
+}
+
+fn disown(life: &Arc<Life>, asked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
+    let mut any = false;
+    for (pod, assignment) in asked.iter().filter(|(pod, _)| foreign.contains(pod)) {
+        any |= life.table.disown(pod, assignment);
+    }
+    if any {
+        life.look();
+    }
+}
+
+/// Asks the engine how it is, beside everything else, one question at a time.
+fn ping(life: &Arc<Life>) {
+    if life.pinging.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let asking = life.clone();
+    life.spawn(async move {
+        let answer = asking.worker.runtime.ping().await;
+        if asking.worker.engine.heard(Asked::Ping, &answer) {
+            asking.beat_now.notify_one();
+        }
+        asking.pinging.store(false, Ordering::Release);
+    });
+}
+
+/// Goes round all pods of this node, a slice with each beat.
+#[derive(Default)]
+struct Rotation {
+    after: Option<PodId>,
+}
+
+impl Rotation {
+    /// The next slice of `all`, which is sorted and names each pod once.
+    fn next(&mut self, all: Vec<(PodId, AssignmentId)>) -> Vec<(PodId, AssignmentId)> {
+        let start = match &self.after {
+            Some(after) => all.partition_point(|(pod, _)| pod <= after),
+            None => 0,
+        };
+        let slice: Vec<_> = all.iter().cycle().skip(start).take(SLICE.min(all.len())).cloned().collect();
+        self.after = slice.last().map(|(pod, _)| pod.clone());
+        slice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_rotation_asks_about_everybody_in_turn_and_about_nobody_twice() {
+        let all: Vec<_> = (0..150)
+            .map(|n| (PodId::new(format!("{n:03}")).unwrap(), AssignmentId::new("a").unwrap()))
+            .collect();
+        let mut rotation = Rotation::default();
+        let slices: Vec<Vec<String>> = (0..3)
+            .map(|_| rotation.next(all.clone()).into_iter().map(|(pod, _)| pod.to_string()).collect())
+            .collect();
+        assert_eq!(
+            (slices[0][0].as_str(), slices[1][0].as_str(), slices[2][0].as_str()),
+            ("000", "064", "128")
+        );
+        assert_eq!(slices[2].len(), SLICE, "it goes on from the beginning");
+        let few = rotation.next(all[..3].to_vec());
+        assert_eq!(few.len(), 3);
+        assert!(Rotation::default().next(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,210 @@
+//! This worker's lease: until when it may count on nobody else running its pods.
+//!
+//! It is renewed by each heartbeat that was answered, and reaches `fence_after` beyond the moment *before* that
+//! heartbeat was sent. It lies in memory for the fence, and in a file for the worker that comes after a crash. The file
+//! may be older than memory, never newer: a late write makes the next worker stop more, not less.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use common::clock::BootInstant;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use crate::trouble::Trouble;
+
+/// How a lease stands at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There never was one, or it was given up.
+    None,
+    /// Good for so long.
+    Good(Duration),
+    /// It ran out at that moment.
+    Out(BootInstant),
+}
+
+/// What a worker that starts finds of the one before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A lease of this boot, with its deadline.
+    Deadline(BootInstant),
+    /// None of this boot, or none that can be read; in words.
+    Nothing(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct LeaseFile {
+    boot_id: String,
+    deadline_millis: u64,
+}
+
+/// The lease of one worker process.
+pub(crate) struct Lease {
+    /// Milliseconds on the boot clock; 0 when there is none.
+    deadline: AtomicU64,
+    file: Option<LeasePath>,
+}
+
+struct LeasePath {
+    path: PathBuf,
+    boot_id: String,
+    writing: Mutex<Option<JoinHandle<()>>>,
+    trouble: Arc<Trouble>,
+}
+
+impl Lease {
+    /// A lease kept in memory only: for imagined pods, which end with this process.
+    pub(crate) fn in_memory() -> Self {
+        Self { deadline: AtomicU64::new(0), file: None }
+    }
+
+    /// A lease kept in this file as well. Makes its directory, and makes sure that it can be written.
+    pub(crate) fn in_file(path: PathBuf, boot_id: String) -> std::io::Result<Self> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory)?;
+        let probe = path.with_extension("lease.probe");
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)?;
+        let trouble = Arc::new(Trouble::of(format!("writing the lease to {}", path.display())));
+        let file = LeasePath { path, boot_id, writing: Mutex::new(None), trouble };
+        Ok(Self { deadline: AtomicU64::new(0), file: Some(file) })
+    }
+
+    /// What the worker before left in the file.
+    pub(crate) fn found(&self) -> Found {
+        match &self.file {
+            Some(file) => find(&file.path, &file.boot_id),
+            None => Found::Nothing("this worker keeps no lease file".to_owned()),
+        }
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self, now: BootInstant) -> Standing {
+        let deadline = BootInstant { millis: self.deadline.load(Ordering::Acquire) };
+        match deadline.millis {
+            0 => Standing::None,
+            _ if now < deadline => Standing::Good(deadline.since(now)),
+            _ => Standing::Out(deadline),
+        }
+    }
+
+    /// Whether it is good.
+    pub(crate) fn is_good(&self, now: BootInstant) -> bool {
+        matches!(self.standing(now), Standing::Good(_))
+    }
+
+    /// Takes over the lease of the worker before.
+    pub(crate) fn take_over(&self, deadline: BootInstant) {
+        self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
+    }
+
+    /// It is good until `deadline`, if it was not good for longer already.
+    pub(crate) fn renew(&self, deadline: BootInstant) {
+        let before = self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
+        if let Some(file) = &self.file
+            && before < deadline.millis
+        {
+            file.write_soon(deadline);
+        }
+    }
+
+    /// Nothing runs that it could be for.
+    pub(crate) fn give_up(&self) {
+        self.deadline.store(0, Ordering::Release);
+    }
+}
+
+impl LeasePath {
+    /// Writes on another thread, so that a slow disk never delays a heartbeat; while one write is under way the next
+    /// is left out.
+    fn write_soon(&self, deadline: BootInstant) {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if writing.as_ref().is_some_and(|handle| !handle.is_finished()) {
+            return;
+        }
+        let (path, boot_id, trouble) = (self.path.clone(), self.boot_id.clone(), self.trouble.clone());
+        *writing = Some(tokio::task::spawn_blocking(move || {
+            match write(&path, &LeaseFile { boot_id, deadline_millis: deadline.millis }) {
+                Ok(()) => trouble.worked(),
+                Err(error) => trouble.failed(&error),
+            }
+        }));
+    }
+}
+
+/// What a lease file says.
+pub(crate) fn find(path: &Path, boot_id: &str) -> Found {
+    let nothing = |why: String| Found::Nothing(format!("{}: {why}", path.display()));
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return nothing("no such file".to_owned()),
+        Err(error) => return nothing(error.to_string()),
+    };
+    match serde_json::from_slice::<LeaseFile>(&text) {
+        Ok(file) if file.boot_id == boot_id => Found::Deadline(BootInstant { millis: file.deadline_millis }),
+        Ok(_) => nothing("of a boot before this one".to_owned()),
+        Err(error) => nothing(format!("can not be read: {error}")),
+    }
+}
+
+/// All or nothing: a reader sees the old file or the new one. A crash of the machine may lose it, and is another boot.
+fn write(path: &Path, lease: &LeaseFile) -> std::io::Result<()> {
+    let beside = path.with_extension("lease.tmp");
+    let mut file = std::fs::File::create(&beside)?;
+    file.write_all(&serde_json::to_vec(lease)?)?;
+    drop(file);
+    std::fs::rename(&beside, path)
+}
+
+/// Names this boot of the machine.
+pub(crate) fn boot_id() -> std::io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn at(millis: u64) -> BootInstant {
+        BootInstant { millis }
+    }
+
+    #[test]
+    fn a_lease_is_good_until_its_deadline_and_never_gets_shorter() {
+        let lease = Lease::in_memory();
+        assert_eq!(lease.standing(at(5)), Standing::None);
+        lease.renew(at(100));
+        lease.renew(at(50));
+        assert_eq!(lease.standing(at(99)), Standing::Good(Duration::from_millis(1)));
+        assert_eq!(lease.standing(at(100)), Standing::Out(at(100)));
+        lease.give_up();
+        assert_eq!(lease.standing(at(100)), Standing::None);
+    }
+
+    #[tokio::test]
+    async fn the_next_worker_finds_what_was_renewed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/n.lease");
+        let lease = Lease::in_file(path.clone(), "boot".into()).unwrap();
+        assert!(matches!(lease.found(), Found::Nothing(_)));
+        lease.renew(at(1234));
+        crate::tests::eventually("the file is written", || async { path.exists() }).await;
+        assert_eq!(lease.found(), Found::Deadline(at(1234)));
+
+        let after_reboot = Lease::in_file(path.clone(), "another boot".into()).unwrap();
+        assert!(matches!(after_reboot.found(), Found::Nothing(why) if why.contains("boot before")));
+        std::fs::write(&path, b"{").unwrap();
+        assert!(matches!(lease.found(), Found::Nothing(why) if why.contains("can not be read")));
+    }
+
+    #[test]
+    fn a_directory_that_can_not_be_written_is_an_error() {
+        let error = Lease::in_file("/proc/nowhere/n.lease".into(), "boot".into()).map(drop).unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+}

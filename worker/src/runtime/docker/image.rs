@@ -1,0 +1,158 @@
+//! Images: looked for first, pulled only when absent, and pulled once however many pods wait for one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bollard::query_parameters::CreateImageOptionsBuilder;
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use futures_util::stream::StreamExt;
+
+use super::client::Client;
+use super::errors::{Doing, Fault};
+use super::{PING, QUICK};
+use crate::runtime::RuntimeError;
+
+/// A whole pull. What was loaded until then stays with the engine, and the next try goes on from there.
+const PULL: Duration = Duration::from_secs(600);
+/// Without any progress in it: the registry has died on us.
+const STALL: Duration = Duration::from_secs(120);
+
+type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
+
+/// The pulls under way, by image. Weak: a pull nobody waits for any more is dropped, which ends it.
+#[derive(Default)]
+pub(super) struct Pulls(Mutex<HashMap<String, WeakShared<Pull>>>);
+
+impl Pulls {
+    /// The pull of this image that is under way, or a new one.
+    fn join(&self, client: &Arc<Client>, image: &str) -> Shared<Pull> {
+        let mut pulls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A finished one answers nobody anew: its image may be gone again, its failure outdated.
+        pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
+        if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
+            return pull;
+        }
+        let pull = pull(client.clone(), image.to_owned()).boxed().shared();
+        if let Some(weak) = pull.downgrade() {
+            pulls.insert(image.to_owned(), weak);
+        }
+        pull
+    }
+
+    /// How many wait for this image right now.
+    #[cfg(test)]
+    pub(super) fn waiting(&self, image: &str) -> usize {
+        let pulls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = pulls.get(image).and_then(WeakShared::upgrade).and_then(|pull| pull.strong_count());
+        count.map_or(0, |count| count - 1)
+    }
+}
+
+/// See [`crate::runtime::Runtime::ensure_image`].
+pub(super) async fn ensure(client: &Arc<Client>, pulls: &Pulls, image: &str) -> Result<(), RuntimeError> {
+    if is_present(client, image).await? {
+        return Ok(());
+    }
+    pulls.join(client, &one_tag(image)).await
+}
+
+/// Whether the engine has the image already.
+pub(super) async fn is_present(client: &Client, image: &str) -> Result<bool, RuntimeError> {
+    check_path(image)?;
+    let call = client.docker()?.inspect_image(image);
+    match client.within(Doing::InspectImage, QUICK, call).await {
+        Ok(_) => Ok(true),
+        Err(fault) if fault.is_not_found() => Ok(false),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// The name becomes part of a path of the engine's API: `..` in it would name something else than an image.
+pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {
+    common::spec::check_image(image)
+        .map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))?;
+    if image.contains("..") || image.contains("//") {
+        return Err(RuntimeError::Refused(format!("image {image:?} is not an image reference")));
+    }
+    Ok(())
+}
+
+async fn pull(client: Arc<Client>, image: String) -> Result<(), RuntimeError> {
+    tracing::info!(image, "pulling an image");
+    match tokio::time::timeout(PULL, follow_pull(&client, &image)).await {
+        Ok(result) => result,
+        Err(_) => {
+            let detail = format!(
+                "{image} is not complete after {} min; the next try goes on from here",
+                PULL.as_secs() / 60
+            );
+            Err(RuntimeError::Image(detail))
+        }
+    }
+}
+
+async fn follow_pull(client: &Client, image: &str) -> Result<(), RuntimeError> {
+    let options = CreateImageOptionsBuilder::default().from_image(image).build();
+    let mut progress = client.docker()?.create_image(Some(options), None, None);
+    loop {
+        match tokio::time::timeout(STALL, progress.next()).await {
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(error))) => return Err(Fault::of(Doing::Pull, client.shown(), &error).into()),
+            Ok(None) => return Ok(()),
+            Err(_) => return Err(stalled(client, image).await),
+        }
+    }
+}
+
+/// An engine that still answers is not to blame for a registry that does not.
+async fn stalled(client: &Client, image: &str) -> RuntimeError {
+    let ping = match client.docker() {
+        Ok(docker) => client.within(Doing::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
+        Err(error) => Err(error),
+    };
+    match ping {
+        Ok(_) => RuntimeError::Image(format!("{image}: no progress for {} s", STALL.as_secs())),
+        Err(error) => error,
+    }
+}
+
+/// With neither tag nor digest an engine pulls every tag there is.
+fn one_tag(image: &str) -> String {
+    let (name, tag) = split(image);
+    if image.contains('@') { image.to_owned() } else { format!("{name}:{tag}") }
+}
+
+/// Name and tag; `latest` unless said. A port in the registry's address is not a tag.
+pub(super) fn split(image: &str) -> (&str, &str) {
+    match image.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        Some(_) | None => (image, "latest"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_tag_is_pulled_never_all() {
+        for (image, pulled) in [
+            ("nginx", "nginx:latest"),
+            ("nginx:1.27", "nginx:1.27"),
+            ("registry:5000/team/web", "registry:5000/team/web:latest"),
+            ("registry:5000/team/web:2", "registry:5000/team/web:2"),
+            ("nginx@sha256:0123", "nginx@sha256:0123"),
+        ] {
+            assert_eq!(one_tag(image), pulled);
+        }
+    }
+
+    #[test]
+    fn a_name_never_leaves_the_images_part_of_the_api() {
+        for bad in ["a/../../containers/b", "..", "a//b", "a b", ""] {
+            assert!(matches!(check_path(bad), Err(RuntimeError::Refused(_))), "{bad}");
+        }
+        assert!(check_path("registry:5000/team/web:2").is_ok());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a process pod leaves on disk, so that a worker that starts later finds it: one folder each,
+//! `<root>/<node>/<container name>/`, for the state, the environment, the log and the working directory.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use common::spec::ContainerSpec;
+use serde::{Deserialize, Serialize};
+
+use super::system::Who;
+use crate::runtime::{Container, ContainerRequest, ContainerState, RuntimeError};
+
+/// `pod.json`: all about a pod but the values of its environment, which may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Its labels, as on any other engine.
+    pub(super) labels: BTreeMap<String, String>,
+    /// What runs.
+    pub(super) command: Vec<String>,
+    /// Names of its environment variables, for people.
+    pub(super) environment: Vec<String>,
+    /// Bytes of memory each of its processes may have.
+    pub(super) memory: Option<u64>,
+    /// Where it is in its life.
+    pub(super) life: Life,
+}
+
+/// Where a process pod is in its life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Life {
+    /// About to be started. Found after a crash: it may or may not have been.
+    Starting,
+    /// Started as this process.
+    Running(Who),
+    /// Ended with this code.
+    Exited(i64),
+}
+
+impl Record {
+    /// Of a pod that is about to be started.
+    pub(super) fn starting(request: &ContainerRequest) -> Self {
+        let ContainerSpec { command, environment, memory, .. } = &request.container;
+        let labels = request.identity.labels();
+        Self {
+            labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            command: command.0.clone(),
+            environment: environment.iter().map(|(name, _)| name.to_owned()).collect(),
+            memory: memory.map(|memory| memory.bytes()),
+            life: Life::Starting,
+        }
+    }
+
+    /// As the runtime's callers see it.
+    pub(super) fn container(&self, handle: &str) -> Option<Container> {
+        let state = match self.life {
+            Life::Starting => ContainerState::Created,
+            Life::Running(_) => ContainerState::Running,
+            Life::Exited(code) => ContainerState::Exited { code, out_of_memory: false },
+        };
+        let get = |key: &str| self.labels.get(key).map(String::as_str);
+        Container::from_labels(handle.to_owned(), get, state)
+    }
+}
+
+/// One pod's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Folder {
+    /// `<node>/<container name>`: the runtime's handle.
+    pub(super) handle: String,
+    /// Where it is.
+    pub(super) path: PathBuf,
+}
+
+impl Folder {
+    /// The folder a handle names. A handle that would leave the root names nothing.
+    pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
+        let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
+        match handle.split_once('/') {
+            Some((node, name)) if plain(node) && plain(name) => {
+                Ok(Self { handle: handle.to_owned(), path: root.join(node).join(name) })
+            }
+            Some(_) | None => Err(RuntimeError::NotFound(format!("process pod {handle:?}"))),
+        }
+    }
+
+    /// The node's part of the handle.
+    pub(super) fn node(&self) -> &str {
+        self.handle.split_once('/').map_or("", |(node, _)| node)
+    }
+
+    /// Where the pod's processes start.
+    pub(super) fn work(&self) -> PathBuf {
+        self.path.join("work")
+    }
+
+    /// What they write to standard output and standard error.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// The part of the log before that.
+    pub(super) fn older_log(&self) -> PathBuf {
+        self.path.join("log.1")
+    }
+
+    /// Makes it; there already is success.
+    pub(super) fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.work())
+    }
+
+    /// None when there is none, or none that can be read: then nothing was ever started from it.
+    pub(super) fn load(&self) -> Option<Record> {
+        let text = match std::fs::read(self.path.join("pod.json")) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(pod = self.handle, %error, "a process pod's state can not be read");
+                return None;
+            }
+        };
+        serde_json::from_slice(&text)
+            .inspect_err(
+                |error| tracing::warn!(pod = self.handle, %error, "a process pod's state is damaged"),
+            )
+            .ok()
+    }
+
+    /// Replaces the record as a whole: a crash leaves the old one or the new one.
+    pub(super) fn store(&self, record: &Record) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
+        self.replace("pod.json", &text)
+    }
+
+    /// Keeps the environment for restarts, in a file that only this user can read.
+    pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
+        self.replace("environment.json", &serde_json::to_vec(environment).map_err(io::Error::other)?)
+    }
+
+    /// What [`Self::store_environment`] kept.
+    pub(super) fn environment(&self) -> io::Result<BTreeMap<String, String>> {
+        let text = std::fs::read(self.path.join("environment.json"))?;
+        serde_json::from_slice(&text).map_err(io::Error::other)
+    }
+
+    fn replace(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let new = self.path.join(format!(".{name}.new"));
+        private().write(true).truncate(true).open(&new)?.write_all(text)?;
+        std::fs::rename(new, self.path.join(name))
+    }
+
+    /// The log, for appending: after it was cut, writing goes on at its new end.
+    pub(super) fn open_log(&self) -> io::Result<File> {
+        private().append(true).open(self.log())
+    }
+
+    /// Removes it with all that is in it. Gone already is success.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// A file that only this user can read.
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_never_leaves_the_root() {
+        let root = Path::new("/root/of/pods");
+        for bad in ["", "node", "node/", "/name", "../x", "node/..", "node/../x", "node/a/b", "node/.lock"] {
+            assert!(matches!(Folder::new(root, bad), Err(RuntimeError::NotFound(_))), "{bad}");
+        }
+        let folder = Folder::new(root, "node/web-0-12ab").expect("a handle");
+        assert_eq!(
+            (folder.node(), folder.path.as_path()),
+            ("node", Path::new("/root/of/pods/node/web-0-12ab"))
+        );
+    }
+}

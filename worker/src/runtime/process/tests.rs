@@ -1,0 +1,265 @@
+//! With real processes of this machine.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Child;
+use std::time::Instant;
+
+use common::spec::ContainerSpec;
+use futures_util::TryStreamExt;
+use tempfile::TempDir;
+
+use super::folder::Record;
+use super::pods::UNKNOWN_EXIT;
+use super::system::kill_marked;
+use super::*;
+use crate::runtime::ContainerState;
+use crate::runtime::testing::{eventually, identity};
+
+/// A root of its own; what still runs below it is killed at the end, also of a test that fails.
+struct Bench {
+    root: TempDir,
+    runtime: ProcessRuntime,
+    node: NodeName,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let runtime = ProcessRuntime::new(root.path().to_owned());
+        Self { root, runtime, node: NodeName::new("node").unwrap() }
+    }
+
+    /// As after a restart of the worker: nothing remembered, the same disk.
+    fn restarted(&self) -> ProcessRuntime {
+        ProcessRuntime::new(self.root.path().to_owned())
+    }
+
+    async fn states(&self) -> Vec<ContainerState> {
+        self.runtime.list(&self.node).await.unwrap().into_iter().map(|container| container.state).collect()
+    }
+
+    fn folder(&self, container: &Container) -> Folder {
+        Folder::new(self.root.path(), &container.handle).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for pod in std::fs::read_dir(self.root.path().join("node")).into_iter().flatten().flatten() {
+            kill_marked(&pod.path());
+        }
+    }
+}
+
+fn request(pod: &str, script: &str) -> ContainerRequest {
+    let mut container = ContainerSpec::of_image("ignored");
+    container.command.0 = ["sh", "-c", script].map(str::to_owned).to_vec();
+    ContainerRequest { identity: identity("node", pod, "assignment"), container }
+}
+
+fn exited(code: i64) -> ContainerState {
+    ContainerState::Exited { code, out_of_memory: false }
+}
+
+#[tokio::test]
+async fn run_twice_is_one_process_and_a_new_worker_adopts_it() {
+    let bench = Bench::new();
+    let request = request("twice", "echo $$ >> pids; exec sleep 600");
+    let (one, two) = tokio::join!(bench.runtime.run(&request), bench.runtime.run(&request));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(one, two);
+    assert_eq!(one.state, ContainerState::Running);
+
+    let restarted = bench.restarted();
+    assert_eq!(restarted.list(&bench.node).await.unwrap(), std::slice::from_ref(&one));
+    assert_eq!(restarted.run(&request).await.unwrap(), one);
+    let work = bench.folder(&one).work();
+    let pids = eventually("one process wrote its id", || async {
+        std::fs::read_to_string(work.join("pids")).ok().filter(|text| !text.is_empty())
+    });
+    assert_eq!(pids.await.lines().count(), 1);
+
+    // The adopted one's end is seen too, with a code that nobody can know.
+    let mut hints = restarted.hints(&bench.node).await.unwrap();
+    let Some(Life::Running(who)) = bench.folder(&one).load().map(|record| record.life) else {
+        panic!("runs")
+    };
+    who.signal_group(Signal::KILL);
+    let hint = tokio::time::timeout(Duration::from_secs(10), hints.next()).await.unwrap().unwrap();
+    assert_eq!(hint.pod, Some(request.identity.pod));
+    assert!(matches!(restarted.list(&bench.node).await.unwrap()[0].state, ContainerState::Exited { .. }));
+}
+
+#[tokio::test]
+async fn a_process_whose_worker_died_before_writing_its_id_is_found() {
+    let bench = Bench::new();
+    let request = request("starting", "exec sleep 600");
+    let container = bench.runtime.run(&request).await.unwrap();
+    let folder = bench.folder(&container);
+    let written = folder.load().unwrap();
+    folder.store(&Record { life: Life::Starting, ..written.clone() }).unwrap();
+    let restarted = bench.restarted();
+    assert_eq!(restarted.run(&request).await.unwrap().state, ContainerState::Running);
+    assert_eq!(folder.load().unwrap(), written);
+}
+
+#[tokio::test]
+async fn a_recycled_process_id_is_not_mistaken_for_the_pod() {
+    let bench = Bench::new();
+    let request = request("recycled", "exec sleep 600");
+    let container = bench.runtime.run(&request).await.unwrap();
+    let folder = bench.folder(&container);
+    let record = folder.load().unwrap();
+    // As if the id now belonged to somebody who started at another time: this very test.
+    let mut text = serde_json::to_value(&record).unwrap();
+    text["life"]["running"]["pid"] = std::process::id().into();
+    folder.store(&serde_json::from_value(text).unwrap()).unwrap();
+    let restarted = bench.restarted();
+    assert_eq!(restarted.list(&bench.node).await.unwrap()[0].state, exited(UNKNOWN_EXIT));
+    assert_eq!(kill_marked(&folder.path), 0, "what was left of the pod is ended with it");
+}
+
+#[tokio::test]
+async fn exit_codes_are_seen_and_a_restart_has_the_same_environment() {
+    let bench = Bench::new();
+    let mut request =
+        request("exit", "echo $SECRET $HOME $(env | cut -d= -f1 | sort | tr '\\n' ' '); exit 3");
+    request.container.environment.insert("SECRET", "hunter2".to_owned()).unwrap();
+    let container = bench.runtime.run(&request).await.unwrap();
+    eventually("exited with 3", || async { (bench.states().await == [exited(3)]).then_some(()) }).await;
+    assert_eq!(bench.runtime.run(&request).await.unwrap().state, exited(3), "run does not restart");
+
+    let folder = bench.folder(&container);
+    let restarted = bench.restarted();
+    restarted.restart(&container.handle).await.unwrap();
+    let log = eventually("two lines", || async {
+        std::fs::read_to_string(folder.log()).ok().filter(|text| text.lines().count() == 2)
+    });
+    let line = format!("hunter2 {} HOME KUBELEET_DIR PATH PWD SECRET", folder.work().display());
+    assert!(log.await.lines().all(|found| found.trim_end() == line));
+    let shown = std::fs::read_to_string(folder.path.join("pod.json")).unwrap();
+    assert!(shown.contains("SECRET") && !shown.contains("hunter2"), "{shown}");
+
+    let missing = bench.runtime.restart("node/nobody").await;
+    assert!(matches!(missing, Err(RuntimeError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn stop_gives_the_grace_and_ends_the_whole_group() {
+    let bench = Bench::new();
+    let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let polite = bench.runtime.run(&request("polite", polite)).await.unwrap();
+    // One in the group that is deaf, one that has left the group.
+    let deaf = "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait; sleep 600";
+    let deaf = bench.runtime.run(&request("deaf", deaf)).await.unwrap();
+    for container in [&polite, &deaf] {
+        let log = bench.folder(container).log();
+        eventually("ready", || async { std::fs::read_to_string(&log).ok().filter(|text| text == "ready\n") })
+            .await;
+    }
+    let begin = Instant::now();
+    bench.runtime.stop(&polite.handle, Duration::from_secs(30)).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(10), "it ended by itself: {:?}", begin.elapsed());
+
+    let begin = Instant::now();
+    bench.runtime.stop(&deaf.handle, Duration::from_millis(500)).await.unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(500), "it had its grace: {:?}", begin.elapsed());
+    assert_eq!(kill_marked(&bench.folder(&deaf).path), 0);
+    assert_eq!(bench.states().await, []);
+    bench.runtime.stop(&deaf.handle, Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn logs_have_a_tail_and_follow_to_the_end() {
+    let bench = Bench::new();
+    let script = "echo one; echo two >&2; echo three; while [ ! -e end ]; do sleep 0.05; done; echo four";
+    let container = bench.runtime.run(&request("logs", script)).await.unwrap();
+    let folder = bench.folder(&container);
+    eventually("three lines", || async {
+        let lines = bench.runtime.logs(&container.handle, 9, false).await.unwrap();
+        let text = lines.try_collect::<Vec<Bytes>>().await.unwrap().concat();
+        (text == b"one\ntwo\nthree\n").then_some(())
+    })
+    .await;
+    let mut following = bench.runtime.logs(&container.handle, 1, true).await.unwrap();
+    assert_eq!(following.next().await.unwrap().unwrap(), "three\n");
+    std::fs::write(folder.work().join("end"), "").unwrap();
+    assert_eq!(following.next().await.unwrap().unwrap(), "four\n");
+    assert!(following.next().await.is_none());
+    let missing = bench.runtime.logs("node/nobody", 1, false).await;
+    assert!(matches!(missing.err(), Some(RuntimeError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn what_can_not_start_is_refused_and_leaves_nothing() {
+    let bench = Bench::new();
+    let mut no_command = request("nothing", "");
+    no_command.container.command.0.clear();
+    let mut no_program = request("nothing", "");
+    no_program.container.command.0 = vec!["no-such-program".to_owned()];
+    for (request, words) in [(no_command, "`command`"), (no_program, "no-such-program")] {
+        let error = bench.runtime.run(&request).await.unwrap_err();
+        assert!(matches!(&error, RuntimeError::Refused(text) if text.contains(words)), "{error:?}");
+    }
+    assert_eq!(bench.states().await, []);
+}
+
+#[tokio::test]
+async fn limits_reach_the_process() {
+    let bench = Bench::new();
+    let mut request = request("limits", "sleep 0.2; ulimit -d; ulimit -c; exec sleep 600");
+    request.container.memory = Some("64MiB".parse().unwrap());
+    let container = bench.runtime.run(&request).await.unwrap();
+    let log = bench.folder(&container).log();
+    eventually("its limits", || async {
+        std::fs::read_to_string(&log).ok().filter(|text| text == "65536\n0\n")
+    })
+    .await;
+}
+
+const WORKER_ROOT: &str = "KUBELEET_TEST_WORKER_ROOT";
+
+/// Not a test of its own: the worker that the next test kills.
+#[tokio::test]
+#[ignore = "run by pods_outlive_a_killed_worker in a process of its own"]
+async fn a_worker_to_be_killed() {
+    let Ok(root) = std::env::var(WORKER_ROOT) else { return };
+    ProcessRuntime::new(root.into()).run(&request("outlives", "exec sleep 600")).await.unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn pods_outlive_a_killed_worker() {
+    let bench = Bench::new();
+    struct Worker(Child);
+    impl Drop for Worker {
+        fn drop(&mut self) {
+            let _ended = self.0.kill();
+            let _status = self.0.wait();
+        }
+    }
+    let worker = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "runtime::process::tests::a_worker_to_be_killed"])
+        .env(WORKER_ROOT, bench.root.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let worker = Worker(worker);
+    let running = || async { (bench.states().await == [ContainerState::Running]).then_some(()) };
+    eventually("the pod runs", running).await;
+    drop(worker);
+
+    let restarted = bench.restarted();
+    let [container] = &restarted.list(&bench.node).await.unwrap()[..] else { panic!("one pod") };
+    assert_eq!(container.state, ContainerState::Running);
+    let Some(Life::Running(who)) = bench.folder(container).load().map(|record| record.life) else { panic!() };
+    who.signal_group(Signal::KILL);
+    eventually("its end is seen, its code unknown", || async {
+        let containers = restarted.list(&bench.node).await.unwrap();
+        (containers[0].state == exited(UNKNOWN_EXIT)).then_some(())
+    })
+    .await;
+    restarted.restart(&container.handle).await.unwrap();
+    assert_eq!(bench.states().await, [ContainerState::Running]);
+}
