@@ -79,6 +79,11 @@ impl View {
         self.read(store, if members { Depth::Members } else { Depth::Changes }).await
     }
 
+    /// How long ago every node was read.
+    pub(crate) fn all_read_ago(&self) -> Option<Duration> {
+        self.all_at.map(|at| at.elapsed())
+    }
+
     /// Reads every node, unless that was begun after `moment`.
     pub(crate) async fn read_all_after(&mut self, store: &Store, moment: Instant) -> Result<(), StoreError> {
         if self.all_at.is_some_and(|at| at >= moment) {

@@ -13,9 +13,13 @@ use super::engine::{Engine, HELLO_IMAGE};
 const REPLICAS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Workers register within milliseconds. One that does not must not hold up what the others can show.
+const ALL_WORKERS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Deploys it and waits until all of it runs, or says why it does not.
-pub(crate) async fn deploy(engine: &Engine, store: &Store) -> anyhow::Result<()> {
+pub(crate) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> anyhow::Result<()> {
     engine.make_hello_image().await?;
+    wait_for_workers(store, workers).await?;
     let begun = Instant::now();
     let service = service(engine.kind)?;
     store.put_service(&service, PutMode::Upsert, None).await?;
@@ -33,6 +37,15 @@ pub(crate) async fn deploy(engine: &Engine, store: &Store) -> anyhow::Result<()>
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// The first of them would get all the pods.
+async fn wait_for_workers(store: &Store, workers: usize) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while store.living_nodes().await? < workers && begun.elapsed() < ALL_WORKERS_WITHIN {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
 }
 
 fn service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {

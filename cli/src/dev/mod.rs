@@ -109,7 +109,7 @@ async fn tell_the_story(
 ) -> anyhow::Result<()> {
     banner::cluster(options, engine, redis, api)?;
     if !options.no_hello {
-        hello::deploy(engine, store).await?;
+        hello::deploy(engine, store, options.workers as usize).await?;
     }
     banner::what_next(engine, redis, api)
 }

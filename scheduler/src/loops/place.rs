@@ -35,7 +35,7 @@ const EXAMPLES: usize = 5;
 const SMALLEST_BATCH: usize = 64;
 /// Taking so many is a few milliseconds of Redis.
 const LARGEST_BATCH: usize = 4096;
-/// Every node is read again at most so often because somebody said that room appeared.
+/// Many nodes are all read again at most so often because somebody said that room appeared.
 const ALL_AT_MOST: Duration = Duration::from_millis(500);
 
 /// The loop.
@@ -106,12 +106,17 @@ impl Place {
 
     async fn freshen(&mut self) -> Result<(), StoreError> {
         self.room_changed |= !heard_already(&mut self.hints).is_empty();
-        if self.room_changed {
-            let before = Instant::now().checked_sub(ALL_AT_MOST).unwrap_or_else(Instant::now);
-            self.view.read_all_after(&self.store, before).await?;
+        if self.room_changed && self.may_read_all() {
+            self.view.read_all_after(&self.store, Instant::now()).await?;
+            // Only now: a hint that was put off, or whose reading failed, still stands.
             self.room_changed = false;
         }
         self.view.freshen(&self.store).await
+    }
+
+    /// Few nodes are read at once. Of many the reading costs more than a moment with an old view.
+    fn may_read_all(&self) -> bool {
+        self.view.snapshot().len() <= FEW || self.view.all_read_ago().is_none_or(|ago| ago >= ALL_AT_MOST)
     }
 
     /// Gives each pod a node, or records why it has none. The order is kept: in the in-flight list the oldest is
