@@ -1,8 +1,9 @@
-//! Writes of desired state: done, and then waited for until every known replica has them.
+//! Writes of desired state: done, and then waited for until every replica has them that might become the master.
 //!
 //! WAIT speaks of what was written before it *on the same connection*, so these writes have connections of their own:
 //! a few, shared by a pool.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl Durable {
         let Some(attached) = attached_replicas(connection).await else {
             return unconfirmed(0, self.shared.known_replicas());
         };
-        let known = self.shared.note_replicas(attached);
+        let known = self.shared.note_attached(attached);
         if known == 0 {
             return Durability::SingleMachine;
         }
@@ -101,13 +102,21 @@ impl Durable {
 }
 
 /// The replicas that are connected to the master right now; none when it could not be asked.
-async fn attached_replicas(connection: &mut Dedicated) -> Option<usize> {
+async fn attached_replicas(connection: &mut Dedicated) -> Option<BTreeSet<String>> {
     let mut command = redis::cmd("INFO");
     command.arg("replication");
     let info: Vec<u8> = connection.query(&command).await.ok()?;
-    let mut lines = info.split(|&byte| byte == b'\n');
-    let count = lines.find_map(|line| line.strip_prefix(b"connected_slaves:"))?;
-    std::str::from_utf8(count).ok()?.trim().parse().ok()
+    Some(read_attached(&String::from_utf8_lossy(&info)))
+}
+
+/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`, as the sentinels name it.
+fn read_attached(info: &str) -> BTreeSet<String> {
+    let address = |line: &str| {
+        let (_, facts) = line.strip_prefix("slave")?.split_once(":ip=")?;
+        let (ip, rest) = facts.split_once(",port=")?;
+        Some(format!("{ip}:{}", rest.split(',').next()?.trim()))
+    };
+    info.lines().filter_map(address).collect()
 }
 
 fn not_got(error: PoolError<StoreError>) -> StoreError {
@@ -115,5 +124,20 @@ fn not_got(error: PoolError<StoreError>) -> StoreError {
         PoolError::Backend(error) => error,
         PoolError::Timeout(_) => StoreError::Timeout { what: "a free connection for a durable write".into() },
         other => Fault::lost("connect", other.to_string()).error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_who_is_attached() {
+        let info = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n\
+            slave0:ip=10.0.0.2,port=6379,state=online,offset=14,lag=0\r\n\
+            slave1:ip=fd00::3,port=6380,state=wait_bgsave,offset=0,lag=1\r\n\
+            slave_read_repl_offset:3\r\nmaster_replid:abc\r\n";
+        let expected = ["10.0.0.2:6379", "fd00::3:6380"].map(str::to_owned).into();
+        assert_eq!(read_attached(info), expected);
     }
 }

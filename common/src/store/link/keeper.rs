@@ -44,9 +44,9 @@ impl Finder {
         match self {
             Self::Fixed(address) => Ok(address.clone()),
             Self::Sentinels(sentinels) => {
-                let answer = sentinels.ask(&shared.dialer).await?;
-                shared.note_replicas(answer.replicas);
-                Ok(Address::Tcp(answer.master))
+                let (master, survey) = sentinels.ask(&shared.dialer).await?;
+                shared.note_survey(survey);
+                Ok(Address::Tcp(master))
             }
         }
     }

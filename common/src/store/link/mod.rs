@@ -79,7 +79,7 @@ pub enum LinkHealth {
 /// What is known of a write after waiting for the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Every known replica has it: it survives a failover.
+    /// Every replica that might become the master has it: it survives a failover.
     Confirmed {
         /// Replicas that have it.
         replicas: usize,
@@ -88,7 +88,7 @@ pub enum Durability {
     Unconfirmed {
         /// Replicas that have it.
         confirmed: usize,
-        /// Replicas that are known (0 when the master could not even be asked).
+        /// Replicas that should have it (0 when the master could not even be asked).
         known: usize,
     },
     /// There are no replicas.
@@ -174,8 +174,8 @@ impl Link {
         Dedicated::open(self.inner.shared.clone(), response_timeout).await
     }
 
-    /// Runs a script as [`Link::script`] does and then waits, at most `wait`, until all known replicas have what it
-    /// wrote. Once the script has been executed this does not fail any more; it may be `Unconfirmed`.
+    /// Runs a script as [`Link::script`] does and then waits, at most `wait`, until all replicas have what it wrote that
+    /// might become the master. Once the script has been executed this does not fail any more; it may be `Unconfirmed`.
     pub(crate) async fn durable_script(
         &self,
         invocation: &ScriptInvocation<'_>,

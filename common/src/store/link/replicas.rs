@@ -1,30 +1,68 @@
-//! How many replicas there are, remembered for a minute.
+//! Which replicas a write has to reach before it is called durable.
 //!
-//! A replica that has just been cut off disappears from the master's INFO at once, yet it is the one a failover may
-//! promote later. WAIT for the highest number seen lately is what kept acknowledged writes through failovers.
+//! A write survives a failover when every replica that can become the master has it. So those are counted that are
+//! attached to the master right now, those that the sentinels may elect, and those that were attached a moment ago and
+//! of which nobody has said that they can not be elected. At least half of all servers is asked for in any case: the
+//! smaller part of a network that fell apart never calls anything durable. `docs/HA.md` has the reasoning.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+/// How long a replica counts that was attached to the master, when no sentinel speaks of it.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// The numbers of replicas seen lately, falling; times rise alongside. At most a handful of entries.
+/// What the sentinels say of the replicas of one master.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Survey {
+    /// The master, `host:port`.
+    pub(super) master: String,
+    /// Every replica that one of them knows, and whether one of them might elect it.
+    pub(super) replicas: BTreeMap<String, bool>,
+    /// Whether more than half of the sentinels have spoken: less can not say that a replica will not be elected.
+    pub(super) complete: bool,
+}
+
+/// What is known of the replicas.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaMemory {
-    seen: Vec<(Instant, usize)>,
+    /// When each was last attached to the master.
+    attached: BTreeMap<String, Instant>,
+    survey: Survey,
 }
 
 impl ReplicaMemory {
-    /// `count` replicas were seen at `now`.
-    pub(super) fn note(&mut self, now: Instant, count: usize) {
-        // A smaller number that was seen earlier can never be the highest again.
-        self.seen.retain(|&(at, known)| known > count && now.duration_since(at) < MEMORY);
-        self.seen.push((now, count));
+    /// These are attached to the master at `now`. Gives how many a write has to reach.
+    pub(super) fn note_attached(&mut self, now: Instant, replicas: BTreeSet<String>) -> usize {
+        self.attached.retain(|_, seen| now.duration_since(*seen) < MEMORY);
+        let count = self.count(&replicas, now);
+        self.attached.extend(replicas.into_iter().map(|replica| (replica, now)));
+        count
     }
 
-    /// The highest number seen within the last minute before `now`.
-    pub(super) fn highest(&self, now: Instant) -> usize {
-        let recent = self.seen.iter().filter(|(at, _)| now.duration_since(*at) < MEMORY);
-        recent.map(|&(_, count)| count).max().unwrap_or(0)
+    /// The sentinels say so. What only few of them say takes no replica off the list.
+    pub(super) fn note_survey(&mut self, survey: Survey) {
+        if survey.complete {
+            self.survey = survey;
+            return;
+        }
+        self.survey.master = survey.master;
+        self.survey.replicas.extend(survey.replicas.into_keys().map(|replica| (replica, true)));
+    }
+
+    /// How many a write would have to reach, as far as is known without asking the master.
+    pub(super) fn known(&self, now: Instant) -> usize {
+        self.count(&BTreeSet::new(), now)
+    }
+
+    fn count(&self, attached: &BTreeSet<String>, now: Instant) -> usize {
+        let sentinels =
+            self.survey.replicas.iter().filter(|(_, electable)| **electable).map(|(name, _)| name);
+        let unheard = |name: &&String| !self.survey.replicas.contains_key(*name);
+        let recent = self.attached.iter().filter(|(_, seen)| now.duration_since(**seen) < MEMORY);
+        let remembered = recent.map(|(name, _)| name).filter(unheard);
+        let mut must: BTreeSet<&String> = sentinels.chain(remembered).chain(attached).collect();
+        must.remove(&self.survey.master);
+        must.len().max(self.survey.replicas.len().div_ceil(2))
     }
 }
 
@@ -32,28 +70,81 @@ impl ReplicaMemory {
 mod tests {
     use super::*;
 
-    #[test]
-    fn remembers_the_highest_for_a_minute() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut memory = ReplicaMemory::default();
-        assert_eq!(memory.highest(at(0)), 0);
-        for (second, count, highest) in
-            [(0, 2, 2), (1, 0, 2), (30, 1, 2), (59, 0, 2), (60, 0, 1), (89, 0, 1), (90, 0, 0), (91, 3, 3)]
-        {
-            memory.note(at(second), count);
-            assert_eq!(memory.highest(at(second)), highest, "second {second}");
-        }
-        assert_eq!(memory.highest(at(200)), 0);
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn survey(complete: bool, replicas: &[(&str, bool)]) -> Survey {
+        let replicas = replicas.iter().map(|(name, electable)| ((*name).to_owned(), *electable)).collect();
+        Survey { master: "m".to_owned(), replicas, complete }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *START.get_or_init(Instant::now) + Duration::from_secs(seconds)
     }
 
     #[test]
-    fn stays_small() {
-        let start = Instant::now();
+    fn without_sentinels_a_replica_counts_for_a_minute() {
         let mut memory = ReplicaMemory::default();
-        for second in 0..10_000 {
-            memory.note(start + Duration::from_millis(second * 100), (second % 3) as usize);
+        assert_eq!(memory.known(at(0)), 0);
+        for (second, attached, expected) in [
+            (0, &["a", "b"][..], 2),
+            (1, &[], 2),
+            (30, &["a"], 2),
+            (59, &["c"], 3),
+            (61, &[], 2),
+            (91, &[], 1),
+        ] {
+            assert_eq!(memory.note_attached(at(second), set(attached)), expected, "second {second}");
         }
-        assert!(memory.seen.len() <= 3, "{}", memory.seen.len());
+        assert_eq!(memory.known(at(200)), 0);
+    }
+
+    #[test]
+    fn who_can_not_be_elected_is_not_waited_for() {
+        let mut memory = ReplicaMemory::default();
+        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
+        assert_eq!(
+            memory.note_attached(at(0), set(&["a"])),
+            2,
+            "b is cut off from its master, and may be elected"
+        );
+        memory.note_survey(survey(true, &[("a", true), ("b", false)]));
+        assert_eq!(memory.note_attached(at(1), set(&["a"])), 1, "b is gone");
+        assert_eq!(
+            memory.note_attached(at(2), set(&["a", "b"])),
+            2,
+            "it is back: what it confirms must not stand for a"
+        );
+        assert_eq!(memory.note_attached(at(3), set(&["a", "c"])), 2, "c is new");
+        assert_eq!(memory.note_attached(at(4), set(&["a"])), 2, "and was there a moment ago");
+    }
+
+    #[test]
+    fn a_minority_of_the_sentinels_takes_nobody_off_the_list() {
+        let mut memory = ReplicaMemory::default();
+        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
+        memory.note_survey(survey(false, &[("a", false), ("b", false), ("c", false)]));
+        assert_eq!(memory.known(at(0)), 3);
+    }
+
+    #[test]
+    fn half_of_all_servers_in_any_case() {
+        for (replicas, least) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
+            let names: Vec<String> = (0..replicas).map(|n| n.to_string()).collect();
+            let gone: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), false)).collect();
+            let mut memory = ReplicaMemory::default();
+            memory.note_survey(survey(true, &gone));
+            assert_eq!(memory.note_attached(at(0), BTreeSet::new()), least, "{replicas} replicas, all gone");
+        }
+    }
+
+    #[test]
+    fn a_promoted_replica_is_none_any_more() {
+        let mut memory = ReplicaMemory::default();
+        memory.note_attached(at(0), set(&["m", "b"]));
+        memory.note_survey(survey(true, &[("b", true), ("old", true)]));
+        assert_eq!(memory.note_attached(at(1), set(&["b"])), 2);
     }
 }

@@ -3,7 +3,8 @@
 //! Two numbers count changes. The *generation* is one connection; the *term* is one master: connections that outlive
 //! a reconnect (those of blocking loops) go by the term, for to them only another master matters.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -14,7 +15,7 @@ use super::super::error::StoreError;
 use super::LinkHealth;
 use super::dial::{Address, Dialer};
 use super::fault::{Cure, Fault};
-use super::replicas::ReplicaMemory;
+use super::replicas::{ReplicaMemory, Survey};
 
 /// The connection all non-blocking commands use.
 #[derive(Clone)]
@@ -207,17 +208,23 @@ impl Shared {
         self.recheck.notified().await;
     }
 
-    /// `count` replicas have been seen just now. Returns the number to wait for.
-    pub(super) fn note_replicas(&self, count: usize) -> usize {
-        let mut memory = self.replicas.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        memory.note(now, count);
-        memory.highest(now)
+    /// These replicas are attached to the master right now. Gives how many a write has to reach.
+    pub(super) fn note_attached(&self, replicas: BTreeSet<String>) -> usize {
+        self.replicas().note_attached(Instant::now(), replicas)
     }
 
-    /// The highest number of replicas seen within the last minute.
+    /// The sentinels say this of the replicas.
+    pub(super) fn note_survey(&self, survey: Survey) {
+        self.replicas().note_survey(survey);
+    }
+
+    /// How many replicas a write would have to reach.
     pub(super) fn known_replicas(&self) -> usize {
-        self.replicas.lock().unwrap_or_else(PoisonError::into_inner).highest(Instant::now())
+        self.replicas().known(Instant::now())
+    }
+
+    fn replicas(&self) -> MutexGuard<'_, ReplicaMemory> {
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
