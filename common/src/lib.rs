@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod config;
 pub mod event;
+pub mod failpoint;
 pub mod ids;
 pub mod lifecycle;
 pub mod node;

@@ -108,6 +108,8 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
         RuntimeKind::Process => return Err(WorkerError::ProcessesNotAllowed),
         RuntimeKind::Sim => Arc::new(SimRuntime::new(SimOptions::default())),
     };
+    #[cfg(debug_assertions)]
+    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failing::Failing(runtime));
     if config.runtime == RuntimeKind::Sim && config.sim_workers > 1 {
         return run_many(config, store, runtime, shutdown).await;
     }

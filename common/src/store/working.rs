@@ -428,8 +428,8 @@ impl Session {
         }
     }
 
-    async fn write(&self, what: &str, invocation: &redis::ScriptInvocation<'_>) -> Answer<Write> {
-        match word(what, self.store.link.script(invocation).await?)?.as_str() {
+    async fn write(&self, what: &str, call: &scripts::Call<'_>) -> Answer<Write> {
+        match word(what, self.store.link.script(call).await?)?.as_str() {
             "OK" => Ok(Ok(Write::Done)),
             "STALE" => Ok(Ok(Write::Stale)),
             "WANTED" => Ok(Ok(Write::Wanted)),

@@ -4,6 +4,8 @@
 //! Every call may be repeated; every call may have been carried out although its answer was lost.
 
 pub mod docker;
+#[cfg(debug_assertions)]
+pub(crate) mod failing;
 pub mod hello;
 pub mod process;
 pub mod sim;

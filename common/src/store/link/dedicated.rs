@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, RedisError, ScriptInvocation, Value};
+use redis::{Cmd, FromRedisValue, RedisError, Value};
 
 use super::super::error::StoreError;
+use super::super::scripts::Call;
 use super::fault::Fault;
-use super::name_of;
 use super::state::Shared;
+use super::{SEAM, name_of};
+use crate::failpoint::{self, Side};
 
 /// A connection nobody else uses, so that a command may block on it.
 ///
@@ -55,15 +57,19 @@ impl Dedicated {
         let what = name_of(cmd);
         let mut connection = self.take(&what)?;
         connection.set_response_timeout(self.response_timeout + longer);
+        failpoint::pass(SEAM, &what, Side::Before);
         let reply = self.unless_another_master(cmd.query_async(&mut connection)).await;
+        failpoint::pass(SEAM, &what, Side::After);
         self.put_back(&what, connection, reply)
     }
 
     /// Runs a script by its hash; Redis is given its text when it does not know it.
-    pub(super) async fn script(&mut self, invocation: &ScriptInvocation<'_>) -> Result<Value, StoreError> {
-        let what = "EVALSHA";
+    pub(super) async fn script(&mut self, call: &Call<'_>) -> Result<Value, StoreError> {
+        let what = call.name();
         let mut connection = self.take(what)?;
-        let reply = self.unless_another_master(invocation.invoke_async(&mut connection)).await;
+        failpoint::pass(SEAM, what, Side::Before);
+        let reply = self.unless_another_master(call.invoke_async(&mut connection)).await;
+        failpoint::pass(SEAM, what, Side::After);
         self.put_back(what, connection, reply)
     }
 

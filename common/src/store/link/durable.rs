@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
-use redis::{ScriptInvocation, Value};
+use redis::Value;
 
 use super::super::error::StoreError;
+use super::super::scripts::Call;
 use super::Durability;
 use super::dedicated::Dedicated;
 use super::fault::Fault;
@@ -73,11 +74,11 @@ impl Durable {
     /// Those of the script. What goes wrong after the script is no error (it was done), but `Unconfirmed`.
     pub(super) async fn script(
         &self,
-        invocation: &ScriptInvocation<'_>,
+        call: &Call<'_>,
         wait: Duration,
     ) -> Result<(Value, Durability), StoreError> {
         let mut connection = self.pool.get().await.map_err(not_got)?;
-        let value = connection.script(invocation).await?;
+        let value = connection.script(call).await?;
         Ok((value, self.confirm(&mut connection, wait).await))
     }
 

@@ -27,12 +27,14 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, FromRedisValue, Pipeline, RedisError, ScriptInvocation, Value};
+use redis::{Cmd, FromRedisValue, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::StoreError;
+use super::scripts::Call;
+use crate::failpoint::{self, Side};
 pub(crate) use dedicated::Dedicated;
 use dial::Dialer;
 use durable::Durable;
@@ -41,6 +43,9 @@ use hub::Hub;
 pub use hub::Subscription;
 use state::{Shared, Up};
 pub use url::{RedisUrl, UrlError};
+
+/// The store's failpoints: every script and command, before it is sent and when its reply is there.
+const SEAM: &str = "redis";
 
 /// How long a link waits.
 #[derive(Clone, Debug)]
@@ -138,7 +143,9 @@ impl Link {
     pub(crate) async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
         let what = name_of(cmd);
         let mut up = self.up(&what).await?;
+        failpoint::pass(SEAM, &what, Side::Before);
         let reply = cmd.query_async(&mut up.connection).await;
+        failpoint::pass(SEAM, &what, Side::After);
         self.judged(&what, &up, reply)
     }
 
@@ -146,18 +153,23 @@ impl Link {
     pub(crate) async fn pipeline<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let what = pipe.cmd_iter().next().map(name_of).unwrap_or_default();
         let mut up = self.up(&what).await?;
+        failpoint::pass(SEAM, &what, Side::Before);
         let reply = pipe.query_async(&mut up.connection).await;
+        failpoint::pass(SEAM, &what, Side::After);
         self.judged(&what, &up, reply)
     }
 
     /// Runs a script by its hash. When Redis does not know it (it was restarted, or flushed), nothing was executed:
     /// it is given the text and asked again.
-    pub(crate) async fn script(&self, invocation: &ScriptInvocation<'_>) -> Result<Value, StoreError> {
-        let what = "EVALSHA";
+    pub(crate) async fn script(&self, call: &Call<'_>) -> Result<Value, StoreError> {
+        let what = call.name();
         let mut up = self.up(what).await?;
         // Up to three commands, which together have the time of one.
         let limit = self.inner.shared.response_timeout;
-        match timeout(limit, invocation.invoke_async(&mut up.connection)).await {
+        failpoint::pass(SEAM, what, Side::Before);
+        let reply = timeout(limit, call.invoke_async(&mut up.connection)).await;
+        failpoint::pass(SEAM, what, Side::After);
+        match reply {
             Ok(reply) => self.judged(what, &up, reply),
             Err(_) => {
                 let error = StoreError::Timeout { what: what.into() };
@@ -178,11 +190,11 @@ impl Link {
     /// might become the master. Once the script has been executed this does not fail any more; it may be `Unconfirmed`.
     pub(crate) async fn durable_script(
         &self,
-        invocation: &ScriptInvocation<'_>,
+        call: &Call<'_>,
         wait: Duration,
     ) -> Result<(Value, Durability), StoreError> {
         self.start();
-        self.inner.durable.script(invocation, wait).await
+        self.inner.durable.script(call, wait).await
     }
 
     /// Whether there is a master to talk to, now and from now on.

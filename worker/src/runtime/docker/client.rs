@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
+use common::failpoint::{self, Side};
 
 use super::errors::{Doing, Fault};
 use crate::runtime::RuntimeError;
@@ -93,7 +94,10 @@ impl Client {
         limit: Duration,
         call: impl Future<Output = Result<T, bollard::errors::Error>>,
     ) -> Result<T, Fault> {
-        match tokio::time::timeout(limit, call).await {
+        failpoint::pass("docker", doing.name(), Side::Before);
+        let answer = tokio::time::timeout(limit, call).await;
+        failpoint::pass("docker", doing.name(), Side::After);
+        match answer {
             Ok(answer) => answer.map_err(|error| Fault::of(doing, &self.shown, &error)),
             Err(_) => Err(Fault::late(doing, &self.shown, limit)),
         }

@@ -26,6 +26,27 @@ pub(super) enum Doing {
     RemoveImage,
 }
 
+impl Doing {
+    /// The call, as failpoints name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Doing::Ping => "ping",
+            Doing::Version => "version",
+            Doing::List => "list",
+            Doing::Inspect => "inspect",
+            Doing::InspectImage => "inspect_image",
+            Doing::Pull => "pull",
+            Doing::Create => "create",
+            Doing::Start => "start",
+            Doing::Stop => "stop",
+            Doing::Remove => "remove",
+            Doing::Logs => "logs",
+            Doing::Import => "import",
+            Doing::RemoveImage => "remove_image",
+        }
+    }
+}
+
 impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::super::super::error::StoreError;
+use super::super::super::scripts::Call;
 use super::server::{Server, available};
 use super::{get, link, set};
 
@@ -36,7 +37,7 @@ async fn a_script_that_redis_forgot_is_loaded_again() {
     let server = Server::start(&[]);
     let link = link(&server.url());
     let script = redis::Script::new("return redis.call('INCR', KEYS[1])");
-    let mut invocation = script.prepare_invoke();
+    let mut invocation = Call::unnamed(script.prepare_invoke());
     invocation.key("counter");
     for expected in 1..4 {
         assert_eq!(link.script(&invocation).await.unwrap(), Value::Int(expected));
@@ -57,7 +58,7 @@ async fn errors_of_the_server_leave_the_connection_alone() {
     let popped = link.query::<Value>(redis::cmd("LPOP").arg("text")).await;
     assert!(matches!(popped, Err(StoreError::WrongType { .. })), "{popped:?}");
     let script = redis::Script::new("return redis.call('LPOP', KEYS[1])");
-    let popped = link.script(script.prepare_invoke().key("text")).await;
+    let popped = link.script(&Call::unnamed(script.key("text"))).await;
     assert!(matches!(popped, Err(StoreError::WrongType { .. })), "{popped:?}");
     let number = link.query::<u64>(redis::cmd("GET").arg("text")).await;
     assert!(matches!(number, Err(StoreError::Corrupt { .. })), "{number:?}");

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::super::super::scripts::Call;
 use super::super::{Durability, Link};
 use super::server::{Server, available};
 use super::{eventually, link};
 
 async fn write(link: &Link, wait: Duration) -> Durability {
     let script = redis::Script::new("return redis.call('INCR', KEYS[1])");
-    let (value, durability) = link.durable_script(script.prepare_invoke().key("n"), wait).await.unwrap();
+    let (value, durability) = link.durable_script(&Call::unnamed(script.key("n")), wait).await.unwrap();
     assert!(matches!(value, Value::Int(_)));
     durability
 }
@@ -85,7 +86,7 @@ async fn the_pool_survives_a_restart() {
     server.restart();
     let script = redis::Script::new("return 1");
     eventually("a durable write works again", async || {
-        link.durable_script(&script.prepare_invoke(), Duration::from_secs(1)).await.ok()
+        link.durable_script(&Call::unnamed(script.prepare_invoke()), Duration::from_secs(1)).await.ok()
     })
     .await;
 }

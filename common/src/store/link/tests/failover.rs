@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::super::super::error::StoreError;
+use super::super::super::scripts::Call;
 use super::super::{Durability, LinkHealth};
 use super::server::{Server, available};
 use super::{eventually, eventually_set, get, link, set};
@@ -102,8 +103,7 @@ async fn sentinels_lead_to_the_new_master() {
     let link = link(&trio.url());
     set(&link, "before", "1").await.unwrap();
     let script = redis::Script::new("return redis.call('SET', KEYS[1], '1')");
-    let mut durable = script.prepare_invoke();
-    durable.key("durable");
+    let durable = Call::unnamed(script.key("durable"));
     let wait = Duration::from_secs(5);
     assert_eq!(link.durable_script(&durable, wait).await.unwrap().1, Durability::Confirmed { replicas: 1 });
 
