@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::backoff::{Backoff, jittered};
 use crate::life::{Heard, Life};
+use crate::logs;
 use crate::worker::Asked;
-use crate::{logs, psi};
 
 /// How many pods one beat asks about in passing.
 const SLICE: usize = 64;
@@ -70,7 +70,7 @@ pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> O
     let before = worker.now();
     let started = Instant::now();
     let problem = worker.engine.problem();
-    let answer = life.session.heartbeat(psi::read().as_ref(), problem.as_deref(), asked).await;
+    let answer = life.session.heartbeat((worker.pressure)().as_ref(), problem.as_deref(), asked).await;
     if let Ok(Err(fenced)) = answer {
         life.fence(fenced);
         return None;

@@ -29,7 +29,7 @@ pub(crate) enum Standing {
 
 /// What a worker that starts finds of the one before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// A lease of this boot, with its deadline.
     Deadline(BootInstant),
     /// None of this boot, or none that can be read; in words.
@@ -42,14 +42,24 @@ struct LeaseFile {
     deadline_millis: u64,
 }
 
+/// Where a lease outlives its process.
+pub trait Keeper: Send + Sync {
+    /// What the worker before left.
+    fn found(&self) -> Found;
+
+    /// Keeps this deadline: at once or a little later, and perhaps not, but never a later one than this.
+    fn keep(&self, deadline: BootInstant);
+}
+
 /// The lease of one worker process.
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 when there is none.
     deadline: AtomicU64,
-    file: Option<LeasePath>,
+    keeper: Option<Arc<dyn Keeper>>,
 }
 
-struct LeasePath {
+/// A lease in a file.
+pub(crate) struct LeasePath {
     path: PathBuf,
     boot_id: String,
     writing: Mutex<Option<JoinHandle<()>>>,
@@ -57,27 +67,15 @@ struct LeasePath {
 }
 
 impl Lease {
-    /// A lease kept in memory only: for imagined pods, which end with this process.
-    pub(crate) fn in_memory() -> Self {
-        Self { deadline: AtomicU64::new(0), file: None }
-    }
-
-    /// A lease kept in this file as well. Makes its directory, and makes sure that it can be written.
-    pub(crate) fn in_file(path: PathBuf, boot_id: String) -> std::io::Result<Self> {
-        let directory = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory)?;
-        let probe = path.with_extension("lease.probe");
-        std::fs::write(&probe, b"")?;
-        std::fs::remove_file(&probe)?;
-        let trouble = Arc::new(Trouble::of(format!("writing the lease to {}", path.display())));
-        let file = LeasePath { path, boot_id, writing: Mutex::new(None), trouble };
-        Ok(Self { deadline: AtomicU64::new(0), file: Some(file) })
+    /// A lease kept in memory, and by this keeper where there is one.
+    pub(crate) fn new(keeper: Option<Arc<dyn Keeper>>) -> Self {
+        Self { deadline: AtomicU64::new(0), keeper }
     }
 
     /// What the worker before left in the file.
     pub(crate) fn found(&self) -> Found {
-        match &self.file {
-            Some(file) => find(&file.path, &file.boot_id),
+        match &self.keeper {
+            Some(keeper) => keeper.found(),
             None => Found::Nothing("this worker keeps no lease file".to_owned()),
         }
     }
@@ -105,10 +103,10 @@ impl Lease {
     /// It is good until `deadline`, if it was not good for longer already.
     pub(crate) fn renew(&self, deadline: BootInstant) {
         let before = self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
-        if let Some(file) = &self.file
+        if let Some(keeper) = &self.keeper
             && before < deadline.millis
         {
-            file.write_soon(deadline);
+            keeper.keep(deadline);
         }
     }
 
@@ -119,9 +117,26 @@ impl Lease {
 }
 
 impl LeasePath {
+    /// Makes its directory, and makes sure that it can be written.
+    pub(crate) fn new(path: PathBuf, boot_id: String) -> std::io::Result<Self> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory)?;
+        let probe = path.with_extension("lease.probe");
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)?;
+        let trouble = Arc::new(Trouble::of(format!("writing the lease to {}", path.display())));
+        Ok(Self { path, boot_id, writing: Mutex::new(None), trouble })
+    }
+}
+
+impl Keeper for LeasePath {
+    fn found(&self) -> Found {
+        find(&self.path, &self.boot_id)
+    }
+
     /// Writes on another thread, so that a slow disk never delays a heartbeat; while one write is under way the next
     /// is left out.
-    fn write_soon(&self, deadline: BootInstant) {
+    fn keep(&self, deadline: BootInstant) {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if writing.as_ref().is_some_and(|handle| !handle.is_finished()) {
             return;
@@ -174,9 +189,13 @@ mod tests {
         BootInstant { millis }
     }
 
+    fn in_file(path: PathBuf, boot_id: &str) -> Lease {
+        Lease::new(Some(Arc::new(LeasePath::new(path, boot_id.to_owned()).unwrap())))
+    }
+
     #[test]
     fn a_lease_is_good_until_its_deadline_and_never_gets_shorter() {
-        let lease = Lease::in_memory();
+        let lease = Lease::new(None);
         assert_eq!(lease.standing(at(5)), Standing::None);
         lease.renew(at(100));
         lease.renew(at(50));
@@ -190,13 +209,13 @@ mod tests {
     async fn the_next_worker_finds_what_was_renewed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/n.lease");
-        let lease = Lease::in_file(path.clone(), "boot".into()).unwrap();
+        let lease = in_file(path.clone(), "boot");
         assert!(matches!(lease.found(), Found::Nothing(_)));
         lease.renew(at(1234));
         crate::tests::eventually("the file is written", || async { path.exists() }).await;
         assert_eq!(lease.found(), Found::Deadline(at(1234)));
 
-        let after_reboot = Lease::in_file(path.clone(), "another boot".into()).unwrap();
+        let after_reboot = in_file(path.clone(), "another boot");
         assert!(matches!(after_reboot.found(), Found::Nothing(why) if why.contains("boot before")));
         std::fs::write(&path, b"{").unwrap();
         assert!(matches!(lease.found(), Found::Nothing(why) if why.contains("can not be read")));
@@ -204,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_can_not_be_written_is_an_error() {
-        let error = Lease::in_file("/proc/nowhere/n.lease".into(), "boot".into()).map(drop).unwrap_err();
+        let error = LeasePath::new("/proc/nowhere/n.lease".into(), "boot".into()).map(drop).unwrap_err();
         assert!(!error.to_string().is_empty());
     }
 }

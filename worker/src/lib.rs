@@ -39,17 +39,41 @@ use std::time::Duration;
 use common::clock::{BootClock, Clock};
 use common::config::{Config, RuntimeKind};
 use common::ids::{InvalidName, NodeName};
+use common::node::Psi;
 use common::store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{Found, Lease};
+use crate::lease::LeasePath;
 use crate::runtime::docker::DockerRuntime;
 use crate::runtime::process::ProcessRuntime;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::trouble::Trouble;
-use crate::worker::{Engine, Pace, Worker};
+use crate::worker::Worker;
+
+pub use crate::lease::{Found, Keeper};
+pub use crate::worker::Pace;
+
+/// What of its machine a worker touches.
+#[derive(Clone)]
+pub struct Hands {
+    /// Runs its containers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Its lease is measured on it.
+    pub clock: Arc<dyn Clock>,
+    /// Keeps its lease for the worker that comes after it; none where nothing outlives the process.
+    pub keeper: Option<Arc<dyn Keeper>>,
+    /// How much the machine's tasks wait for its resources, where it can be told.
+    pub pressure: fn() -> Option<Psi>,
+}
+
+impl Hands {
+    /// A real machine's.
+    fn real(runtime: Arc<dyn Runtime>, keeper: Option<Arc<dyn Keeper>>) -> Self {
+        Self { runtime, clock: Arc::new(BootClock), keeper, pressure: psi::read }
+    }
+}
 
 /// Why a worker can not start, or can not go on.
 #[derive(Debug, thiserror::Error)]
@@ -123,9 +147,20 @@ pub async fn run_with(
     runtime: Arc<dyn Runtime>,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
+    let hands = Hands::real(runtime, keeper(&config)?);
+    run_by_hand(config, store, hands, Pace::default(), shutdown).await
+}
+
+/// Runs one worker on a machine that may be imagined, at any pace.
+pub async fn run_by_hand(
+    config: Arc<Config>,
+    store: Store,
+    hands: Hands,
+    pace: Pace,
+    shutdown: CancellationToken,
+) -> Result<(), WorkerError> {
     let redis = Arc::new(Trouble::of("talking to Redis"));
-    let worker = worker(config, store, runtime, Arc::new(BootClock), Pace::default(), redis)?;
-    life::run(Arc::new(worker), shutdown).await
+    life::run(Arc::new(Worker::new(config, store, hands, pace, redis)), shutdown).await
 }
 
 /// `<node>-1` … `<node>-N` over one engine and one connection. The first that can not go on ends all.
@@ -141,8 +176,8 @@ async fn run_many(
     for number in 1..=config.sim_workers {
         let node = NodeName::new(format!("{}-{number}", config.node))?;
         let config = Arc::new(Config { node, ..(*config).clone() });
-        let (store, runtime, clock) = (store.clone(), runtime.clone(), Arc::new(BootClock));
-        let worker = worker(config, store, runtime, clock, Pace::default(), redis.clone())?;
+        let hands = Hands::real(runtime.clone(), None);
+        let worker = Worker::new(config, store.clone(), hands, Pace::default(), redis.clone());
         workers.spawn(life::run(Arc::new(worker), together.clone()));
     }
     let mut result = Ok(());
@@ -178,29 +213,15 @@ fn lease_path(config: &Config) -> PathBuf {
     config.state_dir.join(format!("{}.lease", config.node))
 }
 
-fn worker(
-    config: Arc<Config>,
-    store: Store,
-    runtime: Arc<dyn Runtime>,
-    clock: Arc<dyn Clock>,
-    pace: Pace,
-    redis: Arc<Trouble>,
-) -> Result<Worker, WorkerError> {
-    let node = config.node.clone();
-    let lease = match config.runtime {
+fn keeper(config: &Config) -> Result<Option<Arc<dyn Keeper>>, WorkerError> {
+    if config.runtime == RuntimeKind::Sim {
         // Imagined pods end with this process: nobody has to find its lease.
-        RuntimeKind::Sim => Lease::in_memory(),
-        RuntimeKind::Docker | RuntimeKind::Process => lease(&config)?,
-    };
-    let engine = Engine::new(&node);
-    Ok(Worker { config, node, store, runtime, clock, pace, lease, engine, redis })
-}
-
-fn lease(config: &Config) -> Result<Lease, WorkerError> {
-    let lease = lease::boot_id().and_then(|boot_id| Lease::in_file(lease_path(config), boot_id));
-    lease.map_err(|source| WorkerError::StateDir {
-        node: config.node.clone(),
-        path: config.state_dir.clone(),
-        source,
-    })
+        return Ok(None);
+    }
+    match lease::boot_id().and_then(|boot_id| LeasePath::new(lease_path(config), boot_id)) {
+        Ok(file) => Ok(Some(Arc::new(file))),
+        Err(source) => {
+            Err(WorkerError::StateDir { node: config.node.clone(), path: config.state_dir.clone(), source })
+        }
+    }
 }

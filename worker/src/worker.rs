@@ -6,8 +6,10 @@ use std::time::Duration;
 use common::clock::{BootInstant, Clock};
 use common::config::Config;
 use common::ids::NodeName;
+use common::node::Psi;
 use common::store::Store;
 
+use crate::Hands;
 use crate::lease::Lease;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::step::Patience;
@@ -19,25 +21,25 @@ pub(crate) const ATTEMPTS_ALLOWED: u32 = 20;
 
 /// Waits that no setting changes; tests shorten them.
 #[derive(Debug, Clone)]
-pub(crate) struct Pace {
+pub struct Pace {
     /// How long one look at the queue blocks.
-    pub(crate) block: Duration,
+    pub block: Duration,
     /// Between two sweeps of rq.
-    pub(crate) sweep: Duration,
+    pub sweep: Duration,
     /// Between two looks at all containers that nothing asked for.
-    pub(crate) relist: Duration,
+    pub relist: Duration,
     /// Least time between two looks at all containers.
-    pub(crate) gap: Duration,
+    pub gap: Duration,
     /// The first wait for an image that can not be had, or a start that failed.
-    pub(crate) start_retry: Duration,
+    pub start_retry: Duration,
     /// The longest of those, and of the waits of a crash loop.
-    pub(crate) longest: Duration,
+    pub longest: Duration,
     /// After so long without an exit a container is well again.
-    pub(crate) healthy_after: Duration,
+    pub healthy_after: Duration,
     /// How long a shutdown may take.
-    pub(crate) shutdown: Duration,
+    pub shutdown: Duration,
     /// How long an ended pod's container is kept for its logs.
-    pub(crate) keep_ended: Duration,
+    pub keep_ended: Duration,
 }
 
 impl Default for Pace {
@@ -63,7 +65,8 @@ pub(crate) struct Worker {
     pub(crate) node: NodeName,
     pub(crate) store: Store,
     pub(crate) runtime: Arc<dyn Runtime>,
-    pub(crate) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
+    pub(crate) pressure: fn() -> Option<Psi>,
     pub(crate) pace: Pace,
     pub(crate) lease: Lease,
     pub(crate) engine: Engine,
@@ -72,6 +75,19 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        store: Store,
+        hands: Hands,
+        pace: Pace,
+        redis: Arc<Trouble>,
+    ) -> Self {
+        let Hands { runtime, clock, keeper, pressure } = hands;
+        let node = config.node.clone();
+        let (lease, engine) = (Lease::new(keeper), Engine::new(&node));
+        Self { config, node, store, runtime, clock, pressure, pace, lease, engine, redis }
+    }
+
     pub(crate) fn now(&self) -> BootInstant {
         self.clock.now()
     }

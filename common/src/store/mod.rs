@@ -26,7 +26,9 @@ pub use error::StoreError;
 pub use keys::channel;
 pub use letters::Letter;
 use link::Link;
-pub use link::{Durability, LinkHealth, LinkOptions, RedisUrl, Subscription, UrlError};
+pub use link::{
+    Durability, Ear, Line, LinkHealth, LinkOptions, RedisUrl, Subscription, UrlError, Wire, Words,
+};
 pub use logs::{LogChunk, LogRequest};
 pub use nodes::{DeclareOutcome, DrainOutcome, GuestBeat, GuestSign, NodeQueues};
 pub use pods::{CreateOutcome, RequeueOutcome, StopOutcome};
@@ -50,6 +52,11 @@ impl Store {
     /// A store behind this URL. Connects on first use.
     pub fn new(url: RedisUrl, options: LinkOptions) -> Self {
         Self { link: Link::new(url, options), specs: Arc::default() }
+    }
+
+    /// A store whose commands go over `wire` instead of a network.
+    pub fn over(wire: Arc<dyn Wire>, url: RedisUrl, options: LinkOptions) -> Self {
+        Self { link: Link::over(Some(wire), url, options), specs: Arc::default() }
     }
 
     /// Whether Redis can be reached, as it changes.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::clock::BootClock;
 use common::config::{Config, Sources};
 use common::ids::{NodeName, PodId};
 use common::lifecycle::Phase;
@@ -14,11 +13,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::redis::Redis;
-use crate::WorkerError;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::runtime::{Container, Runtime};
 use crate::trouble::Trouble;
-use crate::worker::Pace;
+use crate::worker::{Pace, Worker};
+use crate::{Hands, WorkerError};
 
 /// Waits until it is so, at most twenty seconds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
@@ -97,8 +96,8 @@ impl Rig {
         let shutdown = CancellationToken::new();
         let redis = Arc::new(Trouble::of("talking to Redis"));
         let config = Arc::new(self.config.clone());
-        let worker =
-            crate::worker(config, store, engine, Arc::new(BootClock), self.pace.clone(), redis).unwrap();
+        let hands = Hands::real(engine, crate::keeper(&config).unwrap());
+        let worker = Worker::new(config, store, hands, self.pace.clone(), redis);
         let task = tokio::spawn(crate::life::run(Arc::new(worker), shutdown.clone()));
         Working { shutdown, task }
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisError, Value};
 
 use super::super::error::StoreError;
 use super::super::scripts::Call;
 use super::fault::Fault;
 use super::state::Shared;
+use super::wire::Connection;
 use super::{SEAM, name_of};
 use crate::failpoint::{self, Side};
 
@@ -22,7 +22,7 @@ pub(crate) struct Dedicated {
     shared: Arc<Shared>,
     term: u64,
     response_timeout: Duration,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<Connection>,
 }
 
 impl Dedicated {
@@ -79,7 +79,7 @@ impl Dedicated {
     }
 
     /// While a command runs the connection is in the future's hands alone: dropping the one closes the other.
-    fn take(&mut self, what: &str) -> Result<MultiplexedConnection, StoreError> {
+    fn take(&mut self, what: &str) -> Result<Connection, StoreError> {
         let connection = self.connection.take();
         if !self.shared.in_term(self.term) {
             return Err(StoreError::NotMaster);
@@ -102,7 +102,7 @@ impl Dedicated {
     fn put_back<T>(
         &mut self,
         what: &str,
-        connection: MultiplexedConnection,
+        connection: Connection,
         reply: Result<T, Option<RedisError>>,
     ) -> Result<T, StoreError> {
         match reply {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::super::error::StoreError;
 use super::fault::Fault;
 use super::url::{HostPort, Login, RedisUrl, Tls};
+use super::wire::{Connection, Wire};
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(super) struct Dialer {
     sentinel_login: Login,
     db: u32,
     connect_timeout: Duration,
+    /// In the place of the network.
+    pub(super) wire: Option<Arc<dyn Wire>>,
 }
 
 impl Dialer {
@@ -50,17 +53,19 @@ impl Dialer {
             sentinel_login: url.sentinel_login.clone(),
             db: url.db,
             connect_timeout,
+            wire: None,
         }
     }
 
     /// A connection to a Redis that just said it is the master and serves.
-    pub(super) async fn master(
-        &self,
-        to: &Address,
-        response_timeout: Duration,
-    ) -> Result<MultiplexedConnection, Fault> {
-        let client = self.client(to, &self.login, self.db).await?;
-        let connection = self.open(&client, to, response_timeout).await?;
+    pub(super) async fn master(&self, to: &Address, response_timeout: Duration) -> Result<Connection, Fault> {
+        let connection = match &self.wire {
+            Some(wire) => Connection::Wire { line: wire.open(), response_timeout },
+            None => {
+                let client = self.client(to, &self.login, self.db).await?;
+                Connection::Redis(self.open(&client, to, response_timeout).await?)
+            }
+        };
         match timeout(self.connect_timeout, check_master(&connection)).await {
             Ok(verdict) => verdict.map(|()| connection),
             Err(_) => Err(Fault::lost("ROLE", format!("{to} accepts connections but does not answer"))),
@@ -185,7 +190,7 @@ fn tcp_settings() -> TcpSettings {
 }
 
 /// Asks whether the server serves (PING: a server that loads its data says LOADING) and is the master.
-pub(super) async fn check_master(connection: &MultiplexedConnection) -> Result<(), Fault> {
+pub(super) async fn check_master(connection: &Connection) -> Result<(), Fault> {
     let mut pipe = redis::pipe();
     pipe.cmd("PING").ignore().cmd("ROLE");
     let reply: Result<(Value,), _> = pipe.query_async(&mut connection.clone()).await;

@@ -114,6 +114,19 @@ impl Hub {
         readers.keys().cloned().collect()
     }
 
+    /// For whoever hears messages in the hub's place.
+    pub(super) fn ear(self: &Arc<Self>) -> super::Ear {
+        let hub = Arc::downgrade(self);
+        Box::new(move |channel, message| {
+            if let Some(hub) = hub.upgrade() {
+                hub.each(
+                    channel,
+                    |inbox| if message.is_empty() { inbox.wake() } else { inbox.put(message.clone()) },
+                );
+            }
+        })
+    }
+
     fn each(&self, channel: &str, tell: impl Fn(&Inbox)) {
         let inboxes = lock(&self.readers).get(channel).cloned().unwrap_or_default();
         inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| tell(&inbox));

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
@@ -13,6 +12,7 @@ use super::fault::Fault;
 use super::sentinel::Sentinels;
 use super::state::{Shared, Up};
 use super::url::{HostPort, Place};
+use super::wire::Connection;
 
 /// How often master and sentinels are asked whether all is as it was.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ async fn stay_connected(shared: &Shared, finder: &mut Finder) {
     }
 }
 
-async fn connect(shared: &Shared, finder: &mut Finder) -> Result<(MultiplexedConnection, Address), Fault> {
+async fn connect(shared: &Shared, finder: &mut Finder) -> Result<(Connection, Address), Fault> {
     let master = finder.master(shared).await?;
     let connection = shared.dialer.master(&master, shared.response_timeout).await?;
     Ok((connection, master))

@@ -20,6 +20,7 @@ mod replicas;
 mod sentinel;
 mod state;
 mod url;
+mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use hub::Hub;
 pub use hub::Subscription;
 use state::{Shared, Up};
 pub use url::{RedisUrl, UrlError};
+pub use wire::{Ear, Line, Wire, Words};
 
 /// The store's failpoints: every script and command, before it is sent and when its reply is there.
 const SEAM: &str = "redis";
@@ -120,8 +122,14 @@ struct Inner {
 impl Link {
     /// A link to the Redis behind `url`. It connects when it is used for the first time.
     pub(crate) fn new(url: RedisUrl, options: LinkOptions) -> Self {
+        Self::over(None, url, options)
+    }
+
+    /// The same, with commands carried by `wire` where there is one.
+    pub(crate) fn over(wire: Option<Arc<dyn Wire>>, url: RedisUrl, options: LinkOptions) -> Self {
         let LinkOptions { response_timeout, connect_timeout } = options;
-        let dialer = Dialer::new(&url, connect_timeout);
+        let mut dialer = Dialer::new(&url, connect_timeout);
+        dialer.wire = wire;
         let shared = Arc::new(Shared::new(dialer, response_timeout, connect_timeout));
         let durable = Durable::new(shared.clone());
         Self {
@@ -208,7 +216,12 @@ impl Link {
         self.start();
         self.inner.listener.get_or_init(|| {
             let (hub, shared) = (self.inner.hub.clone(), self.inner.shared.clone());
-            AbortOnDropHandle::new(tokio::spawn(async move { hub.run(&shared).await }))
+            let heard_of_a_wire = shared.dialer.wire.as_ref().map(|wire| wire.listen(hub.ear()));
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                if heard_of_a_wire.is_none() {
+                    hub.run(&shared).await;
+                }
+            }))
         });
         self.inner.hub.subscribe(channel, self.clone())
     }

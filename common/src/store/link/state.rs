@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -16,11 +15,12 @@ use super::LinkHealth;
 use super::dial::{Address, Dialer};
 use super::fault::{Cure, Fault};
 use super::replicas::{ReplicaMemory, Survey};
+use super::wire;
 
 /// The connection all non-blocking commands use.
 #[derive(Clone)]
 pub(super) struct Up {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) connection: wire::Connection,
     pub(super) master: Address,
     pub(super) generation: u64,
     pub(super) term: u64,
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     /// There is a connection again.
-    pub(super) fn gain(&self, connection: MultiplexedConnection, master: Address) -> Up {
+    pub(super) fn gain(&self, connection: wire::Connection, master: Address) -> Up {
         let mut gained = None;
         self.state.send_modify(|state| {
             state.generation += 1;
