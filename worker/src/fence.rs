@@ -55,8 +55,11 @@ pub(crate) async fn watch(worker: Arc<Worker>) {
                         worker.config.timing.fence_after
                     );
                 }
-                if let Err(error) = enforce(&worker, deadline).await {
-                    tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; trying on");
+                match enforce(&worker, deadline).await {
+                    Ok(()) => worker.lease.fenced(deadline),
+                    Err(error) => {
+                        tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; trying on");
+                    }
                 }
                 tokio::time::sleep(AGAIN).await;
             }

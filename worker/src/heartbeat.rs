@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::RedisMillis;
+use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
 use common::store::{HeartbeatReply, channel};
 use futures_util::FutureExt;
@@ -21,6 +23,8 @@ use crate::worker::Asked;
 const SLICE: usize = 64;
 /// Least time between two beats, so that a burst of wishes is one beat.
 const GAP: Duration = Duration::from_millis(20);
+/// Between two beats while Redis answers and the lease is not good: the fence or a look has something to do first.
+const UNLEASED: Duration = Duration::from_millis(250);
 
 /// Beats until the life ends.
 pub(crate) async fn run(life: Arc<Life>) {
@@ -47,10 +51,10 @@ pub(crate) async fn run(life: Arc<Life>) {
         let asked = rotation.next(life.table.claims());
         let started = Instant::now();
         next = match beat(&life, &asked).await {
-            Some(foreign) => {
+            Some(told) => {
                 backoff.reset();
-                disown(&life, &asked, &foreign);
-                started + period
+                disown(&life, &asked, &told.foreign);
+                started + if life.worker.is_leased() { period } else { period.min(UNLEASED) }
             }
             None => Instant::now() + jittered(backoff.next()),
         };
@@ -63,11 +67,23 @@ fn asks_for_logs(message: &[u8]) -> bool {
     message != b"stop"
 }
 
-/// One heartbeat. Gives those asked about that are not this node's; none when there was no good answer. Each pod may be
-/// asked about once.
-pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> Option<Vec<PodId>> {
+/// What a heartbeat was told.
+pub(crate) struct Told {
+    /// When it was sent, or a little earlier.
+    pub(crate) sent: BootInstant,
+    /// When the master that answered took over.
+    pub(crate) master_changed_at: RedisMillis,
+    /// Those asked about that are not this node's.
+    pub(crate) foreign: Vec<PodId>,
+}
+
+/// One heartbeat. None when there was no good answer. Each pod may be asked about once.
+///
+/// It renews the lease, unless something may run here that must not run twice and that this master has given, or may
+/// give, to others.
+pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> Option<Told> {
     let worker = &life.worker;
-    let before = worker.now();
+    let sent = worker.now();
     let started = Instant::now();
     let problem = worker.engine.problem();
     let answer = life.session.heartbeat((worker.pressure)().as_ref(), problem.as_deref(), asked).await;
@@ -77,16 +93,24 @@ pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> O
     }
     let Heard::Answer(reply) = life.heard("the heartbeat", answer) else { return None };
     metrics::histogram!("kubeleet_heartbeat_seconds").record(started.elapsed().as_secs_f64());
-    let was_good = worker.is_leased();
-    worker.lease.renew(before.plus(worker.config.timing.fence_after));
-    if !was_good && worker.is_leased() {
-        // What had to wait for the lease goes on, and what the fence took away is told.
+    life.hears_redis();
+    if !reply.foreign.is_empty() {
+        life.confirmed(None);
+    }
+    if life.is_confirmed_by(reply.master_changed_at) {
+        let was_good = worker.is_leased();
+        worker.renew_lease(sent);
+        if !was_good && worker.is_leased() {
+            // What had to wait for the lease goes on, and what the fence took away is told.
+            life.look_at_all();
+        }
+    } else {
         life.look_at_all();
     }
-    Some(heed(life, reply))
+    Some(heed(life, reply, sent))
 }
 
-fn heed(life: &Arc<Life>, reply: HeartbeatReply) -> Vec<PodId> {
+fn heed(life: &Arc<Life>, reply: HeartbeatReply, sent: BootInstant) -> Told {
     if life.sees_master_change(reply.master_changed_at) {
         life.table.recheck_all();
     }
@@ -98,10 +122,11 @@ fn heed(life: &Arc<Life>, reply: HeartbeatReply) -> Vec<PodId> {
     if !reply.stop.is_empty() {
         life.look();
     }
-    reply.foreign
+    Told { sent, master_changed_at: reply.master_changed_at, foreign: reply.foreign }
 }
 
-fn disown(life: &Arc<Life>, asked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
+/// These pods are not this node's: stops what is held or started of them.
+pub(crate) fn disown(life: &Arc<Life>, asked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
     let mut any = false;
     for (pod, assignment) in asked.iter().filter(|(pod, _)| foreign.contains(pod)) {
         any |= life.table.disown(pod, assignment);

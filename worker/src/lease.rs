@@ -3,6 +3,9 @@
 //! It is renewed by each heartbeat that was answered, and reaches `fence_after` beyond the moment *before* that
 //! heartbeat was sent. It lies in memory for the fence, and in a file for the worker that comes after a crash. The file
 //! may be older than memory, never newer: a late write makes the next worker stop more, not less.
+//!
+//! A lease that is out is renewed only after the fence has ended what ran under it: a failover may have undone that this
+//! worker was given up, and what it ran may run elsewhere all the same.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -55,6 +58,8 @@ pub trait Keeper: Send + Sync {
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 when there is none.
     deadline: AtomicU64,
+    /// The deadline of the lease under which nothing runs any more: the fence has ended it.
+    fenced: AtomicU64,
     keeper: Option<Arc<dyn Keeper>>,
 }
 
@@ -69,7 +74,7 @@ pub(crate) struct LeasePath {
 impl Lease {
     /// A lease kept in memory, and by this keeper where there is one.
     pub(crate) fn new(keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { deadline: AtomicU64::new(0), keeper }
+        Self { deadline: AtomicU64::new(0), fenced: AtomicU64::new(0), keeper }
     }
 
     /// What the worker before left in the file.
@@ -100,8 +105,19 @@ impl Lease {
         self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
     }
 
-    /// It is good until `deadline`, if it was not good for longer already.
-    pub(crate) fn renew(&self, deadline: BootInstant) {
+    /// The fence has ended all that must not run without it.
+    pub(crate) fn fenced(&self, deadline: BootInstant) {
+        self.fenced.store(deadline.millis, Ordering::Release);
+    }
+
+    /// It is good until `deadline`, if it was not good for longer already, and unless it is out and the fence has not
+    /// done its work.
+    pub(crate) fn renew(&self, now: BootInstant, deadline: BootInstant) {
+        if let Standing::Out(out) = self.standing(now)
+            && self.fenced.load(Ordering::Acquire) != out.millis
+        {
+            return;
+        }
         let before = self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
         if let Some(keeper) = &self.keeper
             && before < deadline.millis
@@ -197,12 +213,25 @@ mod tests {
     fn a_lease_is_good_until_its_deadline_and_never_gets_shorter() {
         let lease = Lease::new(None);
         assert_eq!(lease.standing(at(5)), Standing::None);
-        lease.renew(at(100));
-        lease.renew(at(50));
+        lease.renew(at(5), at(100));
+        lease.renew(at(5), at(50));
         assert_eq!(lease.standing(at(99)), Standing::Good(Duration::from_millis(1)));
         assert_eq!(lease.standing(at(100)), Standing::Out(at(100)));
         lease.give_up();
         assert_eq!(lease.standing(at(100)), Standing::None);
+    }
+
+    #[test]
+    fn a_lease_that_is_out_is_renewed_once_the_fence_has_done_its_work() {
+        let lease = Lease::new(None);
+        lease.renew(at(5), at(100));
+        lease.renew(at(100), at(200));
+        assert_eq!(lease.standing(at(100)), Standing::Out(at(100)));
+        lease.fenced(at(100));
+        lease.renew(at(100), at(200));
+        assert_eq!(lease.standing(at(100)), Standing::Good(Duration::from_millis(100)));
+        lease.renew(at(200), at(300));
+        assert_eq!(lease.standing(at(200)), Standing::Out(at(200)), "each time anew");
     }
 
     #[tokio::test]
@@ -211,7 +240,7 @@ mod tests {
         let path = directory.path().join("deep/n.lease");
         let lease = in_file(path.clone(), "boot");
         assert!(matches!(lease.found(), Found::Nothing(_)));
-        lease.renew(at(1234));
+        lease.renew(at(5), at(1234));
         crate::tests::eventually("the file is written", || async { path.exists() }).await;
         assert_eq!(lease.found(), Found::Deadline(at(1234)));
 

@@ -3,7 +3,7 @@
 //! A life ends when the process shall, or when the cluster has given up on it. In that case everything it runs has
 //! been given away: it is stopped, and a new life begins with nothing.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,10 @@ pub(crate) struct Life {
     pub(crate) strangers: Strangers,
     /// When Redis last said that it took over from another; none before the first beat.
     master_changed_at: Mutex<Option<RedisMillis>>,
+    /// The master that has confirmed all that must not run twice, by when it took over.
+    confirmed_by: Mutex<Option<RedisMillis>>,
+    /// Until when Redis counts as answering, on the boot clock.
+    heard_until: AtomicU64,
     fenced: OnceLock<Fenced>,
     is_fenced: CancellationToken,
 }
@@ -111,7 +115,6 @@ async fn register(worker: &Worker, shutdown: &CancellationToken) -> Option<Sessi
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     let mut purged = false;
     loop {
-        let before = worker.now();
         let result = tokio::select! {
             () = shutdown.cancelled() => return None,
             result = worker.store.register(&worker.node, &facts) => result,
@@ -119,7 +122,6 @@ async fn register(worker: &Worker, shutdown: &CancellationToken) -> Option<Sessi
         let wait = match result {
             Ok(Registration::Registered { session, requeued }) => {
                 worker.redis.worked();
-                worker.lease.renew(before.plus(worker.config.timing.fence_after));
                 tracing::info!(node = %worker.node, requeued, runtime = facts.runtime, "registered");
                 return Some(session);
             }
@@ -218,9 +220,13 @@ impl Life {
             verified: CancellationToken::new(),
             strangers: Strangers::default(),
             master_changed_at: Mutex::new(None),
+            confirmed_by: Mutex::new(None),
+            heard_until: AtomicU64::new(0),
             fenced: OnceLock::new(),
             is_fenced: CancellationToken::new(),
         };
+        // Registering was an answer.
+        life.hears_redis();
         (Arc::new(life), receiver)
     }
 
@@ -250,6 +256,34 @@ impl Life {
     pub(crate) fn sees_master_change(&self, changed_at: RedisMillis) -> bool {
         let mut known = self.master_changed_at.lock().unwrap_or_else(PoisonError::into_inner);
         known.replace(changed_at).is_some_and(|before| before != changed_at)
+    }
+
+    /// All that must not run twice here has been confirmed by this master.
+    pub(crate) fn confirmed(&self, by: Option<RedisMillis>) {
+        *self.confirmed_by.lock().unwrap_or_else(PoisonError::into_inner) = by;
+    }
+
+    /// Whether all that must not run twice here has been confirmed by the master that took over then. Another one may
+    /// have forgotten that it was given to this node, and give it to others.
+    pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
+        *self.confirmed_by.lock().unwrap_or_else(PoisonError::into_inner) == Some(changed_at)
+    }
+
+    /// The same, of the master that answered last.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        let last = *self.master_changed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|changed_at| self.is_confirmed_by(changed_at))
+    }
+
+    /// Redis has answered.
+    pub(crate) fn hears_redis(&self) {
+        let until = self.worker.now().plus(self.worker.config.timing.fence_after);
+        self.heard_until.store(until.millis, Ordering::Release);
+    }
+
+    /// Whether Redis has answered a moment ago.
+    pub(crate) fn is_in_touch(&self) -> bool {
+        self.worker.now().millis < self.heard_until.load(Ordering::Acquire)
     }
 
     /// Looks at the containers soon.

@@ -22,7 +22,7 @@ use crate::backoff::{Backoff, jittered};
 use crate::heartbeat;
 use crate::life::Life;
 use crate::remove::remove;
-use crate::runtime::{Container, Hint, RuntimeError};
+use crate::runtime::{Container, ContainerState, Hint, RuntimeError};
 use crate::step::{Facts, step};
 use crate::strangers;
 use crate::table::Held;
@@ -50,8 +50,8 @@ pub(crate) async fn run(life: Arc<Life>) {
     loop {
         hints.open(&life).await;
         let begun = Instant::now();
-        // Without a lease Redis is away: what is held is looked after, and the rest waits for the next beat.
-        let full = life.worker.is_leased() && (life.takes_look_at_all() || begun >= next_full);
+        // While Redis is away what is held is looked after, and the rest waits for the next beat.
+        let full = life.is_in_touch() && (life.takes_look_at_all() || begun >= next_full);
         let wait = match look(&life, full).await {
             Ok(()) => {
                 backoff.reset();
@@ -60,7 +60,7 @@ pub(crate) async fn run(life: Arc<Life>) {
                     life.verified.cancel();
                 }
                 let until_full = next_full.saturating_duration_since(Instant::now());
-                let until_full = if full || life.worker.is_leased() { until_full } else { pace.relist };
+                let until_full = if full || life.is_in_touch() { until_full } else { pace.relist };
                 until_full.min(until_due(&life))
             }
             Err(error) => {
@@ -107,8 +107,11 @@ async fn look(life: &Arc<Life>, full: bool) -> Result<(), LookError> {
         consider(life, held, container);
     }
     let unknown = containers.iter().filter(|c| !life.table.accounts_for(&c.handle, &c.pod, &c.assignment));
-    if life.worker.is_leased() {
+    if life.is_in_touch() {
         ask_about(life, unknown.cloned().collect()).await;
+    }
+    if full && !life.is_confirmed() {
+        confirm(life, &containers).await;
     }
     expire(life, &containers);
     metrics::gauge!("kubeleet_worker_pods", "node" => life.worker.node.to_string())
@@ -145,11 +148,11 @@ fn consider(life: &Arc<Life>, held: Held, container: Option<&Container>) {
 /// removed.
 async fn ask_about(life: &Arc<Life>, mut unknown: Vec<Container>) {
     while !unknown.is_empty() {
-        let (now, later) = slice(unknown);
+        let (now, later) = slice(unknown, |container| &container.pod);
         let asked: Vec<(PodId, AssignmentId)> =
             now.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
-        let Some(foreign) = heartbeat::beat(life, &asked).await else { return };
-        for container in now.into_iter().filter(|container| foreign.contains(&container.pod)) {
+        let Some(told) = heartbeat::beat(life, &asked).await else { return };
+        for container in now.into_iter().filter(|container| told.foreign.contains(&container.pod)) {
             remove(life, container);
         }
         unknown = later;
@@ -157,9 +160,37 @@ async fn ask_about(life: &Arc<Life>, mut unknown: Vec<Container>) {
 }
 
 /// As many as one beat asks about, each pod once; and the others.
-fn slice(containers: Vec<Container>) -> (Vec<Container>, Vec<Container>) {
+fn slice<T>(all: Vec<T>, pod: impl Fn(&T) -> &PodId) -> (Vec<T>, Vec<T>) {
     let mut pods = HashSet::new();
-    containers.into_iter().partition(|container| pods.len() < SLICE && pods.insert(container.pod.clone()))
+    all.into_iter().partition(|one| pods.len() < SLICE && pods.insert(pod(one).clone()))
+}
+
+/// Asks whether all is this node's that must not run twice and runs here, or may run in a moment. Where it is, the lease
+/// is renewed from now on; where not, what is not has to go first.
+async fn confirm(life: &Arc<Life>, containers: &[Container]) {
+    let runs = |container: &&Container| !matches!(container.state, ContainerState::Exited { .. });
+    let twice = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
+    let here = containers.iter().filter(runs).filter(twice).map(|c| (c.pod.clone(), c.assignment.clone()));
+    let mut rest: Vec<(PodId, AssignmentId)> = here.chain(life.table.never_twice()).collect();
+    rest.sort_unstable();
+    rest.dedup();
+    let mut first = None;
+    loop {
+        let (now, later) = slice(rest, |(pod, _)| pod);
+        let Some(told) = heartbeat::beat(life, &now).await else { return };
+        if !told.foreign.is_empty() {
+            return heartbeat::disown(life, &now, &told.foreign);
+        }
+        let (sent, by) = *first.get_or_insert((told.sent, told.master_changed_at));
+        if told.master_changed_at != by {
+            return;
+        }
+        if later.is_empty() {
+            life.confirmed(Some(by));
+            return life.worker.renew_lease(sent);
+        }
+        rest = later;
+    }
 }
 
 /// Removes the containers of ended pods when there are too many of them or they are too old.

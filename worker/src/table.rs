@@ -195,6 +195,18 @@ impl Table {
         wish
     }
 
+    /// Pods that may begin to run here and perhaps must not run twice: held ones that may be started again, and those
+    /// that are being started.
+    pub(crate) fn never_twice(&self) -> Vec<(PodId, AssignmentId)> {
+        let inner = self.lock();
+        let twice = |held: &&Held| held.rules.on_disconnect == OnDisconnect::Stop;
+        let held = inner.held.values().filter(twice);
+        let held = held.map(|held| (held.payload.id.clone(), held.assignment.clone()));
+        let starting =
+            inner.starting.iter().filter_map(|(pod, s)| Some((pod.clone(), s.assignment.clone()?)));
+        held.chain(starting).collect()
+    }
+
     /// Makes every start that waits ask Redis again.
     pub(crate) fn recheck_all(&self) {
         for starting in self.lock().starting.values() {

@@ -92,6 +92,11 @@ impl Worker {
         self.clock.now()
     }
 
+    /// A heartbeat that was sent after `sent` has been answered, and all that runs here is this node's.
+    pub(crate) fn renew_lease(&self, sent: BootInstant) {
+        self.lease.renew(self.now(), sent.plus(self.config.timing.fence_after));
+    }
+
     pub(crate) fn is_leased(&self) -> bool {
         self.lease.is_good(self.now())
     }
