@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test lint build bench sample-image clean help
+.PHONY: run test explore lint build bench sample-image clean help
 
 help:                ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -23,6 +23,11 @@ test:                ## all tests, on a real Redis and, where one answers, a rea
 lint:                ## formatting and clippy, as CI checks them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+explore:             ## production code under adversarial schedules: SEEDS=20000, FROM=0 (the first)
+	@scripts/install build redis
+	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --package kubeleet-tests \
+	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
 
 bench:               ## how fast placement decides (criterion)
 	@scripts/install build

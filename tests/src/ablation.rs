@@ -62,28 +62,39 @@ impl Ablation {
     /// # Panics
     /// When `from` does not stand in the file: the script was changed, and this ablation has to follow.
     pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
-        let cut = |name: &str, text: &str| {
-            if name != self.file {
-                return text.to_owned();
-            }
-            assert!(text.contains(self.from), "{}.lua does not contain {:?} any more", self.file, self.from);
-            text.replace(self.from, self.to)
-        };
-        let prelude = cut("_prelude", PRELUDE);
-        assert!(self.file == "_prelude" || SCRIPTS.iter().any(|(name, _)| *name == self.file), "{self:?}");
         let mut hashes = Vec::new();
-        for (name, text) in SCRIPTS {
-            let ours = Script::new(&format!("{PRELUDE}\n{text}"));
-            let changed = Script::new(&format!("{prelude}\n{}", cut(name, text)));
-            if ours.get_hash() != changed.get_hash() {
-                let source = format!("{prelude}\n{}", cut(name, text));
-                let hash: String = redis.cli(&["SCRIPT", "LOAD", &source]).await;
-                assert_eq!(hash, changed.get_hash());
-                hashes.push((ours.get_hash().to_owned(), hash));
+        for (_, ours, changed) in sources(Some(self)) {
+            if ours != changed {
+                let hash: String = redis.cli(&["SCRIPT", "LOAD", &changed]).await;
+                hashes.push((Script::new(&ours).get_hash().to_owned(), hash));
             }
         }
         hashes
     }
+
+    /// What the text of this script is with it.
+    fn cut(&self, name: &str, text: &str) -> String {
+        if name != self.file {
+            return text.to_owned();
+        }
+        assert!(text.contains(self.from), "{}.lua does not contain {:?} any more", self.file, self.from);
+        text.replace(self.from, self.to)
+    }
+}
+
+/// Every script: its name, its text as the store has it, and its text with this ablation.
+///
+/// # Panics
+/// When the ablation fits no script any more.
+pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static str, String, String)> {
+    let is_known = |file: &str| file == "_prelude" || SCRIPTS.iter().any(|(name, _)| *name == file);
+    assert!(ablation.is_none_or(|ablation| is_known(ablation.file)), "{ablation:?}");
+    let cut = |name: &str, text: &str| ablation.map_or_else(|| text.to_owned(), |a| a.cut(name, text));
+    let prelude = cut("_prelude", PRELUDE);
+    let source = |(name, text): &(&'static str, &'static str)| {
+        (*name, format!("{PRELUDE}\n{text}"), format!("{prelude}\n{}", cut(name, text)))
+    };
+    SCRIPTS.iter().map(source).collect()
 }
 
 #[cfg(test)]

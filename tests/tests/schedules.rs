@@ -1,61 +1,121 @@
-//! The protocol explorer over many seeds, and the ablations it has to notice.
+//! The schedule explorer over many seeds, and the ablations it has to notice.
 //!
-//! `EXPLORER_SEEDS=n` sets how many seeds `explore` runs, `EXPLORER_FROM=n` the first; `EXPLORER_SEED=n … replay` runs
-//! one and shows it (`EXPLORER_PLOT` as the failure said).
+//! `EXPLORER_SEEDS=n` sets how many seeds `no_schedule_breaks_an_invariant` runs, `EXPLORER_FROM=n` the first;
+//! `EXPLORER_SEED=n … replay` runs one and shows it (`EXPLORER_PLOT` as the failure said).
+//!
+//! Each run is a process: this program again, told by `EXPLORER_RUN` to be one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search says what it found, a replay what it saw")]
 
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use kubeleet_tests::Ablation;
-use kubeleet_tests::explorer::{Failure, Ground, Plot, Stats, Switches, explore};
+use kubeleet_tests::explorer::{Plot, Stats, Switches, explore};
+use kubeleet_tests::{Ablation, Redis};
+use serde::{Deserialize, Serialize};
 
-/// As many as take less than a minute on two cores.
-const SEEDS: u64 = 150;
+/// What the next run is, as JSON.
+const RUN: &str = "EXPLORER_RUN";
+/// What it says of itself begins so.
+const SAYS: &str = "explored: ";
+const SEEDS: u64 = 600;
 /// Of each plot.
 const SEEDS_OF_PLOTS: u64 = 40;
 /// An ablation has to be noticed within so many.
-const SEEDS_TO_NOTICE: u64 = 120;
+const SEEDS_TO_NOTICE: u64 = 200;
 /// The machines this runs on have at least two cores.
 const THREADS: usize = 2;
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Run {
+    port: u16,
+    seed: u64,
+    plot: String,
+    ablation: String,
+    traced: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Said {
+    Nothing(Stats, Vec<String>),
+    Found { wrong: Vec<String>, words: String, trace: Vec<String> },
+}
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Runs seeds until one finds something; gives the first that did, or what happened in all of them.
-fn search(
-    first: u64,
-    count: u64,
-    switches: Switches,
-    plot: Plot,
-    ablation: Option<Ablation>,
-) -> Result<Stats, Box<Failure>> {
-    let next = AtomicU64::new(first);
-    let outcome = Mutex::new((Stats::default(), None::<Box<Failure>>));
-    let work = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let ground = Ground::new(ablation).await;
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= first + count || outcome.lock().unwrap().1.is_some() {
-                    return;
-                }
-                let found = explore(&ground, seed, switches, plot).await;
-                let mut outcome = outcome.lock().unwrap();
-                match found {
-                    Ok(stats) => outcome.0 += stats,
-                    Err(failure) if outcome.1.as_ref().is_none_or(|other| failure.seed < other.seed) => {
-                        outcome.1 = Some(failure);
-                    }
-                    Err(_) => {}
-                }
+fn plot_of(name: &str) -> Plot {
+    Plot::ALL.into_iter().find(|plot| format!("{plot:?}") == name).unwrap_or_default()
+}
+
+/// One run, where this process was begun for one.
+#[test]
+fn one_run() {
+    let Ok(run) = std::env::var(RUN) else { return };
+    let Run { port, seed, plot, ablation, traced } = serde_json::from_str(&run).unwrap();
+    let (switches, ablation) = taken_out(&ablation);
+    // A thread that has had no randomness yet.
+    let done = std::thread::spawn(move || explore(port, seed, plot_of(&plot), switches, ablation, traced));
+    let said = match done.join().unwrap() {
+        Ok((stats, trace)) => Said::Nothing(stats, trace),
+        Err(failure) => {
+            let words = failure.to_string();
+            Said::Found { wrong: failure.wrong, words, trace: failure.trace }
+        }
+    };
+    println!("\n{SAYS}{}", serde_json::to_string(&said).unwrap());
+}
+
+fn run(run: &Run) -> Said {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "one_run", "--nocapture", "--test-threads=1"]);
+    let output = command.env(RUN, serde_json::to_string(run).unwrap()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().find_map(|line| line.strip_prefix(SAYS)) {
+        Some(said) => serde_json::from_str(said).unwrap(),
+        None => {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            Said::Found {
+                wrong: vec![format!("seed {}: {errors}", run.seed)],
+                words: format!("seed {} ended without a word:\n{errors}", run.seed),
+                trace: Vec::new(),
             }
-        });
+        }
+    }
+}
+
+/// Runs seeds until one finds something; gives the first that did, or what happened in all of them.
+fn search(first: u64, count: u64, plot: Plot, ablation: &str) -> Result<Stats, (u64, Vec<String>, String)> {
+    let next = AtomicU64::new(first);
+    let outcome = Mutex::new((Stats::default(), None::<(u64, Vec<String>, String)>));
+    let work = || {
+        let redis = start_redis();
+        let (plot, ablation, port) = (format!("{plot:?}"), ablation.to_owned(), redis.port());
+        let mut one = Run { port, seed: 0, plot, ablation, traced: false };
+        loop {
+            one.seed = next.fetch_add(1, Ordering::Relaxed);
+            if one.seed >= first + count || outcome.lock().unwrap().1.is_some() {
+                return;
+            }
+            let mut said = run(&one);
+            if let Said::Found { .. } = said {
+                said = run(&Run { traced: true, ..one.clone() });
+            }
+            let mut outcome = outcome.lock().unwrap();
+            match said {
+                Said::Nothing(stats, _) => outcome.0 += stats,
+                Said::Found { wrong, words, .. }
+                    if outcome.1.as_ref().is_none_or(|other| one.seed < other.0) =>
+                {
+                    outcome.1 = Some((one.seed, wrong, words));
+                }
+                Said::Found { .. } => {}
+            }
+        }
     };
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -68,11 +128,16 @@ fn search(
     }
 }
 
+fn start_redis() -> Redis {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(Redis::start())
+}
+
 fn must_hold(plot: Plot, count: u64) {
     let begun = Instant::now();
-    match search(setting("EXPLORER_FROM").unwrap_or(0), count, Switches::default(), plot, None) {
+    match search(setting("EXPLORER_FROM").unwrap_or(0), count, plot, "") {
         Ok(stats) => println!("{count} seeds in {:?}: {stats:?}", begun.elapsed()),
-        Err(failure) => panic!("{failure}"),
+        Err((_, _, words)) => panic!("{words}"),
     }
 }
 
@@ -92,62 +157,90 @@ fn a_lease_that_is_out_is_not_revived() {
 }
 
 #[test]
+fn the_same_seed_is_the_same_run() {
+    let (one, other) = (start_redis(), start_redis());
+    for seed in 0..setting("EXPLORER_TWICE").unwrap_or(10) {
+        let twice = [one.port(), other.port()].map(|port| {
+            let plot = String::new();
+            match run(&Run { port, seed, plot, ablation: String::new(), traced: true }) {
+                Said::Nothing(_, trace) | Said::Found { trace, .. } => trace,
+            }
+        });
+        let [first, second] = &twice;
+        let differs = first.iter().zip(second).position(|(a, b)| a != b);
+        if let Some(at) = differs {
+            let near = at.saturating_sub(10)..at + 1;
+            panic!(
+                "seed {seed}, step {at}:\n{}\n----\n{}",
+                first[near.clone()].join("\n"),
+                second[near].join("\n")
+            );
+        }
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
 fn replay() {
     let Some(seed) = setting("EXPLORER_SEED") else { return };
-    let plot = match std::env::var("EXPLORER_PLOT").as_deref() {
-        Ok("StaleRenewal") => Plot::StaleRenewal,
-        Ok("Revival") => Plot::Revival,
-        _ => Plot::Chance,
-    };
-    match search(seed, 1, Switches::default(), plot, None) {
-        Ok(stats) => println!("seed {seed} finds nothing: {stats:?}"),
-        Err(failure) => {
-            println!("{}", failure.trace.join("\n"));
-            panic!("{failure}");
+    let redis = start_redis();
+    let plot = std::env::var("EXPLORER_PLOT").unwrap_or_default();
+    let ablation = std::env::var("EXPLORER_ABLATION").unwrap_or_default();
+    match run(&Run { port: redis.port(), seed, plot, ablation, traced: true }) {
+        Said::Nothing(stats, trace) => {
+            println!("{}", trace.join("\n"));
+            println!("seed {seed} finds nothing: {stats:?}");
+        }
+        Said::Found { words, trace, .. } => {
+            println!("{}", trace.join("\n"));
+            panic!("{words}");
         }
     }
 }
 
 /// What is taken out, as a test that something is found, and that it is what is expected.
-fn must_find(expected: &str, switches: Switches, plot: Plot, ablation: Option<Ablation>) {
-    match search(0, SEEDS_TO_NOTICE, switches, plot, ablation) {
+fn must_find(name: &str, plot: Plot, expected: &str) {
+    match search(0, SEEDS_TO_NOTICE, plot, name) {
         Ok(stats) => panic!("{SEEDS_TO_NOTICE} seeds did not notice: {stats:?}"),
-        Err(failure) => {
-            println!("seed {} noticed: {}", failure.seed, failure.wrong.join("\n  "));
-            assert!(failure.wrong.iter().any(|wrong| wrong.contains(expected)), "something else:\n{failure}");
+        Err((seed, wrong, words)) => {
+            println!("seed {seed} noticed: {}", wrong.join("\n  "));
+            assert!(wrong.iter().any(|wrong| wrong.contains(expected)), "something else:\n{words}");
         }
     }
 }
 
-macro_rules! actor_ablations {
-    ($($name:ident: $($switch:ident),* in $plot:ident => $expected:literal;)*) => {$(
-        #[test]
-        fn $name() {
-            must_find($expected, Switches { $($switch: true,)* ..Switches::default() }, Plot::$plot, None);
+macro_rules! ablations {
+    (switches { $($switched:ident: $switch:ident => $sign:literal;)* }
+     scripts { $($name:ident: $file:literal, $from:literal => $to:literal, $expected:literal;)* }) => {
+        /// By the name of its test.
+        fn taken_out(name: &str) -> (Switches, Option<Ablation>) {
+            let none = Switches::default();
+            match name {
+                $(stringify!($switched) => (Switches { $switch: true, ..none }, None),)*
+                $(stringify!($name) => (none, Some(Ablation { file: $file, from: $from, to: $to })),)*
+                _ => (none, None),
+            }
         }
-    )*};
-}
 
-actor_ablations! {
-    without_the_startup_fence: no_startup_fence, lease_before_verification in Chance => "invariant 5";
-    with_a_fence_after_death: fence_longer_than_dead in Chance => "invariant 5";
-    without_the_sweep: no_sweep in Chance => "does not come to rest";
-    without_the_pause_after_a_failover: no_pause in Chance => "invariant 5";
-    with_a_lease_before_verification: lease_before_verification in StaleRenewal => "invariant 5";
-    with_a_lease_that_is_revived: revive_lease in Revival => "invariant 5";
-}
-
-macro_rules! script_ablations {
-    ($($name:ident: $file:literal, $from:literal => $to:literal, $expected:literal;)*) => {$(
-        #[test]
+        $(#[test]
+        fn $switched() {
+            must_find(stringify!($switched), Plot::Chance, $sign);
+        })*
+        $(#[test]
         fn $name() {
-            let ablation = Ablation { file: $file, from: $from, to: $to };
-            must_find($expected, Switches::default(), Plot::Chance, Some(ablation));
-        }
-    )*};
+            must_find(stringify!($name), Plot::Chance, $expected);
+        })*
+    };
 }
 
-script_ablations! {
+ablations! {
+    switches {
+    without_the_startup_fence: no_startup_fence => "invariant 5";
+    with_a_fence_after_death: fence_longer_than_dead => "invariant 5";
+    without_the_sweep: no_sweep => "does not come to rest";
+    }
+    scripts {
+    without_the_pause_after_a_failover: "_prelude", "local left = master_changed_at() + pause - NOW" => "local left = 0", "invariant 5";
     with_writes_of_fenced_workers: "_prelude",
         "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false", "invariant 3";
     with_a_reject_of_all_copies: "reject", "redis.call('LREM', KEYS[3], -1, payload)" => "redis.call('LREM', KEYS[3], 0, payload)",
@@ -157,8 +250,9 @@ script_ablations! {
     with_slots_taken_twice: "pods_create",
         "redis.call('HSETNX', KEYS[4], replica, uuid) == 1" => "redis.call('HSET', KEYS[4], replica, uuid)", "nothing wants it";
     with_an_ack_that_leaves_rq: "ack", "redis.call('LREM', KEYS[4], -1, payload)" => "", "invariant 2";
-    with_an_assignment_without_room: "assign", "node.free_pods < 1" => "false", "invariant 9";
+    with_an_assignment_that_sets_nothing_aside: "assign",
+        "redis.call('HINCRBY', node_key, 'used_cpu', node.cpu)" => "", "invariant 9";
     with_a_wish_to_stop_that_outlives_its_pod: "drain", "redis.call('SREM', KEYS[6], uuid)" => "", "does not come to rest";
     with_a_copy_that_ends_a_running_pod: "claim", "(phase == 'stopping' and runs(payload))" => "false", "does not come to rest";
-    with_an_incomplete_search: "pod_requeue", "if not asked[scheduler] then return 'CHANGED' end" => "", "invariant 2";
+    }
 }

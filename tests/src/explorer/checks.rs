@@ -2,17 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::view::{Heads, Pod, View};
+use worker::runtime::ContainerState;
+
+use super::host::{Host, never_twice};
+use super::view::{Heads, Node, Pod, View, short};
+use super::who::{WORKERS, Who};
 use super::wishes::Wishes;
 use super::world::World;
 
 /// What does not hold at this instant.
-pub(super) fn violations(world: &mut World<'_>) -> Vec<String> {
+pub(super) fn violations(world: &mut World) -> Vec<String> {
     let places = places(&world.view, &mut world.heads);
-    let mut wrong = misplaced(world, &places);
+    let desk = world.desk.lock();
+    let mut wrong = misplaced(&world.view, &desk.wishes, &places);
     wrong.extend(accounts(&world.view));
     wrong.extend(slots(&world.view));
-    wrong.extend(unaccounted(&world.view, &world.wishes));
+    wrong.extend(unaccounted(&world.view, &desk.wishes));
     wrong
 }
 
@@ -41,13 +46,13 @@ fn is_allowed(pod: &Pod, place: &str) -> bool {
 }
 
 /// Invariant 2. Copies that somebody pushed, or that a failover made, may lie about until they are dropped.
-fn misplaced(world: &World<'_>, places: &BTreeMap<String, Vec<&str>>) -> Vec<String> {
+fn misplaced(view: &View, wishes: &Wishes, places: &BTreeMap<String, Vec<&str>>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (uuid, pod) in world.view.pods.iter().filter(|(_, pod)| pod.is_live()) {
+    for (uuid, pod) in view.pods.iter().filter(|(_, pod)| pod.is_live()) {
         let found = places.get(uuid).map_or(&[][..], Vec::as_slice);
         let allowed = found.iter().filter(|place| is_allowed(pod, place)).count();
-        if allowed == 0 || (found.len() > 1 && !world.wishes.may_be_copied(uuid)) {
-            let name = world.names.of(uuid);
+        if allowed == 0 || (found.len() > 1 && !wishes.may_be_copied(uuid)) {
+            let name = short(uuid);
             wrong.push(format!(
                 "invariant 2: {name} is {} on {:?}, its payload is in {found:?}",
                 pod.phase, pod.node
@@ -55,13 +60,10 @@ fn misplaced(world: &World<'_>, places: &BTreeMap<String, Vec<&str>>) -> Vec<Str
         }
     }
     for (uuid, found) in places {
-        let lives = world.view.pods.get(uuid).is_some_and(Pod::is_live);
+        let lives = view.pods.get(uuid).is_some_and(Pod::is_live);
         let in_set = found.iter().any(|place| place.starts_with("cs:"));
-        if !lives && in_set && !world.wishes.may_be_copied(uuid) {
-            wrong.push(format!(
-                "invariant 2: {} lives no more, its payload is in {found:?}",
-                world.names.of(uuid)
-            ));
+        if !lives && in_set && !wishes.may_be_copied(uuid) {
+            wrong.push(format!("invariant 2: {} lives no more, its payload is in {found:?}", short(uuid)));
         }
     }
     wrong
@@ -84,10 +86,14 @@ fn accounts(view: &View) -> Vec<String> {
 }
 
 /// Invariant 9, the other half, for nodes that a scheduler gave something to just now.
-pub(super) fn overcommitted(view: &View, nodes: &BTreeSet<String>) -> Vec<String> {
-    let over =
-        |name: &&String| view.nodes.get(*name).is_some_and(|node| (0..3).any(|i| node.used[i] > node.has[i]));
-    nodes.iter().filter(over).map(|name| format!("invariant 9: {name} holds more than it has")).collect()
+pub(super) fn overcommitted(before: &View, view: &View) -> Vec<String> {
+    let none = Node::default();
+    let over = |(name, node): &(&String, &Node)| {
+        let had = &before.nodes.get(*name).unwrap_or(&none).used;
+        (0..3).any(|i| node.used[i] > had[i] && node.used[i] > node.has[i])
+    };
+    let over = view.nodes.iter().filter(over);
+    over.map(|(name, _)| format!("invariant 9: {name} was given more than it has")).collect()
 }
 
 fn slots(view: &View) -> Vec<String> {
@@ -147,23 +153,24 @@ pub(super) fn junk_in(view: &View) -> BTreeMap<String, usize> {
 }
 
 /// Invariant 5: no pod that must never run twice runs twice under leases that are good.
-pub(super) fn twice(world: &World<'_>) -> Vec<String> {
-    let mut seen: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for container in world.engine.all() {
-        if container.never_twice && world.is_leased(container.host) {
-            seen.entry(container.pod.as_str()).or_default().push(container.host + 1);
+pub(super) fn twice(world: &World) -> Vec<String> {
+    let mut seen: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let awake = |host: &usize| world.now >= world.seats[Who::Worker(*host).index()].suspended_until;
+    for host in (0..WORKERS).filter(awake).filter(|host| world.hosts[*host].is_leased()) {
+        for container in world.hosts[host].running().into_iter().filter(never_twice) {
+            seen.entry(container.pod.to_string()).or_default().push(host + 1);
         }
     }
     let twice = seen.into_iter().filter(|(_, hosts)| hosts.len() > 1);
     twice
         .map(|(uuid, hosts)| {
-            format!("invariant 5: {} runs under good leases on workers {hosts:?}", world.names.of(uuid))
+            format!("invariant 5: {} runs under good leases on workers {hosts:?}", short(&uuid))
         })
         .collect()
 }
 
 /// What keeps everything from rest. Invariant 1.
-pub(super) fn unrest(world: &World<'_>) -> Vec<String> {
+pub(super) fn unrest(world: &World) -> Vec<String> {
     let view = &world.view;
     let mut wrong = Vec::new();
     for (key, payloads) in &view.payloads {
@@ -177,18 +184,18 @@ pub(super) fn unrest(world: &World<'_>) -> Vec<String> {
     for (name, node) in view.nodes.iter().filter(|(_, node)| node.state != "alive") {
         wrong.push(format!("{name} is {}", node.state));
     }
-    wrong.extend(world.wishes.unfulfilled(view));
+    wrong.extend(world.desk.lock().wishes.unfulfilled(view));
     wrong.extend(running(world));
     wrong
 }
 
 /// Exactly the pods that are running have exactly one container each, and their payload in their node's set.
-fn running(world: &World<'_>) -> Vec<String> {
+fn running(world: &World) -> Vec<String> {
     let view = &world.view;
     let mut wrong = Vec::new();
     let mut expected = BTreeSet::new();
     for (uuid, pod) in &view.pods {
-        let name = world.names.of(uuid);
+        let name = short(uuid);
         if pod.phase != "running" {
             wrong.push(format!("{name} is {} on {:?} ({})", pod.phase, pod.node, pod.reason));
         }
@@ -199,20 +206,18 @@ fn running(world: &World<'_>) -> Vec<String> {
     if in_sets != expected.len() {
         wrong.push(format!("{in_sets} payloads in container sets, {} pods", expected.len()));
     }
-    let there: Vec<_> = world.engine.all().iter().collect();
-    for c in &there {
-        if !expected.remove(&(c.pod.as_str(), format!("w{}", c.host + 1), c.assignment.as_str())) {
-            wrong.push(format!(
-                "a container of {} runs unasked on worker {}",
-                world.names.of(c.pod.as_str()),
-                c.host + 1
-            ));
+    let containers: Vec<_> = world.hosts.iter().map(Host::containers).collect();
+    for (host, container) in
+        containers.iter().enumerate().flat_map(|(host, all)| all.iter().map(move |c| (host, c)))
+    {
+        let place = (container.pod.as_str(), format!("w{}", host + 1), container.assignment.as_str());
+        if !expected.remove(&place) || container.state != ContainerState::Running {
+            let name = container.pod.short();
+            wrong.push(format!("a container of {name} is {:?} unasked on w{}", container.state, host + 1));
         }
     }
     wrong.extend(
-        expected
-            .into_iter()
-            .map(|(uuid, node, _)| format!("{} does not run on {node}", world.names.of(uuid))),
+        expected.into_iter().map(|(uuid, node, _)| format!("{} does not run on {node}", short(uuid))),
     );
     wrong
 }

@@ -1,25 +1,32 @@
 //! Failovers: a replica that has fallen behind becomes the master, and what it had not got is lost.
 
-use std::collections::BTreeMap;
+use ::redis::{FromRedisValue, Value, from_redis_value};
 
-use super::ground::Copy;
+use super::scripts::KEY;
 use super::view::View;
+use super::who::{WORKERS, Who};
 use super::world::World;
 
 /// A copy of Redis, and what was promised then.
 pub(super) struct Past {
-    copy: Copy,
+    content: Vec<(Vec<u8>, Vec<u8>)>,
     view: View,
-    beats: BTreeMap<String, u64>,
-    step: u64,
-    unsure: Option<String>,
+    beats: [u64; WORKERS],
+    at: u64,
+    unsure: Option<&'static str>,
 }
 
-impl World<'_> {
-    pub(super) async fn remember(&mut self, step: u64, unsure: Option<String>) {
-        let copy = self.ground.copy().await;
-        let view = self.view.clone();
-        self.past = Some(Past { copy, view, beats: self.beats.clone(), step, unsure });
+impl World {
+    pub(super) fn remember(&mut self) {
+        let keys: Vec<Vec<u8>> = read(self.redis.ask(&["KEYS", "*"]));
+        let ours = |key: &Vec<u8>| key != b"events" && !key.starts_with(KEY.as_bytes());
+        let content = keys.into_iter().filter(ours).map(|key| {
+            let dump = read(self.redis.ask(&[b"DUMP", &key[..]]));
+            (key, dump)
+        });
+        let content = content.collect();
+        let unsure = self.desk.lock().unsure();
+        self.past = Some(Past { content, view: self.view.clone(), beats: self.beats, at: self.now, unsure });
         self.say("redis", "from here on nothing reaches the replica");
     }
 
@@ -30,18 +37,34 @@ impl World<'_> {
         running.any(|(uuid, pod)| past.view.pods.get(uuid).is_none_or(|old| old.assignment != pod.assignment))
     }
 
-    /// The master dies, and the replica takes over: what it had not got is lost.
-    pub(super) async fn fail_over(&mut self, unsure: Option<&str>) {
+    /// The master dies, and the replica takes over: what it had not got is lost. Its clock is its own.
+    pub(super) fn fail_over(&mut self) {
         let Some(past) = self.past.take() else { return };
-        self.ground.fail_over_to(&past.copy).await;
+        self.redis.ask(&["FLUSHDB"]);
+        for (key, dump) in &past.content {
+            self.redis.ask(&[b"RESTORE", &key[..], b"0", dump]);
+        }
+        self.redis.ask(&["HSET", "meta", "run_id", "0123abc"]);
+        self.redis_ahead = self.random.between(0, 4000);
         self.beats = past.beats;
         self.master_changed = Some(self.now);
         self.stats.failovers += 1;
         self.say("redis", "FAILOVER: the replica takes over");
-        self.seen = self.ground.look().await;
-        self.view = View::of(&self.seen);
-        let known = self.names.all();
-        self.wishes.roll_back(past.step, past.unsure.as_deref(), &self.view, &mut self.heads, known.clone());
-        self.wishes.roll_back(past.step, unsure, &self.view, &mut self.heads, known);
+        self.break_all_lines();
+        if self.now < self.seats[Who::Api.index()].paused_until {
+            // It may have an answer that it has not looked at: what it told its users then would be of no worth.
+            self.kill(Who::Api, self.now);
+        }
+        self.look();
+        let known: Vec<String> = self.known_pods.iter().cloned().collect();
+        let mut desk = self.desk.lock();
+        let unsure = desk.unsure();
+        for unsure in [past.unsure, unsure] {
+            desk.wishes.roll_back(past.at, unsure, &self.view, &mut self.heads, known.clone());
+        }
     }
+}
+
+fn read<T: FromRedisValue>(value: Value) -> T {
+    from_redis_value(value).unwrap()
 }

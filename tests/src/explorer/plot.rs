@@ -1,9 +1,8 @@
 //! Plots: schedules that chance would hit upon once in many thousands. All is chance but when the fault strikes.
 
-use super::Cast;
-use super::who::Who;
+use super::who::{WORKERS, Who};
 use super::wishes::Wanted;
-use super::world::{DEAD, FENCE, World};
+use super::world::World;
 
 /// What decides when faults strike.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,8 +19,8 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// How many steps the plot takes at most.
-    pub(super) const STEPS: u64 = 1200;
+    /// All there are.
+    pub const ALL: [Plot; 3] = [Plot::Chance, Plot::StaleRenewal, Plot::Revival];
 }
 
 /// Where the plot stands.
@@ -35,58 +34,57 @@ pub(super) struct Director {
 
 impl Director {
     /// Before each step. The stages say what is waited for.
-    pub(super) async fn direct(&mut self, plot: Plot, cast: &mut Cast, world: &mut World<'_>) {
+    pub(super) fn direct(&mut self, plot: Plot, world: &mut World) {
         if self.stage == 0 {
-            let wanted = Wanted { replicas: 1, image: "stop:1".to_owned() };
-            cast.client.wants_only(wanted);
+            world.desk.lock().want_only(Wanted { replicas: 1, image: "stop:1".to_owned() });
             self.stage = 1;
         }
         match plot {
             Plot::Chance => {}
-            Plot::StaleRenewal => self.stale_renewal(cast, world).await,
-            Plot::Revival => self.revival(cast, world).await,
+            Plot::StaleRenewal => self.stale_renewal(world),
+            Plot::Revival => self.revival(world),
         }
     }
 
-    async fn stale_renewal(&mut self, cast: &mut Cast, world: &mut World<'_>) {
+    fn stale_renewal(&mut self, world: &mut World) {
+        let fence = world.times.fence;
         match (self.stage, host(world)) {
             (1, _) if !world.view.in_key("sq").is_empty() => {
-                world.remember(world.now, None).await;
+                world.remember();
                 self.stage = 2;
             }
-            (2, Some(host)) if world.is_leased(host) => {
-                world.fail_over(None).await;
-                let deadline = world.leases[host].unwrap_or(world.now);
-                (self.victim, self.lease, self.wakes) = (host, deadline, deadline.saturating_sub(25));
-                cast.pause(world, Who::Worker(host), self.wakes);
+            (2, Some(host)) if world.hosts[host].is_leased() => {
+                world.fail_over();
+                let deadline = world.lease_end(host);
+                (self.victim, self.lease, self.wakes) = (host, deadline, deadline.saturating_sub(fence / 6));
+                world.pause(Who::Worker(host), self.wakes);
                 self.stage = 3;
             }
-            (3, _)
-                if world.leases[self.victim].unwrap_or(0) > self.lease || world.now > self.wakes + FENCE =>
-            {
-                cast.pause(world, Who::Worker(self.victim), world.now + 3 * FENCE);
+            (3, _) if world.lease_end(self.victim) > self.lease || world.now > self.wakes + fence => {
+                world.pause(Who::Worker(self.victim), world.now + 3 * fence);
                 self.stage = 4;
             }
             _ => {}
         }
     }
 
-    async fn revival(&mut self, cast: &mut Cast, world: &mut World<'_>) {
+    fn revival(&mut self, world: &mut World) {
+        let (fence, dead) = (world.times.fence, world.times.dead);
         let victim = Who::Worker(self.victim);
         match (self.stage, host(world)) {
-            (1, Some(host)) if world.is_leased(host) => {
+            (1, Some(host)) if world.hosts[host].is_leased() => {
                 self.victim = host;
-                cast.pause(world, Who::Worker(host), world.now + 10 * DEAD);
+                world.pause(Who::Worker(host), world.now + 10 * dead);
                 self.stage = 2;
             }
-            (2, _) if world.beats.get(&victim.to_string()).is_some_and(|at| world.now + 5 > at + DEAD) => {
-                world.remember(world.now, None).await;
+            (2, _) if world.silence(self.victim) + dead / 10 > dead => {
+                world.remember();
                 self.stage = 3;
             }
-            (3, Some(other)) if other != self.victim && world.is_leased(other) => {
-                world.fail_over(None).await;
-                cast.pause(world, Who::Worker(other), world.now + 2 * FENCE);
-                cast.pause(world, victim, world.now);
+            (3, Some(other)) if other != self.victim && world.hosts[other].is_leased() => {
+                world.fail_over();
+                world.pause(Who::Worker(other), world.now + 2 * fence);
+                world.pause(victim, world.now);
                 self.stage = 4;
             }
             _ => {}
@@ -95,7 +93,7 @@ impl Director {
 }
 
 /// Where the pod runs, as far as Redis knows.
-fn host(world: &World<'_>) -> Option<usize> {
+fn host(world: &World) -> Option<usize> {
     let pod = world.view.pods.values().find(|pod| pod.phase == "running")?;
-    (0..super::who::WORKERS).find(|host| Who::Worker(*host).to_string() == pod.node)
+    (0..WORKERS).find(|host| Who::Worker(*host).to_string() == pod.node)
 }

@@ -36,18 +36,10 @@ impl Random {
         if from.is_empty() { None } else { from.get(self.below(from.len())) }
     }
 
-    /// One of them, each as likely as its weight says.
-    pub(super) fn weighted<T>(&mut self, mut from: Vec<(u64, T)>) -> Option<T> {
-        let total: u64 = from.iter().map(|(weight, _)| weight).sum();
-        if total == 0 {
-            return None;
+    /// In any order.
+    pub(super) fn shuffle<T>(&mut self, all: &mut [T]) {
+        for end in (1..all.len()).rev() {
+            all.swap(end, self.below(end + 1));
         }
-        let mut left = self.next() % total;
-        let index = from.iter().position(|(weight, _)| {
-            let here = left < *weight;
-            left = left.saturating_sub(*weight);
-            here
-        })?;
-        Some(from.swap_remove(index).1)
     }
 }

@@ -1,47 +1,60 @@
 //! What happened, in numbers.
 
-/// What happened in a run that found nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Calls made.
-    pub calls: u64,
-    /// Calls that did not reach Redis.
-    pub cut: u64,
-    /// Calls whose reply was lost.
-    pub lost_replies: u64,
-    /// Processes that died.
-    pub crashes: u64,
-    /// Hosts that died.
-    pub host_crashes: u64,
-    /// Processes that stood still for a while.
-    pub pauses: u64,
-    /// Processes that could not reach Redis for a while.
-    pub partitions: u64,
-    /// Failovers that lost writes.
-    pub failovers: u64,
-    /// Nodes declared dead.
-    pub deaths: u64,
-    /// Containers started.
-    pub starts: u64,
-    /// Pods whose payload reconcile had to put back.
-    pub requeued: u64,
-    /// Steps until everything rested.
-    pub to_rest: u64,
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What happened in a run that found nothing.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign for Stats {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
 }
 
-impl std::ops::AddAssign for Stats {
-    fn add_assign(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.cut += other.cut;
-        self.lost_replies += other.lost_replies;
-        self.crashes += other.crashes;
-        self.host_crashes += other.host_crashes;
-        self.pauses += other.pauses;
-        self.partitions += other.partitions;
-        self.failovers += other.failovers;
-        self.deaths += other.deaths;
-        self.starts += other.starts;
-        self.requeued += other.requeued;
-        self.to_rest = self.to_rest.max(other.to_rest);
-    }
+stats! {
+    /// Requests that reached Redis.
+    requests,
+    /// Calls of engines.
+    engine_calls,
+    /// Requests that did not reach Redis, and were said to have failed.
+    refused,
+    /// Requests whose reply was lost.
+    lost_replies,
+    /// Requests that nobody heard of again.
+    unanswered,
+    /// Requests that reached Redis after their sender had given them up, or was dead.
+    late,
+    /// Processes that died.
+    crashes,
+    /// Processes that were asked to end.
+    ends,
+    /// Hosts that died.
+    host_crashes,
+    /// Processes that stood still for a while.
+    pauses,
+    /// Hosts that were suspended.
+    suspensions,
+    /// Processes that could not reach Redis for a while.
+    partitions,
+    /// Times in which Redis answered nobody.
+    stalls,
+    /// Times in which an engine hung.
+    hangs,
+    /// Failovers that lost writes.
+    failovers,
+    /// Nodes declared dead.
+    deaths,
+    /// Containers started.
+    starts,
+    /// Pods whose payload reconcile had to put back.
+    requeued,
+    /// Wake-ups lost, late, or heard twice.
+    bad_hints,
+    /// Milliseconds of the world's time until everything rested.
+    to_rest,
 }

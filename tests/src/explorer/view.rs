@@ -27,14 +27,12 @@ for _, key in ipairs(keys) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = redis.call('HMGET', key, 'state', 'incarnation', 'beat', 'cpu', 'memory', 'pods', 'used_cpu', 'used_memory', 'used_pods')
-    for i = 1, 9 do value[i] = value[i] or '' end
+    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pods', 'used_cpu', 'used_memory', 'used_pods')
+    for i = 1, 8 do value[i] = value[i] or '' end
   elseif key == 'uq' or head == 'slo' then
     value = redis.call('HGETALL', key)
   elseif head == 'ser' and key ~= 'services' then
     value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text')
-  elseif key == 'events' then
-    value = { redis.call('XLEN', key) .. '' }
   end
   if value then out[#out + 1] = { key, value } end
 end
@@ -157,7 +155,7 @@ fn pod(value: &Value) -> Pod {
 }
 
 fn node(value: &Value) -> Node {
-    let [state, incarnation, _, cpu, memory, pods, used_cpu, used_memory, used_pods] = texts(value);
+    let [state, incarnation, cpu, memory, pods, used_cpu, used_memory, used_pods] = texts(value);
     let has = [number(&cpu), number(&memory), number(&pods)];
     let used = [number(&used_cpu), number(&used_memory), number(&used_pods)];
     Node { state, incarnation, has, used }
@@ -178,6 +176,11 @@ fn texts<const N: usize>(value: &Value) -> [String; N] {
 
 fn number(text: &str) -> i64 {
     text.parse().unwrap_or(0)
+}
+
+/// Enough of a uuid to tell pods apart.
+pub(super) fn short(uuid: &str) -> &str {
+    uuid.get(..8).unwrap_or(uuid)
 }
 
 /// Which pod a payload is of, remembered by its bytes: they never change.

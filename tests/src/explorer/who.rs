@@ -2,17 +2,17 @@
 
 use std::fmt::Display;
 
-/// How many workers there are.
+/// How many workers there are, each with a host of its own.
 pub(super) const WORKERS: usize = 3;
 /// How many schedulers.
 pub(super) const SCHEDULERS: usize = 2;
-/// All actors: the client, the schedulers, the workers.
-pub(super) const ACTORS: usize = 1 + SCHEDULERS + WORKERS;
+/// All processes: the API, the schedulers, the workers.
+pub(super) const PROCESSES: usize = 1 + SCHEDULERS + WORKERS;
 
-/// An actor.
+/// A process, over all its lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
-    Client,
+    Api,
     Scheduler(usize),
     Worker(usize),
 }
@@ -20,7 +20,7 @@ pub(super) enum Who {
 impl Who {
     pub(super) fn index(self) -> usize {
         match self {
-            Who::Client => 0,
+            Who::Api => 0,
             Who::Scheduler(index) => 1 + index,
             Who::Worker(index) => 1 + SCHEDULERS + index,
         }
@@ -28,9 +28,17 @@ impl Who {
 
     pub(super) fn at(index: usize) -> Self {
         match index {
-            0 => Who::Client,
+            0 => Who::Api,
             index if index <= SCHEDULERS => Who::Scheduler(index - 1),
             index => Who::Worker(index - 1 - SCHEDULERS),
+        }
+    }
+
+    /// The number of its host, for a worker.
+    pub(super) fn host(self) -> Option<usize> {
+        match self {
+            Who::Worker(index) => Some(index),
+            Who::Api | Who::Scheduler(_) => None,
         }
     }
 }
@@ -38,7 +46,7 @@ impl Who {
 impl Display for Who {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = match self {
-            Who::Client => "client".to_owned(),
+            Who::Api => "api".to_owned(),
             Who::Scheduler(index) => format!("s{}", index + 1),
             Who::Worker(index) => format!("w{}", index + 1),
         };

@@ -1,296 +1,345 @@
-//! What the actors of one run move in: the model's clock, chance, faults, and everything that is checked.
+//! What the processes of one run live in: time, chance, faults, and everything that is checked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 
 use ::redis::Value;
-use common::ids::{AssignmentId, NodeName, PodId, SchedulerId};
-use common::store::StoreError;
+use bytes::Bytes;
 
+use super::api::Desk;
+use super::bus::SharedBus;
 use super::checks;
-use super::engine::{Container, Engine};
 use super::failover::Past;
-use super::ground::Ground;
-use super::names::Names;
+use super::host::{Host, never_twice};
+use super::process::Process;
 use super::random::Random;
-use super::view::{Heads, Pod, View};
-use super::who::{ACTORS, WORKERS, Who};
-use super::wishes::Wishes;
+use super::redis::Redis;
+use super::scripts::Scripts;
+use super::view::{Heads, Pod, READ, View};
+use super::who::{PROCESSES, WORKERS, Who};
 use super::{Stats, Switches};
+use crate::Ablation;
 
-/// A heartbeat is due after so many ticks. A tick is a tenth of a second, and a step takes one.
-pub(super) const HEARTBEAT: u64 = 50;
-/// A lease is good for so long, from before its heartbeat was sent.
-pub(super) const FENCE: u64 = 150;
-/// A node may be declared dead when its last beat is older.
-pub(super) const DEAD: u64 = 200;
-/// After a change of master nobody is declared dead for so long.
-pub(super) const PAUSE: u64 = 300;
-
-/// What became of a call.
-pub(super) struct Called<T> {
-    /// What Redis answered, if it was asked at all. The explorer knows; the actor may not.
-    pub(super) done: Option<T>,
-    heard: bool,
+/// The times that all is about, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) heartbeat: u64,
+    pub(super) fence: u64,
+    pub(super) dead: u64,
+    /// After a change of master nobody is declared dead for so long.
+    pub(super) pause: u64,
 }
 
-impl<T> Called<T> {
-    /// What the actor knows.
-    pub(super) fn heard(self) -> Option<T> {
-        self.done.filter(|_| self.heard)
-    }
+/// Who waits for a time of its own may be so late without anybody wondering.
+const HARDLY_ANY: u64 = 5;
+
+/// Where a process runs, over all its lives.
+#[derive(Default)]
+pub(super) struct Seat {
+    pub(super) process: Option<Process>,
+    pub(super) down_until: u64,
+    pub(super) paused_until: u64,
+    pub(super) cut_until: u64,
+    /// Cut off so that only answers do not pass.
+    pub(super) deaf: bool,
+    /// Its machine sleeps, and so does its clock.
+    pub(super) suspended_until: u64,
+    /// How far its clock is behind.
+    pub(super) slept: u64,
+}
+
+/// A wake-up on its way.
+pub(super) struct Hint {
+    pub(super) at: u64,
+    pub(super) channel: String,
+    pub(super) message: Bytes,
 }
 
 /// See the module.
-pub(super) struct World<'a> {
-    pub(super) ground: &'a Ground,
+pub(super) struct World {
+    pub(super) redis: Redis,
+    pub(super) scripts: Scripts,
+    look: String,
     pub(super) switches: Switches,
     pub(super) random: Random,
+    /// Milliseconds.
     pub(super) now: u64,
+    /// How far Redis' clock is ahead.
+    pub(super) redis_ahead: u64,
+    pub(super) times: Times,
+    /// Milliseconds that pass with a step, at most.
+    stride: u64,
     /// How often faults strike: 0 never, 2 twice as often as 1.
     pub(super) fury: u64,
-    /// How often the client wants something, of a thousand of its turns.
-    pub(super) haste: u64,
+    pub(super) has_failovers: bool,
     /// No more faults, and no more wishes.
     pub(super) settles: bool,
+    pub(super) desk: Desk,
+    pub(super) bus: SharedBus,
+    pub(super) hosts: Vec<Host>,
+    /// When each host was booted.
+    pub(super) booted: [u64; WORKERS],
+    pub(super) engine_hangs_until: [u64; WORKERS],
+    pub(super) seats: Vec<Seat>,
+    pub(super) lives: u64,
+    /// Nobody is answered before.
+    pub(super) stalled_until: u64,
+    pub(super) hints: Vec<Hint>,
+    /// Replies that nobody will ever get, kept so that whoever waits for them does.
+    pub(super) limbo: Vec<tokio::sync::oneshot::Sender<std::io::Result<Vec<Value>>>>,
+    /// Connections on which no answer comes any more.
+    pub(super) mute: HashSet<u64>,
+    /// Of all lives of all workers.
+    pub(super) incarnations: HashSet<Vec<u8>>,
+    /// When Redis last processed a beat of each worker.
+    pub(super) beats: [u64; WORKERS],
     pub(super) view: View,
     pub(super) seen: Value,
     pub(super) heads: Heads,
-    pub(super) names: Names,
-    pub(super) engine: Engine,
-    /// Until when each worker counts on nobody else running its pods: in memory, and in its lease file.
-    pub(super) leases: [Option<u64>; WORKERS],
-    /// When Redis last processed a beat of each node.
-    pub(super) beats: BTreeMap<String, u64>,
-    /// Every scheduler there ever was, and when Redis last saw it.
-    pub(super) schedulers: Vec<(SchedulerId, u64)>,
-    pub(super) master_changed: Option<u64>,
-    pub(super) wishes: Wishes,
+    pub(super) known_pods: BTreeSet<String>,
     pub(super) past: Option<Past>,
-    /// Until when each actor can not reach Redis.
-    pub(super) cut_off: [u64; ACTORS],
-    /// Nodes that a scheduler gave something to in this step.
-    pub(super) given_to: BTreeSet<String>,
-    /// Redis was asked for something since it was looked at.
-    touched: bool,
-    /// The call of this step comes from a worker that may not write: nothing may change.
-    fenced_call: Option<String>,
-    /// This call names assignments that are no more: these pods may not change.
-    untouchable: Vec<(String, Option<Pod>)>,
+    pub(super) master_changed: Option<u64>,
+    /// The view is not what Redis holds.
+    pub(super) touched: bool,
+    /// What was executed last comes from a worker that may not write: nothing may change.
+    pub(super) fenced: Option<String>,
+    /// It names assignments that are no more: these pods may not change.
+    pub(super) untouchable: HashMap<String, Option<Pod>>,
+    /// It gives pods to nodes.
+    pub(super) assigns: bool,
     pub(super) wrong: Vec<String>,
-    trace: Vec<String>,
+    /// All that happened, where somebody wants to read it.
+    trace: Option<Vec<String>>,
+    /// Time that has passed since everybody was driven last.
+    undriven: u64,
     pub(super) stats: Stats,
 }
 
-impl<'a> World<'a> {
-    pub(super) async fn new(ground: &'a Ground, seed: u64, switches: Switches) -> Self {
-        ground.clear().await;
+impl World {
+    pub(super) fn new(
+        port: u16,
+        seed: u64,
+        switches: Switches,
+        ablation: Option<Ablation>,
+        traced: bool,
+    ) -> Self {
+        let mut redis = Redis::connect(port);
+        redis.ask(&["FLUSHALL"]);
+        let scripts = Scripts::load(&mut redis, ablation);
+        let Value::BulkString(look) = redis.ask(&["SCRIPT", "LOAD", READ]) else { panic!("no hash") };
         let mut random = Random::new(seed);
+        let bus = SharedBus::default();
+        let long = random.per_mille(200);
+        let times = if long {
+            Times { heartbeat: 5000, fence: 15_000, dead: 20_000, pause: 30_000 }
+        } else {
+            Times { heartbeat: 1500, fence: 4500, dead: 6000, pause: 9000 }
+        };
         let fury = random.below(4) as u64;
-        let haste = [200, 500, 1000][random.below(3)];
+        let has_failovers = fury > 0 && random.per_mille(600);
+        let slow_disk = random.per_mille(300);
+        let now = 10_000_000;
         let mut world = Self {
-            ground,
+            redis,
+            scripts,
+            look: String::from_utf8(look).unwrap(),
             switches,
-            random,
-            now: 1000,
+            now,
+            redis_ahead: 0,
+            times,
+            stride: [4, 10, 25, 60][random.below(4)],
             fury,
-            haste,
+            has_failovers,
             settles: false,
+            desk: Desk::new(Random::new(random.next())),
+            hosts: (0..WORKERS).map(|host| Host::new(Who::Worker(host), bus.clone(), slow_disk)).collect(),
+            booted: std::array::from_fn(|_| now - 1_000_000 * random.between(1, 9)),
+            engine_hangs_until: [0; WORKERS],
+            seats: (0..PROCESSES).map(|_| Seat::default()).collect(),
+            bus,
+            lives: 0,
+            stalled_until: 0,
+            hints: Vec::new(),
+            limbo: Vec::new(),
+            mute: HashSet::new(),
+            incarnations: HashSet::new(),
+            beats: [now; WORKERS],
             view: View::default(),
             seen: Value::Nil,
             heads: Heads::default(),
-            names: Names::default(),
-            engine: Engine::default(),
-            leases: [None; WORKERS],
-            beats: BTreeMap::new(),
-            schedulers: Vec::new(),
-            master_changed: None,
-            wishes: Wishes::default(),
+            known_pods: BTreeSet::new(),
             past: None,
-            cut_off: [0; ACTORS],
-            given_to: BTreeSet::new(),
+            master_changed: None,
             touched: true,
-            fenced_call: None,
-            untouchable: Vec::new(),
+            fenced: None,
+            untouchable: HashMap::new(),
+            assigns: false,
             wrong: Vec::new(),
-            trace: Vec::new(),
+            trace: traced.then(Vec::new),
+            undriven: 0,
             stats: Stats::default(),
+            random,
         };
-        world.observe().await;
+        world.observe();
         world
     }
 
-    /// Asks Redis, unless a fault is in the way.
-    pub(super) async fn call<T>(
-        &mut self,
-        who: Who,
-        what: impl Display,
-        verb: impl Future<Output = Result<T, StoreError>>,
-    ) -> Called<T> {
-        self.stats.calls += 1;
-        if self.cut_off[who.index()] > self.now || (!self.settles && self.random.per_mille(8 * self.fury)) {
-            self.stats.cut += 1;
-            self.say(who, format!("{what} -> cut off"));
-            return Called { done: None, heard: false };
+    /// No more faults and no more wishes.
+    pub(super) fn settle(&mut self) {
+        self.settles = true;
+        // Redis is not that slow for ever.
+        self.stride = self.stride.min(10);
+        self.past = None;
+        self.stalled_until = 0;
+        self.engine_hangs_until = [0; WORKERS];
+        for seat in &mut self.seats {
+            (seat.cut_until, seat.paused_until, seat.suspended_until) = (0, 0, 0);
         }
-        let heard = self.settles || !self.random.per_mille(20 * self.fury);
-        self.stats.lost_replies += u64::from(!heard);
-        self.say(who, format!("{what}{}", if heard { "" } else { " -> reply lost" }));
-        self.touched = true;
-        match verb.await {
-            Ok(done) => Called { done: Some(done), heard },
-            Err(error) => {
-                self.wrong.push(format!("{what}: {error}"));
-                Called { done: None, heard: false }
+        self.desk.lock().content = true;
+        self.say("", "no more faults");
+    }
+
+    /// One step: time passes, at most one thing happens, everybody goes on as far as it can, all is checked.
+    ///
+    /// # Errors
+    /// What does not hold any more.
+    pub(super) fn step(&mut self) -> Result<(), Vec<String>> {
+        let within = self.pass_time();
+        if !self.settles {
+            self.strike(within);
+            self.push(within);
+        }
+        self.revive();
+        self.wake();
+        let concerned = self.happen();
+        self.drive(concerned, within);
+        self.observe();
+        if self.wrong.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.wrong)) }
+    }
+
+    fn pass_time(&mut self) -> u64 {
+        // Now and then nobody does anything for a while.
+        let within = if self.random.per_mille(1) {
+            self.random.between(1000, 5000)
+        } else if self.is_anything_ready() {
+            self.random.between(0, self.stride)
+        } else {
+            self.random.between(5, 60)
+        };
+        self.now += within;
+        self.bus.lock().now = self.now;
+        self.desk.lock().now = self.now;
+        for (host, booted) in self.hosts.iter().zip(self.booted) {
+            host.set_clock(self.now - booted);
+        }
+        for seat in &mut self.seats {
+            if self.now < seat.suspended_until {
+                seat.slept += within;
+            }
+        }
+        within
+    }
+
+    /// Lets everybody go on that can; when hardly any time has passed, only whom it concerns what happened.
+    fn drive(&mut self, concerned: Option<Who>, within: u64) {
+        self.undriven += within;
+        let all = self.undriven >= HARDLY_ANY;
+        if all {
+            self.undriven = 0;
+        }
+        for index in 0..PROCESSES {
+            let seat = &mut self.seats[index];
+            let goes_on = all || concerned.is_some_and(|who| who.index() == index);
+            if !goes_on || (self.now < seat.paused_until && !self.settles) {
+                continue;
+            }
+            let Some(process) = &seat.process else { continue };
+            process.drive(self.now - seat.slept, || self.bus.lock().asked);
+            if process.has_ended() {
+                self.say(Who::at(index), "ended");
+                let until = self.seats[index].down_until.max(self.now + 1000);
+                self.kill(Who::at(index), until);
             }
         }
     }
 
-    /// The next call is made as this life of a worker: when it may not write, nothing may change. Invariant 3.
-    pub(super) fn as_life(&mut self, who: Who, incarnation: &str) {
-        let node = self.view.nodes.get(&who.to_string());
-        if !node.is_some_and(|node| node.state == "alive" && node.incarnation == incarnation) {
-            self.fenced_call =
-                Some(format!("invariant 3: a call of a fenced life of {who} changed something"));
+    /// Looks at Redis, and checks what must hold at every instant.
+    pub(super) fn observe(&mut self) {
+        self.wrong.extend(checks::twice(self));
+        let fenced = self.fenced.take();
+        let untouchable = std::mem::take(&mut self.untouchable);
+        let assigns = std::mem::take(&mut self.assigns);
+        if !std::mem::take(&mut self.touched) {
+            return;
         }
+        let before = self.view.clone();
+        if !self.look() {
+            return;
+        }
+        self.wrong.extend(fenced);
+        let changed = untouchable.into_iter().filter(|(uuid, pod)| self.view.pods.get(uuid) != pod.as_ref());
+        let changed = changed.map(|(uuid, _)| format!("invariant 3: {uuid} changed by an older assignment"));
+        self.wrong.extend(changed);
+        if assigns {
+            self.wrong.extend(checks::overcommitted(&before, &self.view));
+        }
+        let found = checks::violations(self);
+        self.wrong.extend(found);
     }
 
-    /// The next call writes about these pods as these assignments: where they are others by now, nothing may change.
-    /// Invariant 3.
-    pub(super) fn as_assignments<'i>(
-        &mut self,
-        pods: impl IntoIterator<Item = (&'i PodId, &'i AssignmentId)>,
-    ) {
-        for (pod, assignment) in pods {
-            let record = self.view.pods.get(pod.as_str()).cloned();
-            if record.as_ref().is_none_or(|record| record.assignment != assignment.as_str()) {
-                self.untouchable.push((pod.to_string(), record));
-            }
+    /// Reads all of Redis; true when it is not as it was.
+    pub(super) fn look(&mut self) -> bool {
+        let fresh = self.redis.ask(&["EVALSHA", &self.look, "0"]);
+        if fresh == self.seen {
+            return false;
         }
+        self.view = View::of(&fresh);
+        self.seen = fresh;
+        self.known_pods.extend(self.view.pods.keys().cloned());
+        true
     }
 
     /// Takes a line into the trace.
     pub(super) fn say(&mut self, who: impl Display, what: impl Display) {
-        self.trace.push(format!("{:>6} {who:<6} {what}", self.now));
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9} {who:<5} {what}", self.now - 10_000_000));
+        }
     }
 
-    /// Adds to the last line of the trace.
-    pub(super) fn note(&mut self, what: impl Display) {
-        if let Some(line) = self.trace.last_mut() {
-            line.push_str(&format!(" -> {what}"));
-        }
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     pub(super) fn trace(self) -> Vec<String> {
-        self.trace
+        self.trace.unwrap_or_default()
     }
 
-    /// Looks at Redis, and checks what must hold at every instant.
-    pub(super) async fn observe(&mut self) {
-        let fenced = self.fenced_call.take();
-        let untouchable = std::mem::take(&mut self.untouchable);
-        self.wrong.extend(checks::twice(self));
-        if !std::mem::take(&mut self.touched) {
-            return;
-        }
-        let fresh = self.ground.look().await;
-        if fresh == self.seen {
-            return;
-        }
-        self.wrong.extend(fenced);
-        self.view = View::of(&fresh);
-        self.seen = fresh;
-        self.names.learn(&self.view);
-        for (uuid, _) in
-            untouchable.into_iter().filter(|(uuid, before)| self.view.pods.get(uuid) != before.as_ref())
-        {
-            self.wrong.push(format!(
-                "invariant 3: {} changed by a call of an older assignment",
-                self.names.of(&uuid)
-            ));
-        }
-        let found = checks::violations(self);
-        self.wrong.extend(found);
-        let given_to = std::mem::take(&mut self.given_to);
-        self.wrong.extend(checks::overcommitted(&self.view, &given_to));
+    /// Redis' clock.
+    pub(super) fn redis_now(&self) -> u64 {
+        1_700_000_000_000 + self.now + self.redis_ahead
     }
 
-    pub(super) fn is_leased(&self, worker: usize) -> bool {
-        self.leases[worker].is_some_and(|deadline| self.now < deadline)
+    /// For how long Redis has not processed a beat of a worker.
+    pub(super) fn silence(&self, host: usize) -> u64 {
+        self.now - self.beats[host]
     }
 
-    /// There was a lease, and it has run out.
-    pub(super) fn is_lease_out(&self, worker: usize) -> bool {
-        self.leases[worker].is_some_and(|deadline| self.now >= deadline)
-    }
-
-    /// For how long a node has been silent, as far as Redis knows.
-    pub(super) fn silence(&self, node: &NodeName) -> u64 {
-        self.now - self.beats.get(node.as_str()).copied().unwrap_or(0)
+    /// When the lease of a host ends.
+    pub(super) fn lease_end(&self, host: usize) -> u64 {
+        self.hosts[host].lease().map_or(0, |deadline| deadline + self.booted[host])
     }
 
     /// Workers that run something that must never run twice, and that Redis has given to somebody else or to nobody.
     pub(super) fn runs_what_is_not_its_own(&self) -> Vec<usize> {
-        let is_foreign = |container: &&Container| {
+        let is_foreign = |container: &worker::runtime::Container| {
             let record = self.view.pods.get(container.pod.as_str());
-            container.never_twice && record.is_none_or(|pod| pod.assignment != container.assignment.as_str())
+            never_twice(container) && record.is_none_or(|pod| pod.assignment != container.assignment.as_str())
         };
-        let mut hosts: Vec<usize> = self.engine.all().iter().filter(is_foreign).map(|c| c.host).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts
+        (0..WORKERS).filter(|host| self.hosts[*host].running().iter().any(is_foreign)).collect()
     }
 
     /// Whether some node is about to be declared dead, or was.
     pub(super) fn somebody_is_silent(&self) -> bool {
-        self.beats.values().any(|at| self.now > at + DEAD - HEARTBEAT)
-    }
-
-    /// How long Redis shall say to wait after a change of master: for ever until the model's time is over.
-    pub(super) fn pause(&self, ticks: u64) -> std::time::Duration {
-        let over = self.master_changed.is_none_or(|at| self.now >= at + ticks);
-        std::time::Duration::from_secs(if over || self.switches.no_pause { 0 } else { 3600 })
-    }
-
-    /// Pods by their names, for the trace.
-    pub(super) fn called<'i>(&self, pods: impl IntoIterator<Item = &'i PodId>) -> String {
-        let mut names: Vec<_> = pods.into_iter().map(|pod| self.names.of(pod.as_str())).collect();
-        names.sort();
-        format!("[{}]", names.join(" "))
-    }
-
-    /// What a payload is called.
-    pub(super) fn label(&mut self, raw: &[u8]) -> String {
-        match self.heads.pod_of(raw) {
-            Some(uuid) => self.names.of(uuid),
-            None => String::from_utf8_lossy(raw).into_owned(),
-        }
-    }
-
-    /// In the order in which their pods appeared: Redis' sets have none.
-    pub(super) fn sorted(&mut self, mut raws: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        raws.sort_by_cached_key(|raw| {
-            let order = self.heads.pod_of(raw).map(|uuid| self.names.order(uuid));
-            (order.unwrap_or(usize::MAX), if order.is_none() { raw.clone() } else { Vec::new() })
-        });
-        raws
-    }
-
-    /// LPUSH, as by hand.
-    pub(super) async fn push(&mut self, queue: &str, payload: &str) {
-        self.touched = true;
-        let () = self.ground.cli(&["LPUSH", queue, payload]).await;
-    }
-
-    /// A drained set comes into `sq` in the order of its hashes, which is another one in every run. Nothing depends on
-    /// the order, so it is made the same.
-    pub(super) async fn put_sq_in_order(&mut self) {
-        let waiting: Vec<Vec<u8>> = self.ground.cli(&["LRANGE", "sq", "0", "-1"]).await;
-        if waiting.len() > 1 {
-            let mut words = vec![b"RPUSH".to_vec(), b"sq".to_vec()];
-            words.extend(self.sorted(waiting));
-            let () = self.ground.cli(&["DEL", "sq"]).await;
-            let () = self.ground.cli(&words).await;
-        }
+        (0..WORKERS).any(|host| self.silence(host) + self.times.heartbeat > self.times.dead)
     }
 }

@@ -36,6 +36,9 @@ notices! {
     /// Invariant 2.
     an_assignment_that_keeps_the_payload_in_hand: pods_start, "assign",
         "redis.call('LREM', KEYS[3], -1, payload) == 0" => "redis.call('LPOS', KEYS[3], payload) == false", "InFlight";
+    /// Invariant 2.
+    an_incomplete_search: a_newcomer_has_it, "pod_requeue",
+        "if not asked[scheduler] then return 'CHANGED' end" => "", "Waiting";
     /// Invariant 1.
     a_slot_that_is_taken_twice: many_make_the_same_pods, "pods_create",
         "redis.call('HSETNX', KEYS[4], replica, uuid) == 1" => "redis.call('HSET', KEYS[4], replica, uuid)", "for 20 slots";

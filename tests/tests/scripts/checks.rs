@@ -41,6 +41,14 @@ pub(crate) async fn two_schedulers_fill_a_node(bed: &Bed) -> Vec<String> {
     wrong
 }
 
+/// Invariant 2: somebody looks for a pod's payload that is in the hands of a scheduler he has not heard of.
+pub(crate) async fn a_newcomer_has_it(bed: &Bed) -> Vec<String> {
+    let Placed { record, .. } = bed.pod_in(Phase::Pending, "web", "w1").await;
+    assert_eq!(bed.store.take(&SchedulerId::random(), 1).await.unwrap().len(), 1);
+    bed.store.requeue_missing(&record, std::slice::from_ref(&bed.scheduler)).await.unwrap();
+    bed.violations().await
+}
+
 async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
     let incarnation = store.node(&node("w1")).await.unwrap().unwrap().incarnation;
     let mut assigned = 0;

@@ -35,6 +35,11 @@ fn parked(payload: &Payload, message: &str) -> Parked {
 }
 
 #[tokio::test]
+async fn what_is_in_the_hands_of_a_new_scheduler_is_not_missing() {
+    assert_eq!(checks::a_newcomer_has_it(&Bed::new().await).await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn the_oldest_are_taken_first_and_what_is_in_hand_stays_there() {
     let bed = Bed::new().await;
     bed.service("web", 5).await;

@@ -17,13 +17,13 @@ thread_local! {
 }
 
 /// From now on this thread's randomness follows from `seed`, and its monotonic clock is what [`set_clock`] says.
-pub fn tame(seed: u64) {
+pub(super) fn tame(seed: u64) {
     SEED.set(Some(seed));
     CLOCK.set(Some(Duration::from_secs(1000)));
 }
 
 /// Sets this thread's monotonic clock, which must never go back.
-pub fn set_clock(now: Duration) {
+pub(super) fn set_clock(now: Duration) {
     CLOCK.set(Some(now));
 }
 
