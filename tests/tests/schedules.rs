@@ -157,6 +157,11 @@ fn a_lease_that_is_out_is_not_revived() {
 }
 
 #[test]
+fn a_start_that_was_under_way_when_the_lease_ran_out_is_waited_for() {
+    must_hold(Plot::LateStart, SEEDS_OF_PLOTS);
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let (one, other) = (start_redis(), start_redis());
     for seed in 0..setting("EXPLORER_TWICE").unwrap_or(10) {

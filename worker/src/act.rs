@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::spec::OnDisconnect;
 use common::store::{FinishReport, Outcome, PodRef, StatusReport, Write};
 use futures_util::FutureExt;
 
@@ -158,7 +159,14 @@ impl Act {
 
     async fn restart(&self) {
         let Some(container) = &self.container else { return };
-        match self.life.worker.runtime.restart(&container.handle).await {
+        let worker = &self.life.worker;
+        let under_way = worker.lease.start(worker.now());
+        if under_way.is_none() && self.held.rules.on_disconnect == OnDisconnect::Stop {
+            return;
+        }
+        let restarted = worker.runtime.restart(&container.handle).await;
+        drop(under_way);
+        match restarted {
             Ok(()) => {
                 let now = self.life.worker.now();
                 tracing::info!(pod = %self.held.payload.id, "started again");

@@ -2,7 +2,7 @@
 //!
 //! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is away is its reason. It
 //! looks again and again for as long as the lease is out, so that a container whose start was under way when the lease
-//! ran out is caught as well. `keep` pods are left alone.
+//! ran out is caught as well; only after that the lease can be renewed. `keep` pods are left alone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,7 +9,7 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,7 +60,18 @@ pub(crate) struct Lease {
     deadline: AtomicU64,
     /// The deadline of the lease under which nothing runs any more: the fence has ended it.
     fenced: AtomicU64,
+    /// How many containers are being started under it right now.
+    starts: AtomicUsize,
     keeper: Option<Arc<dyn Keeper>>,
+}
+
+/// See [`Lease::start`].
+pub(crate) struct Start<'a>(&'a Lease);
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        self.0.starts.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A lease in a file.
@@ -74,7 +85,7 @@ pub(crate) struct LeasePath {
 impl Lease {
     /// A lease kept in memory, and by this keeper where there is one.
     pub(crate) fn new(keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { deadline: AtomicU64::new(0), fenced: AtomicU64::new(0), keeper }
+        Self { deadline: AtomicU64::new(0), fenced: AtomicU64::new(0), starts: AtomicUsize::new(0), keeper }
     }
 
     /// What the worker before left in the file.
@@ -105,9 +116,19 @@ impl Lease {
         self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
     }
 
+    /// The right to start a container, if the lease is good now. The engine may take longer than the lease lasts:
+    /// while this is held a lease that is out stays so, for the fence may not have seen that container yet.
+    pub(crate) fn start(&self, now: BootInstant) -> Option<Start<'_>> {
+        self.starts.fetch_add(1, Ordering::AcqRel);
+        let start = Start(self);
+        self.is_good(now).then_some(start)
+    }
+
     /// The fence has ended all that must not run without it.
     pub(crate) fn fenced(&self, deadline: BootInstant) {
-        self.fenced.store(deadline.millis, Ordering::Release);
+        if self.starts.load(Ordering::Acquire) == 0 {
+            self.fenced.store(deadline.millis, Ordering::Release);
+        }
     }
 
     /// It is good until `deadline`, if it was not good for longer already, and unless it is out and the fence has not
@@ -232,6 +253,22 @@ mod tests {
         assert_eq!(lease.standing(at(100)), Standing::Good(Duration::from_millis(100)));
         lease.renew(at(200), at(300));
         assert_eq!(lease.standing(at(200)), Standing::Out(at(200)), "each time anew");
+    }
+
+    #[test]
+    fn a_start_that_outlasts_the_lease_has_to_end_before_it_is_renewed() {
+        let lease = Lease::new(None);
+        assert!(lease.start(at(5)).is_none());
+        lease.renew(at(5), at(100));
+        let start = lease.start(at(99));
+        assert!(start.is_some() && lease.start(at(100)).is_none());
+        lease.fenced(at(100));
+        lease.renew(at(100), at(200));
+        assert_eq!(lease.standing(at(100)), Standing::Out(at(100)), "it may begin to run at any moment");
+        drop(start);
+        lease.fenced(at(100));
+        lease.renew(at(100), at(200));
+        assert!(lease.is_good(at(100)));
     }
 
     #[tokio::test]

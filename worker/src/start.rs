@@ -164,10 +164,11 @@ impl Start {
             return self.failed(assignment, error);
         }
         // The image may have taken minutes: what was true before it may not be true any more.
-        if !self.life.worker.is_leased() {
-            return Next::Ask;
-        }
-        match self.life.worker.runtime.run(&request).await {
+        let worker = self.life.worker.clone();
+        let Some(under_way) = worker.lease.start(worker.now()) else { return Next::Ask };
+        let started = worker.runtime.run(&request).await;
+        drop(under_way);
+        match started {
             Ok(container) => {
                 metrics::histogram!("kubeleet_pod_start_seconds").record(begun.elapsed().as_secs_f64());
                 self.acknowledge(assignment, container, &spec).await

@@ -1,5 +1,6 @@
 //! Plots: schedules that chance would hit upon once in many thousands. All is chance but when the fault strikes.
 
+use super::bus::Asked;
 use super::who::{WORKERS, Who};
 use super::wishes::Wanted;
 use super::world::World;
@@ -16,11 +17,15 @@ pub enum Plot {
     /// A worker stands still for so long that it is declared dead and its pod runs elsewhere. Then a failover loses
     /// all that, and the worker wakes, while the other one stands still.
     Revival,
+    /// An engine takes long to start a pod. Meanwhile its worker is cut off, declared dead, and the pod runs elsewhere;
+    /// a failover loses all that while the other one stands still. When the worker counts on its pods again, its engine
+    /// is through with that start.
+    LateStart,
 }
 
 impl Plot {
     /// All there are.
-    pub const ALL: [Plot; 3] = [Plot::Chance, Plot::StaleRenewal, Plot::Revival];
+    pub const ALL: [Plot; 4] = [Plot::Chance, Plot::StaleRenewal, Plot::Revival, Plot::LateStart];
 }
 
 /// Where the plot stands.
@@ -43,6 +48,7 @@ impl Director {
             Plot::Chance => {}
             Plot::StaleRenewal => self.stale_renewal(world),
             Plot::Revival => self.revival(world),
+            Plot::LateStart => self.late_start(world),
         }
     }
 
@@ -90,6 +96,46 @@ impl Director {
             _ => {}
         }
     }
+}
+
+impl Director {
+    fn late_start(&mut self, world: &mut World) {
+        let (fence, dead) = (world.times.fence, world.times.dead);
+        let victim = Who::Worker(self.victim);
+        match (self.stage, host(world)) {
+            (1, _) => {
+                let Some(host) = hold_start(world, u64::MAX) else { return };
+                self.victim = host;
+                world.cut_off(Who::Worker(host), world.now + 10 * dead);
+                world.seats[Who::Worker(host).index()].deaf = false;
+                self.stage = 2;
+            }
+            (2, _) if world.silence(self.victim) + dead / 10 > dead => {
+                world.remember();
+                self.stage = 3;
+            }
+            (3, Some(other)) if other != self.victim && world.hosts[other].is_leased() => {
+                world.fail_over();
+                world.pause(Who::Worker(other), world.now + 2 * fence);
+                world.seats[victim.index()].cut_until = world.now;
+                self.wakes = world.now + fence;
+                self.stage = 4;
+            }
+            (4, _) if world.hosts[self.victim].is_leased() || world.now > self.wakes => {
+                hold_start(world, 0);
+                self.stage = 5;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The first start under way takes effect at that time and no sooner; gives its host.
+fn hold_start(world: &World, until: u64) -> Option<usize> {
+    let mut bus = world.bus.lock();
+    let start = bus.calls.iter_mut().find(|call| matches!(call.asked, Asked::Run(_)))?;
+    start.held_until = until;
+    start.who.host()
 }
 
 /// Where the pod runs, as far as Redis knows.
