@@ -23,9 +23,9 @@ const RUN: &str = "EXPLORER_RUN";
 const SAYS: &str = "explored: ";
 const SEEDS: u64 = 600;
 /// Of each plot.
-const SEEDS_OF_PLOTS: u64 = 40;
+const SEEDS_OF_PLOTS: u64 = 25;
 /// An ablation has to be noticed within so many.
-const SEEDS_TO_NOTICE: u64 = 200;
+const SEEDS_TO_NOTICE: u64 = 300;
 /// The machines this runs on have at least two cores.
 const THREADS: usize = 2;
 
@@ -258,6 +258,8 @@ ablations! {
     with_an_assignment_that_sets_nothing_aside: "assign",
         "redis.call('HINCRBY', node_key, 'used_cpu', node.cpu)" => "", "invariant 9";
     with_a_wish_to_stop_that_outlives_its_pod: "drain", "redis.call('SREM', KEYS[6], uuid)" => "", "does not come to rest";
+    with_nothing_ever_put_back: "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
+        "does not come to rest";
     with_a_copy_that_ends_a_running_pod: "claim", "(phase == 'stopping' and runs(payload))" => "false", "does not come to rest";
     }
 }

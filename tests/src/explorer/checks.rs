@@ -51,7 +51,8 @@ fn misplaced(view: &View, wishes: &Wishes, places: &BTreeMap<String, Vec<&str>>)
     for (uuid, pod) in view.pods.iter().filter(|(_, pod)| pod.is_live()) {
         let found = places.get(uuid).map_or(&[][..], Vec::as_slice);
         let allowed = found.iter().filter(|place| is_allowed(pod, place)).count();
-        if allowed == 0 || (found.len() > 1 && !wishes.may_be_copied(uuid)) {
+        if (allowed == 0 && !wishes.may_be_nowhere(uuid)) || (found.len() > 1 && !wishes.may_be_copied(uuid))
+        {
             let name = short(uuid);
             wrong.push(format!(
                 "invariant 2: {name} is {} on {:?}, its payload is in {found:?}",

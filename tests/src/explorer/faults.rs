@@ -2,6 +2,7 @@
 
 use worker::runtime::ContainerState;
 
+use super::view::{Pod, short};
 use super::who::{PROCESSES, WORKERS, Who};
 use super::world::World;
 
@@ -22,6 +23,9 @@ impl World {
             self.stalled_until = self.now + self.random.between(100, 9000);
             self.stats.stalls += 1;
             self.say("redis", format!("STANDS STILL until {}", self.stalled_until));
+        }
+        if self.chance(within, 8 * self.fury) {
+            self.lose_a_payload();
         }
         // Rather where it hurts: a worker that stands still while it runs what is somebody else's by now.
         if self.chance(within, 500) {
@@ -90,6 +94,32 @@ impl World {
             (3..6 | 8..10, _) => self.pause(who, until),
             _ => self.cut_off(who, until),
         }
+    }
+
+    /// Somebody removes a payload by hand: reconcile has to find that it is nowhere.
+    fn lose_a_payload(&mut self) {
+        let mut there = Vec::new();
+        for (key, payloads) in
+            self.view.payloads.iter().filter(|(key, _)| !matches!(key.as_str(), "dq" | "uq"))
+        {
+            for raw in payloads {
+                let uuid = self.heads.pod_of(raw).unwrap_or_default();
+                if self.view.pods.get(uuid).is_some_and(Pod::is_live) {
+                    there.push((key.clone(), raw.clone(), uuid.to_owned()));
+                }
+            }
+        }
+        let Some((key, raw, uuid)) = self.random.pick(&there).cloned() else { return };
+        if key.starts_with("cs:") {
+            self.redis.ask(&[b"SREM", key.as_bytes(), &raw]);
+        } else {
+            self.redis.ask(&[b"LREM", key.as_bytes(), b"1", &raw]);
+        }
+        self.stats.lost_payloads += 1;
+        self.say("hand", format!("removes {} from {key}", short(&uuid)));
+        self.desk.lock().wishes.lose(&uuid);
+        self.touched = true;
+        self.observe();
     }
 
     fn lose_a_container(&mut self, host: usize) {

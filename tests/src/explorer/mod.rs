@@ -48,7 +48,7 @@ const TROUBLE: (u64, u64) = (4, 16);
 /// Then so many, at most, until everything rests.
 const TO_REST: u64 = 60;
 /// It has to rest for so many.
-const AT_REST: u64 = 3;
+const AT_REST: u64 = 2;
 /// A plot takes so many.
 const PLOT: u64 = 12;
 /// So many steps of a run that found something are shown; [`Failure`] has all.

@@ -51,6 +51,8 @@ stats! {
     deaths,
     /// Containers started.
     starts,
+    /// Payloads that somebody removed.
+    lost_payloads,
     /// Pods whose payload reconcile had to put back.
     requeued,
     /// Wake-ups lost, late, or heard twice.

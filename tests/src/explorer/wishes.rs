@@ -23,6 +23,8 @@ pub(super) struct Wishes {
     junk: BTreeMap<String, usize>,
     /// Pods of before a failover: copies of their payloads may lie about.
     rolled_back: BTreeSet<String>,
+    /// Pods whose payload somebody removed: it may be nowhere, and put back while it is on its way.
+    lost: BTreeSet<String>,
 }
 
 impl Wishes {
@@ -59,8 +61,18 @@ impl Wishes {
         &self.junk
     }
 
+    pub(super) fn lose(&mut self, uuid: &str) {
+        self.lost.insert(uuid.to_owned());
+    }
+
+    pub(super) fn may_be_nowhere(&self, uuid: &str) -> bool {
+        self.lost.contains(uuid)
+    }
+
     pub(super) fn may_be_copied(&self, uuid: &str) -> bool {
-        self.rolled_back.contains(uuid) || self.pushed.get(uuid).is_some_and(|(_, copies)| *copies > 1)
+        self.lost.contains(uuid)
+            || self.rolled_back.contains(uuid)
+            || self.pushed.get(uuid).is_some_and(|(_, copies)| *copies > 1)
     }
 
     /// Redis has lost what was written after `step`: what was acknowledged since is not promised, and neither is

@@ -129,7 +129,7 @@ impl World {
         let Value::BulkString(look) = redis.ask(&["SCRIPT", "LOAD", READ]) else { panic!("no hash") };
         let mut random = Random::new(seed);
         let bus = SharedBus::default();
-        let long = random.per_mille(200);
+        let long = random.per_mille(100);
         let times = if long {
             Times { heartbeat: 5000, fence: 15_000, dead: 20_000, pause: 30_000 }
         } else {
