@@ -75,7 +75,7 @@ impl Wishes {
             || self.pushed.get(uuid).is_some_and(|(_, copies)| *copies > 1)
     }
 
-    /// Redis has lost what was written after `step`: what was acknowledged since is not promised, and neither is
+    /// Redis has lost what was written since `step`: what was acknowledged since is not promised, and neither is
     /// `unsure`, whose reply was on the way. What is there counts.
     pub(super) fn roll_back(
         &mut self,
@@ -86,7 +86,7 @@ impl Wishes {
         known: Vec<String>,
     ) {
         for (name, (wanted, at)) in &mut self.services {
-            if *at > step || unsure == Some(name) {
+            if *at >= step || unsure == Some(name) {
                 let there = view.services.get(name).filter(|service| service.active);
                 *wanted = there.map(|s| Wanted { replicas: s.replicas, image: s.image.clone() });
             }
