@@ -7,8 +7,9 @@ use common::store::Words;
 
 use super::bus::Request;
 use super::scripts::{HINTS, KEY};
+use super::seat::Hint;
 use super::who::Who;
-use super::world::{Hint, World};
+use super::world::World;
 
 impl World {
     pub(super) fn carry_out(&mut self, request: &Request) -> Vec<Value> {

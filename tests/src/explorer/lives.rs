@@ -11,8 +11,9 @@ use worker::{Hands, Pace};
 use super::api;
 use super::bus::Network;
 use super::process::Process;
+use super::seat::Times;
 use super::who::{PROCESSES, Who};
-use super::world::{Times, World};
+use super::world::World;
 
 /// What a node can hold: few enough pods that some have to wait when one node is gone.
 const CPUS: &str = "2";

@@ -28,6 +28,7 @@ mod process;
 mod random;
 mod redis;
 mod scripts;
+mod seat;
 mod stats;
 mod tame;
 mod view;

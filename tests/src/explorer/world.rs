@@ -4,56 +4,23 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 
 use ::redis::Value;
-use bytes::Bytes;
 
 use super::api::Desk;
 use super::bus::SharedBus;
 use super::checks;
 use super::failover::Past;
 use super::host::{Host, never_twice};
-use super::process::Process;
 use super::random::Random;
 use super::redis::Redis;
 use super::scripts::Scripts;
+use super::seat::{Hint, Seat, Times};
 use super::view::{Heads, Pod, READ, View};
 use super::who::{PROCESSES, WORKERS, Who};
 use super::{Stats, Switches};
 use crate::Ablation;
 
-/// The times that all is about, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    pub(super) heartbeat: u64,
-    pub(super) fence: u64,
-    pub(super) dead: u64,
-    /// After a change of master nobody is declared dead for so long.
-    pub(super) pause: u64,
-}
-
 /// Who waits for a time of its own may be so late without anybody wondering.
 const HARDLY_ANY: u64 = 5;
-
-/// Where a process runs, over all its lives.
-#[derive(Default)]
-pub(super) struct Seat {
-    pub(super) process: Option<Process>,
-    pub(super) down_until: u64,
-    pub(super) paused_until: u64,
-    pub(super) cut_until: u64,
-    /// Cut off so that only answers do not pass.
-    pub(super) deaf: bool,
-    /// Its machine sleeps, and so does its clock.
-    pub(super) suspended_until: u64,
-    /// How far its clock is behind.
-    pub(super) slept: u64,
-}
-
-/// A wake-up on its way.
-pub(super) struct Hint {
-    pub(super) at: u64,
-    pub(super) channel: String,
-    pub(super) message: Bytes,
-}
 
 /// See the module.
 pub(super) struct World {

@@ -128,6 +128,10 @@ impl Link {
     /// The same, with commands carried by `wire` where there is one.
     pub(crate) fn over(wire: Option<Arc<dyn Wire>>, url: RedisUrl, options: LinkOptions) -> Self {
         let LinkOptions { response_timeout, connect_timeout } = options;
+        let hub = Arc::<Hub>::default();
+        if let Some(wire) = &wire {
+            wire.listen(hub.ear());
+        }
         let mut dialer = Dialer::new(&url, connect_timeout);
         dialer.wire = wire;
         let shared = Arc::new(Shared::new(dialer, response_timeout, connect_timeout));
@@ -137,7 +141,7 @@ impl Link {
                 url,
                 shared,
                 durable,
-                hub: Arc::default(),
+                hub,
                 keeper: OnceLock::new(),
                 listener: OnceLock::new(),
             }),
@@ -214,15 +218,12 @@ impl Link {
     /// Listens to `channel` until the subscription is dropped. What it hears are hints, see [`Subscription::next`].
     pub(crate) fn subscribe(&self, channel: &str) -> Subscription {
         self.start();
-        self.inner.listener.get_or_init(|| {
-            let (hub, shared) = (self.inner.hub.clone(), self.inner.shared.clone());
-            let heard_of_a_wire = shared.dialer.wire.as_ref().map(|wire| wire.listen(hub.ear()));
-            AbortOnDropHandle::new(tokio::spawn(async move {
-                if heard_of_a_wire.is_none() {
-                    hub.run(&shared).await;
-                }
-            }))
-        });
+        if self.inner.shared.dialer.wire.is_none() {
+            self.inner.listener.get_or_init(|| {
+                let (hub, shared) = (self.inner.hub.clone(), self.inner.shared.clone());
+                AbortOnDropHandle::new(tokio::spawn(async move { hub.run(&shared).await }))
+            });
+        }
         self.inner.hub.subscribe(channel, self.clone())
     }
 
