@@ -98,16 +98,21 @@ pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> O
         life.confirmed(None);
     }
     if life.is_confirmed_by(reply.master_changed_at) {
-        let was_good = worker.is_leased();
-        worker.renew_lease(sent);
-        if !was_good && worker.is_leased() {
-            // What had to wait for the lease goes on, and what the fence took away is told.
-            life.look_at_all();
-        }
+        renew(life, sent);
     } else {
         life.look_at_all();
     }
     Some(heed(life, reply, sent))
+}
+
+/// All is this node's: renews the lease from when that was asked.
+pub(crate) fn renew(life: &Life, sent: BootInstant) {
+    let was_good = life.worker.is_leased();
+    life.worker.renew_lease(sent);
+    if !was_good && life.worker.is_leased() {
+        // What had to wait for the lease goes on, and what the fence took away is told.
+        life.look_at_all();
+    }
 }
 
 fn heed(life: &Arc<Life>, reply: HeartbeatReply, sent: BootInstant) -> Told {

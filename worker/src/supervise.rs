@@ -187,7 +187,7 @@ async fn confirm(life: &Arc<Life>, containers: &[Container]) {
         }
         if later.is_empty() {
             life.confirmed(Some(by));
-            return life.worker.renew_lease(sent);
+            return heartbeat::renew(life, sent);
         }
         rest = later;
     }
