@@ -49,3 +49,24 @@ ha:                  ## the highly available stack in containers: three Redis, t
 
 ha-down:             ## ends it and its pods; what is stored is kept
 	@scripts/ha down
+
+.PHONY: chaos soak failovers
+
+CHAOS = $(CARGO) bench --locked --profile dev --package kubeleet-tests --bench chaos --
+
+chaos:               ## the HA stack's processes under faults and a client that remembers; ARGS=failovers for a part
+	@scripts/install build redis
+	$(CHAOS) $(ARGS)
+
+failovers:           ## twenty failovers under 50 POST/s: no 201 may be lost
+	@scripts/install build redis
+	$(CHAOS) failovers --failovers 20
+
+# About two hours: 110 failovers of some kind, 600 kills, 10 minutes without Redis; then 20,000 schedules.
+SOAK_TIMES ?= 15
+SOAK_KILLS ?= 60
+soak:                ## the long round of chaos, then 20,000 seeds of the explorer
+	@scripts/install build redis
+	$(CHAOS) master processes slow steps failovers outage ablations \
+	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers 60 --away 10m $(ARGS)
+	EXPLORER_SEEDS=20000 $(CARGO) test --locked --package kubeleet-tests --test schedules -- no_schedule --nocapture

@@ -58,18 +58,22 @@ pub struct Ablation {
 
 impl Ablation {
     /// Loads the changed scripts into Redis and gives, for each, the hash of ours and of the changed one.
+    pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
+        let mut hashes = Vec::new();
+        for (ours, source) in self.changed() {
+            let hash: String = redis.cli(&["SCRIPT", "LOAD", &source]).await;
+            hashes.push((ours, hash));
+        }
+        hashes
+    }
+
+    /// The scripts it changes: the hash of ours, and the text of the changed one.
     ///
     /// # Panics
     /// When `from` does not stand in the file: the script was changed, and this ablation has to follow.
-    pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
-        let mut hashes = Vec::new();
-        for (_, ours, changed) in sources(Some(self)) {
-            if ours != changed {
-                let hash: String = redis.cli(&["SCRIPT", "LOAD", &changed]).await;
-                hashes.push((Script::new(&ours).get_hash().to_owned(), hash));
-            }
-        }
-        hashes
+    pub fn changed(self) -> Vec<(String, String)> {
+        let differ = sources(Some(self)).into_iter().filter(|(_, ours, changed)| ours != changed);
+        differ.map(|(_, ours, changed)| (hash(&ours), changed)).collect()
     }
 
     /// What the text of this script is with it.
@@ -95,6 +99,11 @@ pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static str, String, String)
         (*name, format!("{PRELUDE}\n{text}"), format!("{prelude}\n{}", cut(name, text)))
     };
     SCRIPTS.iter().map(source).collect()
+}
+
+/// What Redis calls a script.
+pub fn hash(source: &str) -> String {
+    Script::new(source).get_hash().to_owned()
 }
 
 #[cfg(test)]

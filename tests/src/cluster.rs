@@ -181,7 +181,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
+    /// Starts a daemon with this environment and no other, and its log in this file.
+    pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         let mut daemon = Self { what: what.to_owned(), environment, log, process: None };
         daemon.start_again();
         daemon
@@ -189,11 +190,22 @@ impl Daemon {
 
     /// Starts it again as it was started first.
     pub fn start_again(&mut self) {
+        self.start_again_with(&[]);
+    }
+
+    /// The same with further settings, this time only.
+    pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
         let mut command = Command::new(binary());
-        command.arg(&self.what).env_clear().envs(&self.environment).stdout(Stdio::null()).stderr(log);
+        command.arg(&self.what).env_clear().envs(&self.environment);
+        command.envs(settings.iter().copied()).stdout(Stdio::null()).stderr(log);
         self.process = Some(Leashed::spawn(&mut command).expect("the binary can be started"));
+    }
+
+    /// Its process id, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Leashed::id)
     }
 
     /// SIGKILL: not one more instruction.
@@ -276,6 +288,15 @@ pub fn binary() -> &'static Path {
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         build.args(["build", "--quiet", "--package", "kubeleet"]).arg("--manifest-path");
         build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+        // What cargo told this very run would be news to build scripts, and have half of everything built again.
+        for (name, _) in std::env::vars_os() {
+            if name
+                .to_str()
+                .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+            {
+                build.env_remove(name);
+            }
+        }
         if profile.ends_with("release") {
             build.arg("--release");
         }

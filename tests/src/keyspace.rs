@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::redis::{FromRedisValue, Value, from_redis_value};
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{FromRedisValue, RedisError, Value, cmd, from_redis_value};
 
 use crate::Redis;
 
@@ -52,7 +53,15 @@ return out";
 impl Keyspace {
     /// Reads it in one step: no write happens in between.
     pub async fn read(redis: &Redis) -> Self {
-        let rows: Vec<(String, String, Value, bool)> = redis.cli(&["EVAL", READ, "0"]).await;
+        Self::of(redis.cli(&["EVAL", READ, "0"]).await)
+    }
+
+    /// The same over a connection, which may fail.
+    pub async fn read_over(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
+        Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))
+    }
+
+    fn of(rows: Vec<(String, String, Value, bool)>) -> Self {
         let expiring = rows.iter().filter(|row| row.3).map(|row| row.0.clone()).collect();
         let entries = rows.into_iter().map(|(key, kind, value, _)| (key, entry(&kind, value))).collect();
         Self { entries, expiring }

@@ -21,7 +21,7 @@ pub mod processes;
 pub mod proxy;
 pub mod redis;
 pub mod require;
-
+pub mod steps;
 pub mod wait;
 
 pub use ablation::Ablation;

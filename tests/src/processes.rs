@@ -21,17 +21,31 @@ impl Processes {
 
     /// What runs, as the invariants compare it: one for each pod whose leader lives.
     pub fn running(&self) -> Vec<Running> {
-        let nodes = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let folders = nodes.flat_map(|node| fs::read_dir(node.path()).into_iter().flatten().flatten());
-        folders.filter_map(|folder| running(&folder.path())).collect()
+        running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
     /// The process id of each running pod's leader, by pod.
     pub fn leaders(&self) -> Vec<(String, i64)> {
-        let nodes = fs::read_dir(&self.root).into_iter().flatten().flatten();
-        let folders = nodes.flat_map(|node| fs::read_dir(node.path()).into_iter().flatten().flatten());
-        folders.filter_map(|folder| Some((running(&folder.path())?.pod, record(&folder.path())?.1))).collect()
+        leaders_below(&self.root)
     }
+}
+
+/// The process id of each running pod's leader below a folder, by pod.
+pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
+    let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
+    folders_below(root).filter_map(|folder| leader(&folder)).collect()
+}
+
+/// What runs below a folder, and of each whether it must never run twice.
+pub fn running_below(root: &Path) -> Vec<(Running, bool)> {
+    folders_below(root).filter_map(|folder| running(&folder)).collect()
+}
+
+fn folders_below(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let nodes = fs::read_dir(root).into_iter().flatten().flatten();
+    nodes
+        .flat_map(|node| fs::read_dir(node.path()).into_iter().flatten().flatten())
+        .map(|folder| folder.path())
 }
 
 fn record(folder: &Path) -> Option<(Value, i64)> {
@@ -40,16 +54,15 @@ fn record(folder: &Path) -> Option<(Value, i64)> {
     Some((record, process))
 }
 
-fn running(folder: &Path) -> Option<Running> {
+fn running(folder: &Path) -> Option<(Running, bool)> {
     let (record, process) = record(folder)?;
     // Its environment names its folder; an id that was used again is somebody else.
     is_from(process, folder).then_some(())?;
     let label = |name: &str| record["labels"][name].as_str().unwrap_or_default().to_owned();
-    Some(Running {
-        pod: label("kubeleet.pod"),
-        assignment: label("kubeleet.assignment"),
-        node: label("kubeleet.node"),
-    })
+    let stop = label("kubeleet.on-disconnect") == "stop";
+    let (pod, assignment, node) =
+        (label("kubeleet.pod"), label("kubeleet.assignment"), label("kubeleet.node"));
+    Some((Running { pod, assignment, node }, stop))
 }
 
 fn is_from(process: i64, folder: &Path) -> bool {

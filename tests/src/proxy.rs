@@ -27,11 +27,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sent: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (hashes, memory) = (Arc::new(hashes), sent.clone());
+        let rewriter = Arc::new(Rewriter { hashes, waits_for_nobody: false });
+        let memory = sent.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(forward(client, redis, hashes.clone(), memory.clone()));
+                connections.spawn(forward(client, redis, rewriter.clone(), memory.clone()));
             }
         });
         Self { port, sent, task: task.abort_handle() }
@@ -54,10 +55,45 @@ impl Drop for Proxy {
     }
 }
 
+/// Changes what is on its way to Redis.
+#[derive(Debug, Default)]
+pub struct Rewriter {
+    /// Each hash on the left becomes that on the right.
+    pub hashes: Vec<(String, String)>,
+    /// `WAIT` becomes a command that answers at once that nine replicas have it: see [`NINE`].
+    pub waits_for_nobody: bool,
+}
+
+/// A key that has to hold nine letters when a [`Rewriter`] waits for nobody.
+pub const NINE: &str = "chaos:nine";
+
+impl Rewriter {
+    /// Rewrites what is there; gives how much of it can be sent on. The rest may be the beginning of something.
+    pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
+        replace(pending, &self.hashes);
+        if self.waits_for_nobody {
+            wait_for_nobody(pending);
+        }
+        if self.hashes.is_empty() { pending.len() } else { pending.len() - unfinished(pending) }
+    }
+}
+
+/// `WAIT` is sent alone and is short: it comes in one piece.
+fn wait_for_nobody(pending: &mut Vec<u8>) {
+    const WAIT: &[u8] = b"*3\r\n$4\r\nWAIT\r\n";
+    while let Some(at) = pending.windows(WAIT.len()).position(|window| window == WAIT) {
+        // Two arguments, each a line with its length and one with itself.
+        let ends = pending[at + WAIT.len()..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let Some((end, _)) = ends.take(4).nth(3) else { return };
+        let strlen = format!("*2\r\n$6\r\nSTRLEN\r\n${}\r\n{NINE}\r\n", NINE.len());
+        pending.splice(at..at + WAIT.len() + end + 1, strlen.into_bytes());
+    }
+}
+
 async fn forward(
     client: TcpStream,
     redis: u16,
-    hashes: Arc<Vec<(String, String)>>,
+    rewriter: Arc<Rewriter>,
     memory: Arc<Mutex<Vec<u8>>>,
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
@@ -71,8 +107,7 @@ async fn forward(
             if from_client.read_buf(&mut pending).await? == 0 {
                 return to_server.shutdown().await;
             }
-            replace(&mut pending, &hashes);
-            let whole = pending.len() - unfinished(&pending);
+            let whole = rewriter.rewrite(&mut pending);
             memory.lock().unwrap().extend_from_slice(&pending[..whole]);
             to_server.write_all(&pending[..whole]).await?;
             pending.drain(..whole);
@@ -130,5 +165,19 @@ mod tests {
         let mut bytes = command.clone().into_bytes();
         replace(&mut bytes, &[(hash.to_owned(), "f".repeat(40))]);
         assert_eq!(String::from_utf8(bytes).unwrap(), command.replace(hash, &"f".repeat(40)));
+    }
+
+    #[test]
+    fn a_wait_becomes_a_question_that_is_answered_at_once() {
+        let rewriter = Rewriter { hashes: Vec::new(), waits_for_nobody: true };
+        let mut bytes =
+            b"*1\r\n$4\r\nPING\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1000\r\n*1\r\n$4\r\nPING\r\n".to_vec();
+        let whole = rewriter.rewrite(&mut bytes);
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(whole, text.len());
+        assert_eq!(
+            text,
+            "*1\r\n$4\r\nPING\r\n*2\r\n$6\r\nSTRLEN\r\n$10\r\nchaos:nine\r\n*1\r\n$4\r\nPING\r\n"
+        );
     }
 }
