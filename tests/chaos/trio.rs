@@ -144,6 +144,8 @@ impl Trio {
         for machine in 0..3 {
             trio.launch_redis(machine, 0);
         }
+        // A Sentinel that comes before the replicas would hear of them only ten seconds later.
+        eventually(WELL, "both replicas follow", || trio.both_follow(0)).await;
         for machine in 0..3 {
             trio.write_sentinel(machine);
             trio.sentinels[machine].launch(true);
@@ -272,13 +274,23 @@ impl Trio {
                 let quorum = quorum.map_err(|error| error.to_string())?;
                 that(quorum.starts_with("OK 3"), || quorum.clone())?;
             }
+            for sentinel in &self.sentinels {
+                let replicas: Result<Vec<redis::Value>, _> =
+                    sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
+                let known = replicas.map_err(|error| error.to_string())?.len();
+                that(known == 2, || format!("a Sentinel knows {known} replicas"))?;
+            }
             let master = self.agreed_master().await.ok_or("no master")?;
-            let info: String =
-                self.redis[master].ask(&["INFO", "replication"]).await.map_err(|e| e.to_string())?;
-            let online = info.matches("state=online").count();
-            that(info.contains("role:master") && online == 2, || info.clone())
+            self.both_follow(master).await
         })
         .await;
+    }
+
+    async fn both_follow(&self, master: Machine) -> Result<(), String> {
+        let info: Result<String, _> = self.redis[master].ask(&["INFO", "replication"]).await;
+        let info = info.map_err(|error| error.to_string())?;
+        let online = info.matches("state=online").count();
+        that(info.contains("role:master") && online == 2, || info.clone())
     }
 
     /// All that stands at the master.
