@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::event::ClusterEvent;
+use common::event::{ClusterEvent, EventPlace};
 use common::store::{Store, StoreError};
 use futures_util::Stream;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -143,7 +143,7 @@ impl Reader {
                 continue;
             }
             match self.receiver.recv().await {
-                Ok(Word::Event(event)) if place(&event.id) > place(&self.last) => self.ready.push_back(event),
+                Ok(Word::Event(event)) if event.place() > EventPlace::parse(&self.last) => self.ready.push_back(event),
                 Ok(Word::Event(_)) => {}
                 Ok(Word::Reread) | Err(RecvError::Lagged(_)) => self.behind = true,
                 Err(RecvError::Closed) => return None,
@@ -157,27 +157,5 @@ impl Reader {
         self.behind = events.len() == PAGE;
         self.ready.extend(events.into_iter().map(Arc::new));
         Ok(())
-    }
-}
-
-/// Where an id stands in the stream: `<milliseconds>-<number>`. None when it is no such id.
-pub(crate) fn place(id: &str) -> Option<(u64, u64)> {
-    let (millis, number) = id.split_once('-').unwrap_or((id, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    (digits(millis) && digits(number)).then(|| Some((millis.parse().ok()?, number.parse().ok()?))).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_have_an_order() {
-        assert!(place("10-2") > place("9-10"));
-        assert!(place("10-10") > place("10-9"));
-        assert_eq!(place("10"), Some((10, 0)));
-        for bad in ["", "-", "a-1", "1-", "+1-1", "1-1-1", "99999999999999999999-0"] {
-            assert_eq!(place(bad), None, "{bad}");
-        }
     }
 }

@@ -40,6 +40,7 @@ texts!(
     "service_scale",
     "slot_free",
     "take",
+    "take_work",
     "unpark",
 );
 

@@ -9,14 +9,13 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CACHE_CONTROL};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use common::event::ClusterEvent;
+use common::event::{ClusterEvent, EventPlace};
 use common::store::StoreError;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::dto::{List, Problem};
-use crate::feed;
 use crate::problem::{ApiProblem, Kind};
 use crate::query::{self, Params};
 use crate::state::App;
@@ -125,8 +124,8 @@ fn place(headers: &HeaderMap, options: &Options) -> Result<Option<String>, ApiPr
 }
 
 fn checked(id: &str) -> Result<String, ApiProblem> {
-    match feed::place(id) {
-        Some((millis, number)) => Ok(format!("{millis}-{number}")),
+    match EventPlace::parse(id) {
+        Some(_) => Ok(id.to_owned()),
         None => {
             let detail =
                 format!("{id:?} is no event's id: write 1700000000000-0, or 0 for all that are kept");

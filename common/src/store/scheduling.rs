@@ -111,10 +111,13 @@ impl Store {
     pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut take = call(&scripts::take);
         take.key(keys::SQ).key(keys::in_flight(id)).key(keys::SCHEDULERS).arg(id.as_str()).arg(max);
-        payloads("taking pods", self.link.script(&take).await?)
+        let mut in_hand = payloads("taking pods", self.link.script(&take).await?)?;
+        in_hand.reverse();
+        Ok(in_hand)
     }
 
-    /// Carries decisions out: node check, resources, record and queue in one step. One outcome each.
+    /// Carries decisions out: node check, resources, record and queue in one step. One outcome each. All assignments to
+    /// one node must be for the same incarnation; cheapest for the oldest in hand, in their order.
     pub async fn assign(
         &self,
         id: &SchedulerId,
@@ -134,24 +137,23 @@ impl Store {
         seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
     ) -> Result<Vec<AssignOutcome>, StoreError> {
         let what = "assigning pods";
-        let mut nodes: Vec<&NodeName> = Vec::new();
+        let mut nodes: Vec<&Assignment> = Vec::new();
         let mut index = std::collections::HashMap::new();
         for assignment in assignments {
             index.entry(&assignment.node).or_insert_with(|| {
-                nodes.push(&assignment.node);
+                nodes.push(assignment);
                 nodes.len()
             });
         }
         let mut assign = call(&scripts::assign);
         assign.key(keys::in_flight(id)).key(keys::PUSHED).arg(nodes.len()).arg(dead_after.as_millis() as u64);
-        for node in &nodes {
+        for Assignment { node, incarnation, .. } in nodes {
             assign.key(keys::node(node)).key(keys::pq(node)).arg(node.as_str());
+            assign.arg(incarnation.as_ref().map(Incarnation::as_str).unwrap_or_default());
             assign.arg(seen(node).map(|pods| pods.to_string()).unwrap_or_default());
         }
-        for assignment in assignments {
-            let Assignment { payload, node, incarnation, request } = assignment;
-            assign.key(keys::pod(&payload.id)).arg(payload.id.as_str()).arg(&payload.raw[..]);
-            assign.arg(index[node]).arg(incarnation.as_ref().map(Incarnation::as_str).unwrap_or_default());
+        for Assignment { payload, node, request, .. } in assignments {
+            assign.key(keys::pod(&payload.id)).arg(payload.id.as_str()).arg(&payload.raw[..]).arg(index[node]);
             assign.arg(AssignmentId::random().as_str()).arg(request.cpu_millis).arg(request.memory_bytes);
             assign.arg(payload.name.as_str()).arg(&payload.image).arg(payload.replica);
             assign.arg(u8::from(payload.spec.is_some()));

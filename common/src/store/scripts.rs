@@ -56,6 +56,7 @@ mod table {
         service_scale,
         slot_free,
         take,
+        take_work,
         unpark,
     );
 }

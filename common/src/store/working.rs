@@ -250,12 +250,9 @@ impl Session {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let mut pipe = redis::pipe();
-        for _ in 0..count {
-            pipe.cmd("LMOVE").arg(keys::pq(&self.node)).arg(keys::rq(&self.node)).arg("RIGHT").arg("LEFT");
-        }
-        let moved: Vec<Option<Vec<u8>>> = self.store.link.pipeline(&pipe).await?;
-        Ok(moved.into_iter().flatten().map(Bytes::from).collect())
+        let mut take = call(&scripts::take_work);
+        take.key(keys::pq(&self.node)).key(keys::rq(&self.node)).arg(count);
+        payloads("taking pods", self.store.link.script(&take).await?)
     }
 
     /// All that stands in rq, oldest first: what the sweep compares with what is being worked on.

@@ -4,6 +4,7 @@
 
 mod ablations;
 mod checks;
+mod events;
 mod every_verb;
 mod letters;
 mod nodes;

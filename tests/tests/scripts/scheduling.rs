@@ -14,6 +14,8 @@ use kubeleet_tests::{Bed, Redis};
 
 use crate::{changing_nothing, checks};
 
+const REQUEST_ROOM: Resources = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pods: 1000 };
+
 /// Takes up to `count` pods in hand.
 async fn take(bed: &Bed, count: usize) -> Vec<Payload> {
     let taken = bed.store.take(&bed.scheduler, count).await.unwrap();
@@ -79,6 +81,33 @@ async fn an_assignment_sets_the_resources_aside_and_queues_the_pod() {
     let ids: BTreeSet<_> =
         bed.pods(&"web".parse().unwrap()).await.into_iter().map(|pod| pod.assignment.unwrap()).collect();
     assert_eq!(ids.len(), 3, "each assignment has an id of its own");
+    assert_eq!(bed.violations().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn pods_are_assigned_in_any_order_and_others_in_hand_stay() {
+    for order in [vec![0, 1, 2, 3], vec![2, 0, 3, 1], vec![4, 5], vec![0, 5], vec![1]] {
+        let bed = Bed::new().await;
+        let session = bed.node("w1").await;
+        bed.service("web", 6).await;
+        let in_hand = take(&bed, 6).await;
+        let some: Vec<_> = order.iter().map(|&index: &usize| in_hand[index].clone()).collect();
+        assert_eq!(bed.assign(&session, some).await, vec![AssignOutcome::Assigned; order.len()]);
+        let left: Vec<u32> = (0..6).filter(|index| !order.contains(&(*index as usize))).collect();
+        assert_eq!(indices(&take(&bed, 6).await), left, "{order:?}");
+        assert_eq!(bed.violations().await, Vec::<String>::new(), "{order:?}");
+    }
+}
+
+#[tokio::test]
+async fn of_the_oldest_in_hand_only_those_go_that_a_node_took() {
+    let bed = Bed::new().await;
+    let session = bed.node_with("w1", Resources { pods: 2, ..REQUEST_ROOM }).await;
+    bed.service("web", 4).await;
+    let taken = take(&bed, 4).await;
+    let [a, b] = [AssignOutcome::Assigned, AssignOutcome::Refused];
+    assert_eq!(bed.assign(&session, taken).await, [a, a, b, b]);
+    assert_eq!(indices(&take(&bed, 4).await), [2, 3]);
     assert_eq!(bed.violations().await, Vec::<String>::new());
 }
 

@@ -101,6 +101,10 @@ pub(crate) async fn ready(bed: &Bed, case: &str) -> Ready {
             bed.service("web", 3).await;
             ready!(None, [store, me] store.take(&me, 2))
         }
+        "take_work" => {
+            let session = bed.pod_in(Phase::Assigned, "web", NODE).await.session;
+            ready!(None, [session] session.take_more(10))
+        }
         "assign" => ready_assign(bed).await,
         "park" => {
             let (pod, payload) = in_hand(bed).await;

@@ -4,6 +4,7 @@
 
 local EVENTS, META = KEYS[1], KEYS[2]
 local EVENTS_KEPT = 20000
+local BATCHES_KEPT = 1000
 local TOMBSTONE_SECONDS = 3600
 
 local function now_ms()
@@ -11,12 +12,30 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local NOW = now_ms()
-redis.call('XLEN', EVENTS)
+local EVENTS_NOW = redis.call('XLEN', EVENTS)
 redis.call('HLEN', META)
 
 local function emit(kind, object, reason, name, node, phase, message)
   redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'kind', kind, 'object', object, 'reason', reason,
     'name', name or '', 'node', node or '', 'phase', phase or '', 'message', message)
+end
+
+-- What happened to many pods at once is one entry of the stream, which costs a fraction of one for each: `pods` has a
+-- line "uuid name node message" for each of them (node '-' where there is none). Readers see single events again.
+local function story(reason, phase)
+  return { reason = reason, phase = phase, lines = {} }
+end
+local function tell(of, uuid, name, node, message)
+  local lines = of.lines
+  lines[#lines + 1] = uuid .. ' ' .. name .. ' ' .. (node == '' and '-' or node) .. ' ' .. message
+end
+local function emit_story(of)
+  local count = #of.lines
+  if count == 0 then return end
+  -- As many entries go as events come, down to a floor: else long entries would multiply what is kept.
+  local kept = count == 1 and EVENTS_KEPT or math.min(EVENTS_KEPT, math.max(BATCHES_KEPT, EVENTS_NOW - count))
+  redis.call('XADD', EVENTS, 'MAXLEN', '~', kept, '*', 'kind', 'pods', 'reason', of.reason, 'phase', of.phase,
+    'pods', table.concat(of.lines, '\n'))
 end
 
 -- When this Redis took over from another (or was restarted): milliseconds, 0 when it never did.

@@ -10,13 +10,13 @@ redis.call('LLEN', KEYS[4])
 redis.call('SCARD', KEYS[5])
 redis.call('SCARD', KEYS[6])
 if is_fenced(KEYS[3], incarnation) then return { 'FENCED' } end
-for p = 1, count do pods[p] = redis.call('HMGET', KEYS[6 + p], 'phase', 'node', 'assignment') end
+for p = 1, count do pods[p] = redis.call('HMGET', KEYS[6 + p], 'phase', 'node', 'assignment', 'reason', 'address') end
 
-local replies = { 'OK' }
+local replies, run, started = { 'OK' }, {}, story('PodStarted', 'running')
 for p = 1, count do
   local at = 2 + (p - 1) * FIELDS
   local payload, uuid, assignment, address, pod_name = unpack(ARGV, at + 1, at + FIELDS)
-  local phase, node, held = unpack(pods[p], 1, 3)
+  local phase, node, held, reason, known_address = unpack(pods[p], 1, 5)
   if node ~= name or held ~= assignment then
     replies[p + 1] = 'stale'
   elseif phase == 'running' then
@@ -24,10 +24,12 @@ for p = 1, count do
   elseif phase == 'assigned' or phase == 'stopping' then
     -- Out of rq if it is there; after a failover it may be in neither place, and reconcile would put it back.
     redis.call('LREM', KEYS[4], -1, payload)
-    redis.call('SADD', KEYS[5], payload)
+    run[#run + 1] = payload
     if phase == 'assigned' then
-      redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', NOW, 'attempts', 0, 'address', address, 'reason', '', 'message', '')
-      emit('pod', uuid, 'PodStarted', pod_name, name, 'running', 'runs on ' .. name)
+      redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', NOW, 'attempts', 0)
+      if address ~= (known_address or '') then redis.call('HSET', KEYS[6 + p], 'address', address) end
+      if (reason or '') ~= '' then redis.call('HSET', KEYS[6 + p], 'reason', '', 'message', '') end
+      tell(started, uuid, pod_name, name, 'runs on ' .. name)
       replies[p + 1] = 'ok'
     else
       redis.call('SADD', KEYS[6], uuid)
@@ -37,4 +39,6 @@ for p = 1, count do
     replies[p + 1] = 'stale'
   end
 end
+if #run > 0 then redis.call('SADD', KEYS[5], unpack(run)) end
+emit_story(started)
 return replies

@@ -20,10 +20,18 @@ redis.call('SCARD', KEYS[7])
 if is_fenced(KEYS[3], incarnation) then return { 'FENCED' } end
 local left = pause_left(pause)
 if left > 0 then return { 'PAUSED', left } end
+local looked_at = {}
 for p = 1, count do
-  pods[p] = redis.call('HMGET', KEYS[6 + 2 * p], 'phase', 'node', 'assignment', 'attempts', 'service', 'replica', 'cpu', 'memory')
-  look_at_wanted(KEYS[7 + 2 * p])
+  pods[p] = redis.call('HMGET', KEYS[6 + 2 * p], 'phase', 'node', 'assignment', 'attempts')
+  local wanted_key = KEYS[7 + 2 * p]
+  if not looked_at[wanted_key] then
+    look_at_wanted(wanted_key)
+    looked_at[wanted_key] = true
+  end
 end
+-- How many copies of each payload stand in rq.
+local copies = {}
+for _, payload in ipairs(redis.call('LRANGE', KEYS[4], 0, -1)) do copies[payload] = (copies[payload] or 0) + 1 end
 -- What this batch has made of a pod so far: further copies of its payload may stand in it.
 local made = {}
 
@@ -31,7 +39,7 @@ local function runs(payload)
   return redis.call('SISMEMBER', KEYS[7], payload) == 1
 end
 local function drop(payload)
-  redis.call('LREM', KEYS[4], -1, payload)
+  copies[payload] = copies[payload] - redis.call('LREM', KEYS[4], -1, payload)
 end
 
 local replies = { 'OK' }
@@ -39,9 +47,9 @@ for p = 1, count do
   local at = 4 + (p - 1) * FIELDS
   local payload, uuid, fresh, pod_name, image, replica, cpu, memory, has_spec = unpack(ARGV, at + 1, at + FIELDS)
   local pod_key, wanted_key = KEYS[6 + 2 * p], KEYS[7 + 2 * p]
-  local phase, node, assignment, attempts, service, slot, held_cpu, held_memory = unpack(made[pod_key] or pods[p], 1, 8)
+  local phase, node, assignment, attempts = unpack(made[pod_key] or pods[p], 1, 4)
   local verdict
-  if not redis.call('LPOS', KEYS[4], payload) then
+  if (copies[payload] or 0) == 0 then
     verdict = { 'gone' }
   elseif not phase and has_spec == '1' then
     verdict = { 'orphan' }
@@ -54,12 +62,12 @@ for p = 1, count do
     if tonumber(cpu) > 0 then redis.call('HINCRBY', KEYS[3], 'used_cpu', cpu) end
     if tonumber(memory) > 0 then redis.call('HINCRBY', KEYS[3], 'used_memory', memory) end
     emit('pod', uuid, 'PodPushed', pod_name, name, 'assigned', 'pushed onto the queue of ' .. name)
-    made[pod_key] = { 'assigned', name, fresh, 1, false, replica, cpu, memory }
+    made[pod_key] = { 'assigned', name, fresh, 1 }
     verdict = { 'start', fresh, 1 }
   elseif node == name and phase == 'assigned' then
     local attempt = (tonumber(attempts) or 0) + 1
     redis.call('HSET', pod_key, 'attempts', attempt)
-    made[pod_key] = { phase, node, assignment, attempt, service, slot, held_cpu, held_memory }
+    made[pod_key] = { phase, node, assignment, attempt }
     verdict = attempt > allowed and { 'exhausted', assignment, attempt } or { 'start', assignment, attempt }
   elseif node == name and (phase == 'running' or (phase == 'stopping' and runs(payload))) then
     -- One that is to be stopped still runs: it is finished when its container is gone.
@@ -67,6 +75,8 @@ for p = 1, count do
     verdict = { 'running', assignment, 0 }
   elseif node == name and phase == 'stopping' then
     drop(payload)
+    local service, slot, held_cpu, held_memory =
+      unpack(redis.call('HMGET', pod_key, 'service', 'replica', 'cpu', 'memory'), 1, 4)
     redis.call('HSET', pod_key, 'phase', 'stopped', 'since', NOW)
     redis.call('SREM', KEYS[6], uuid)
     release(KEYS[3], held_cpu, held_memory)
@@ -74,7 +84,7 @@ for p = 1, count do
     emit('pod', uuid, 'PodStopped', pod_name, name, 'stopped', 'stopped before it was started')
     redis.call('PUBLISH', 'wake:scheduler', 'capacity')
     if service then redis.call('PUBLISH', 'wake:reconcile', service) end
-    made[pod_key] = { 'stopped', node, assignment, attempts, service, slot, held_cpu, held_memory }
+    made[pod_key] = { 'stopped', node, assignment, attempts }
     verdict = { 'stopped', assignment or '', 0 }
   else
     drop(payload)

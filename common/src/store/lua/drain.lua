@@ -17,7 +17,7 @@ for p = 1, count do
   look_at_wanted(KEYS[6 + 2 * p])
 end
 
-local queued = 0
+local queued, moved = 0, story('PodRescheduled', 'pending')
 for p = 1, count do
   local payload, uuid = ARGV[2 + 2 * p], ARGV[3 + 2 * p]
   local pod_key, wanted_key = KEYS[5 + 2 * p], KEYS[6 + 2 * p]
@@ -41,7 +41,7 @@ for p = 1, count do
     redis.call('HDEL', pod_key, 'node', 'assignment', 'address')
     release(KEYS[3], cpu, memory)
     redis.call('RPUSH', KEYS[4], payload)
-    emit('pod', uuid, 'PodRescheduled', pod_name, name, 'pending', 'its node ' .. name .. ' was declared dead')
+    tell(moved, uuid, pod_name, name, 'its node ' .. name .. ' was declared dead')
     queued = queued + 1
   elseif holder == name and phase == 'stopping' then
     redis.call('HSET', pod_key, 'phase', 'stopped', 'since', NOW)
@@ -53,4 +53,5 @@ for p = 1, count do
     if service then redis.call('PUBLISH', 'wake:reconcile', service) end
   end
 end
+emit_story(moved)
 return { 'OK', queued }

@@ -10,16 +10,27 @@ redis.call('LLEN', KEYS[5])
 if service[1] ~= spec_id or service[2] ~= 'active' then return { 'CHANGED' } end
 local wanted = tonumber(service[3])
 
-local queue = {}
+local asked = {}
+for i = 6, #KEYS do asked[#asked + 1] = ARGV[7 + (i - 6) * 3] end
+if #asked == 0 then return { 'OK', 0 } end
+local holders = redis.call('HMGET', KEYS[4], unpack(asked))
+
+local queue, slots, taken, created = {}, {}, {}, story('PodCreated', 'pending')
 for i = 6, #KEYS do
   local at = 7 + (i - 6) * 3
   local replica, uuid, payload = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if tonumber(replica) < wanted and redis.call('HSETNX', KEYS[4], replica, uuid) == 1 then
-    redis.call('HSET', KEYS[i], 'name', name, 'phase', 'pending', 'replica', replica, 'image', image, 'service', name,
-      'spec', spec_id, 'generation', generation, 'cpu', cpu, 'memory', memory, 'created_at', NOW, 'since', NOW)
+  if tonumber(replica) < wanted and not holders[i - 5] and not taken[replica] then
+    taken[replica] = true
+    slots[#slots + 1], slots[#slots + 2] = replica, uuid
+    redis.call('HSET', KEYS[i], 'phase', 'pending', 'since', NOW, 'cpu', cpu, 'memory', memory, 'name', name, 'replica', replica,
+      'image', image, 'service', name, 'spec', spec_id, 'generation', generation, 'created_at', NOW)
     queue[#queue + 1] = payload
-    emit('pod', uuid, 'PodCreated', name, '', 'pending', 'replica ' .. replica .. ' waits for a node')
+    tell(created, uuid, name, '', 'replica ' .. replica .. ' waits for a node')
   end
 end
-if #queue > 0 then redis.call('LPUSH', KEYS[5], unpack(queue)) end
+if #queue > 0 then
+  redis.call('HSET', KEYS[4], unpack(slots))
+  redis.call('LPUSH', KEYS[5], unpack(queue))
+  emit_story(created)
+end
 return { 'OK', #queue }

@@ -14,7 +14,7 @@ for i = 1, count do
   redis.call('SCARD', KEYS[6 + 2 * i])
 end
 
-local replies = {}
+local replies, stopped, stopping = {}, story('PodStopped', 'stopped'), story('PodStopping', 'stopping')
 for i = 1, count do
   local pod_key, stop_key = KEYS[5 + 2 * i], KEYS[6 + 2 * i]
   local uuid, seen = ARGV[1 + 2 * i], ARGV[2 + 2 * i]
@@ -28,17 +28,19 @@ for i = 1, count do
     redis.call('ZREM', KEYS[4], uuid)
     redis.call('HDEL', KEYS[5], uuid)
     bury(pod_key, KEYS[6], service, replica, uuid)
-    emit('pod', uuid, 'PodStopped', name, '', 'stopped', message)
+    tell(stopped, uuid, name, '', message)
     replies[i] = 'stopped'
   elseif node ~= seen then
     replies[i] = 'moved'
   else
     if phase ~= 'stopping' then
       redis.call('HSET', pod_key, 'phase', 'stopping', 'since', NOW, 'reason', reason, 'message', message)
-      emit('pod', uuid, 'PodStopping', name, node, 'stopping', message)
+      tell(stopping, uuid, name, node, message)
     end
     if redis.call('SADD', stop_key, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
     replies[i] = 'stopping'
   end
 end
+emit_story(stopped)
+emit_story(stopping)
 return replies

@@ -1,14 +1,16 @@
 -- Moves waiting pods into a scheduler's hands, oldest first, and shows that the scheduler lives.
 -- KEYS: events, meta, sq, fq:<scheduler>, schedulers
 -- ARGV: scheduler, how many at most
--- Reply: all payloads now in its hands (those it already had included), oldest first
+-- Reply: all payloads now in its hands (those it already had included), newest first
 local in_hand = redis.call('LLEN', KEYS[4])
 redis.call('LLEN', KEYS[3])
 redis.call('ZADD', KEYS[5], NOW, ARGV[1])
-for _ = in_hand + 1, tonumber(ARGV[2]) do
-  if not redis.call('LMOVE', KEYS[3], KEYS[4], 'RIGHT', 'LEFT') then break end
+local room = tonumber(ARGV[2]) - in_hand
+while room > 0 do
+  -- In parts: what unpack can hold is limited.
+  local part = redis.call('RPOP', KEYS[3], math.min(room, 1000))
+  if not part then break end
+  redis.call('LPUSH', KEYS[4], unpack(part))
+  room = room - #part
 end
-local all = redis.call('LRANGE', KEYS[4], 0, -1)
-local oldest_first = {}
-for i = #all, 1, -1 do oldest_first[#oldest_first + 1] = all[i] end
-return oldest_first
+return redis.call('LRANGE', KEYS[4], 0, -1)
