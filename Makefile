@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test explore lint build bench sample-image clean help
+.PHONY: run test explore lint build bench instructions sample-image clean help
 
 help:                ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -29,9 +29,14 @@ explore:             ## production code under adversarial schedules: SEEDS=20000
 	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --package kubeleet-tests \
 	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
 
-bench:               ## how fast placement decides (criterion)
-	@scripts/install build
-	$(CARGO) bench --locked --package kubeleet-scheduler
+bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
+	@scripts/install build redis
+	$(CARGO) bench --locked --package kubeleet-scheduler -- --quick
+	$(CARGO) build --release --locked --package kubeleet
+	$(CARGO) bench --locked --package kubeleet-tests --bench cluster -- $(ARGS)
+
+instructions:        ## what one placement decision takes, in instructions; fails on a gross regression
+	scripts/instructions
 
 sample-image: build  ## a stand-in for spaster/alpine-sleep where no registry can be reached
 	./target/release/kubeleet sample-image spaster/alpine-sleep

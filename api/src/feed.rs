@@ -143,7 +143,9 @@ impl Reader {
                 continue;
             }
             match self.receiver.recv().await {
-                Ok(Word::Event(event)) if event.place() > EventPlace::parse(&self.last) => self.ready.push_back(event),
+                Ok(Word::Event(event)) if event.place() > EventPlace::parse(&self.last) => {
+                    self.ready.push_back(event)
+                }
                 Ok(Word::Event(_)) => {}
                 Ok(Word::Reread) | Err(RecvError::Lagged(_)) => self.behind = true,
                 Err(RecvError::Closed) => return None,

@@ -14,6 +14,8 @@ pub enum Part {
     DeadNode,
     /// Memory, processor, commands and bytes of a cluster at rest.
     Footprint,
+    /// How cost grows with nodes and pods, drawn.
+    Growth,
     /// Containers on the real engine.
     Launch,
 }

@@ -6,14 +6,12 @@
 //! are Redis' clock in milliseconds, the same clock as ours on one machine; one millisecond is added, so that rounding
 //! never flatters.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use common::store::Store;
 use kubeleet_tests::Http;
-use redis::aio::MultiplexedConnection;
-use redis::streams::StreamReadReply;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -103,7 +101,7 @@ async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: 
     let (rig, http) = Rig::cluster(persistence, nodes, schedulers, &[]).await;
     let services = (rate / f64::from(PODS) * OPEN.as_secs_f64()).ceil().max(20.0) as u32;
     let gap = Duration::from_secs_f64(f64::from(PODS) / rate);
-    let reader = tokio::spawn(read_events(rig.connection().await, services));
+    let reader = tokio::spawn(read_events(rig.redis.store(), services));
     let (begun, begun_millis) = (Instant::now(), now_millis());
     let mut requests = JoinSet::new();
     for number in 0..services {
@@ -129,7 +127,7 @@ fn now_millis() -> f64 {
 type Times = Vec<(u32, u64)>;
 
 /// Follows the events until all pods run; gives (service, Redis' milliseconds) of each pod scheduled and started.
-async fn read_events(mut connection: MultiplexedConnection, services: u32) -> (Times, Times) {
+async fn read_events(store: Store, services: u32) -> (Times, Times) {
     let wanted = (services * PODS) as usize;
     let (mut scheduled, mut started) = (Times::new(), Times::new());
     let mut after = format!("{}-0", now_millis() as u64);
@@ -139,23 +137,16 @@ async fn read_events(mut connection: MultiplexedConnection, services: u32) -> (T
         if page < PAGE {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        page = 0;
-        let mut read = redis::cmd("XREAD");
-        read.arg("COUNT").arg(PAGE).arg(&["STREAMS", "events"]).arg(&after);
-        let reply: Option<StreamReadReply> = read.query_async(&mut connection).await.unwrap();
-        for entry in reply.into_iter().flat_map(|reply| reply.keys).flat_map(|key| key.ids) {
-            let field = |name: &str| entry.get::<String>(name).unwrap_or_default();
-            let fields: HashMap<&str, String> =
-                ["reason", "name"].into_iter().map(|name| (name, field(name))).collect();
-            let millis = entry.id.split('-').next().and_then(|text| text.parse().ok()).unwrap_or_default();
-            let service = fields["name"].strip_prefix('s').and_then(|number| number.parse().ok());
-            match (fields["reason"].as_str(), service) {
-                ("PodScheduled", Some(service)) => scheduled.push((service, millis)),
-                ("PodStarted", Some(service)) => started.push((service, millis)),
+        let events = store.events_after(&after, PAGE).await.unwrap();
+        page = events.len();
+        for event in events {
+            let service = event.name.strip_prefix('s').and_then(|number| number.parse().ok());
+            match (event.reason.as_str(), service) {
+                ("PodScheduled", Some(service)) => scheduled.push((service, event.at)),
+                ("PodStarted", Some(service)) => started.push((service, event.at)),
                 _ => {}
             }
-            after = entry.id;
-            page += 1;
+            after = event.id;
             grew_at = Instant::now();
         }
         assert!(grew_at.elapsed() < Duration::from_secs(60), "{} of {wanted} pods started", started.len());

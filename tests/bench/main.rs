@@ -16,10 +16,12 @@ mod args;
 mod dead_node;
 mod engine;
 mod footprint;
+mod growth;
 mod latency;
 mod launch;
 mod observe;
 mod placement;
+mod plot;
 mod raw;
 mod report;
 mod rig;
@@ -43,6 +45,7 @@ async fn main() {
             Part::Latency => latency::run(&args).await,
             Part::DeadNode => dead_node::run(&args).await,
             Part::Footprint => footprint::run(&args).await,
+            Part::Growth => growth::run(&args).await,
             Part::Launch => launch::run(&args).await,
         }
     }

@@ -37,14 +37,14 @@ const FULL: &[Size] = &[
 ];
 
 /// One run.
-struct Run {
-    posted: Duration,
-    placed: Duration,
-    running: Duration,
-    cpu: Cpu,
-    counters: Counters,
+pub struct Run {
+    pub posted: Duration,
+    pub placed: Duration,
+    pub running: Duration,
+    pub cpu: Cpu,
+    pub counters: Counters,
     /// Of Redis, for each pod, bytes.
-    bytes_per_pod: f64,
+    pub bytes_per_pod: f64,
 }
 
 pub async fn run(args: &Args) {
@@ -123,7 +123,8 @@ async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, Trace) {
     (pods, trace.unwrap_or_default())
 }
 
-async fn once(
+/// One cluster, one POST; with a recording of what Redis was asked, if it is wanted.
+pub async fn once(
     pods: u32,
     nodes: u32,
     schedulers: u32,

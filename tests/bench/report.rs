@@ -71,6 +71,13 @@ pub fn save(part: &str, results: &Value) {
     println!("\nwritten: target/bench/{part}.json");
 }
 
+/// Writes `target/bench/<name>` as it is.
+pub fn save_text(name: &str, text: &str) {
+    fs::create_dir_all(folder()).unwrap();
+    fs::write(folder().join(name), text).unwrap();
+    println!("written: target/bench/{name}");
+}
+
 /// `target/bench`.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench")

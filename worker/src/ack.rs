@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use common::store::{Ack, AckItem};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::backoff::{Backoff, jittered};
+use crate::courtesy::pause_after;
 use crate::life::{Heard, Life};
 
 /// How many go in one call.
@@ -24,7 +26,9 @@ pub(crate) struct AckRequest {
 pub(crate) async fn run(life: Arc<Life>, mut requests: mpsc::Receiver<AckRequest>) {
     let mut batch = Vec::with_capacity(BATCH);
     while requests.recv_many(&mut batch, BATCH).await > 0 {
+        let begun = Instant::now();
         send(&life, std::mem::take(&mut batch)).await;
+        tokio::time::sleep(pause_after(begun.elapsed())).await;
     }
 }
 

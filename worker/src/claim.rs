@@ -17,6 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, jittered};
+use crate::courtesy::pause_after;
 use crate::life::Life;
 use crate::table::Begun;
 use crate::trouble::Trouble;
@@ -25,8 +26,6 @@ use crate::{policy, start};
 
 /// How many payloads are claimed at a time.
 const BATCH: usize = 64;
-/// How many more are asked for once one has come.
-const FIRST_MORE: usize = 4;
 /// After so many failures in a row while heartbeats are answered it is not Redis that is away.
 const SUSPICIOUS: u32 = 8;
 
@@ -80,10 +79,13 @@ async fn serve(life: &Arc<Life>) {
         let mut queue = None;
         let error = loop {
             match turn(life, &mut queue, &mut next_sweep).await {
-                Ok(Turn::Went) => {
+                Ok(Turn::Went(took)) => {
                     trouble.worked();
                     backoff.reset();
                     failures = 0;
+                    if !wait(life, pause_after(took)).await {
+                        return;
+                    }
                 }
                 Ok(Turn::Quit) => return,
                 Err(error) => break error,
@@ -96,15 +98,23 @@ async fn serve(life: &Arc<Life>) {
         }
         // What Redis moved to rq while the answer was lost.
         life.sweep_soon();
-        tokio::select! {
-            () = life.quit.cancelled() => return,
-            () = tokio::time::sleep(jittered(backoff.next())) => {}
+        if !wait(life, jittered(backoff.next())).await {
+            return;
         }
     }
 }
 
+/// False when nothing new shall be taken on.
+async fn wait(life: &Life, pause: Duration) -> bool {
+    tokio::select! {
+        () = life.quit.cancelled() => false,
+        () = tokio::time::sleep(pause) => true,
+    }
+}
+
 enum Turn {
-    Went,
+    /// Nothing came, or what came was begun; then Redis took so long over it.
+    Went(Duration),
     Quit,
 }
 
@@ -132,38 +142,25 @@ async fn turn(
         first = queue.next() => first?,
     };
     life.worker.redis.worked();
-    let Some(first) = first else { return Ok(Turn::Went) };
+    let Some(first) = first else { return Ok(Turn::Went(Duration::ZERO)) };
+    let came = Instant::now();
     let mut taken = vec![(first, permit)];
     taken.extend(take_more(life).await);
     admit(life, taken).await?;
-    Ok(Turn::Went)
+    Ok(Turn::Went(came.elapsed()))
 }
 
-/// As many more payloads as there are free places. Few are asked for at first and then ever more, for usually there are
-/// few, and on a cluster of thousands of nodes asking an empty queue dozens of times is most of what Redis does.
+/// As many more payloads as there are free places.
 async fn take_more(life: &Life) -> Vec<(Bytes, OwnedSemaphorePermit)> {
-    let mut taken = Vec::new();
-    let mut wanted = FIRST_MORE;
-    while taken.len() < BATCH - 1 {
-        let permits = free_permits(life, wanted.min(BATCH - 1 - taken.len()));
-        let asked = permits.len();
-        match life.session.take_more(asked).await {
-            Ok(payloads) => {
-                let came = payloads.len();
-                taken.extend(payloads.into_iter().zip(permits));
-                if came < asked || asked < wanted {
-                    break;
-                }
-            }
-            Err(error) => {
-                life.worker.redis.failed(&error);
-                life.sweep_soon();
-                break;
-            }
+    let permits = free_permits(life, BATCH - 1);
+    match life.session.take_more(permits.len()).await {
+        Ok(payloads) => payloads.into_iter().zip(permits).collect(),
+        Err(error) => {
+            life.worker.redis.failed(&error);
+            life.sweep_soon();
+            Vec::new()
         }
-        wanted *= 4;
     }
-    taken
 }
 
 fn free_permits(life: &Life, most: usize) -> Vec<OwnedSemaphorePermit> {

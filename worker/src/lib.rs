@@ -12,6 +12,7 @@ mod act;
 mod adopt;
 mod backoff;
 mod claim;
+mod courtesy;
 mod fence;
 mod heartbeat;
 mod lease;

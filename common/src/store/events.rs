@@ -26,7 +26,8 @@ impl Store {
             let Some(last) = page.last() else { break };
             from = format!("({}", last.id);
             let came = page.len();
-            events.extend(page.into_iter().flat_map(Entry::events).filter(|event| event.place() > Some(after)));
+            events
+                .extend(page.into_iter().flat_map(Entry::events).filter(|event| event.place() > Some(after)));
             if came < asked {
                 break;
             }

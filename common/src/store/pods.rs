@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use futures_util::{StreamExt, TryStreamExt};
 use redis::{Value, cmd};
 
 use super::reply::{Fields, list, read, unexpected, verdict, word};
@@ -15,6 +16,10 @@ use crate::service::Service;
 
 /// How many pods one script makes or stops: a few milliseconds of Redis.
 const BATCH: usize = 250;
+
+/// How many of these scripts are under way at a time when pods are made. Between two of them others get their turn; but a
+/// large service is in the queue soon, and then schedulers give a node all its share at once instead of one by one.
+const CREATES_AT_A_TIME: usize = 8;
 
 /// What became of [`Store::create_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,29 +130,34 @@ impl Store {
         service: &Service,
         replicas: &[u32],
     ) -> Result<CreateOutcome, StoreError> {
-        let what = "making pods";
+        let parts: Vec<_> = replicas.chunks(BATCH).map(|part| self.create_part(service, part)).collect();
+        let mut parts = futures_util::stream::iter(parts).buffered(CREATES_AT_A_TIME);
         let mut made = 0;
-        for chunk in replicas.chunks(BATCH) {
-            let mut create = call(&scripts::pods_create);
-            create.key(keys::service(&service.name)).key(keys::slots(&service.name)).key(keys::SQ);
-            create.arg(service.name.as_str()).arg(service.spec_id.as_str()).arg(service.generation);
-            create.arg(service.pod.image()).arg(service.pod.cpu_millis()).arg(service.pod.memory_bytes());
-            for replica in chunk {
-                let payload = service_payload(service, PodId::random(), *replica);
-                create
-                    .key(keys::pod(&payload.id))
-                    .arg(*replica)
-                    .arg(payload.id.as_str())
-                    .arg(&payload.raw[..]);
-            }
-            let (answer, rest) = verdict(what, self.link.script(&create).await?)?;
-            match (answer.as_str(), rest.into_iter().next()) {
-                ("OK", Some(count)) => made += read::<usize>(what, count)?,
-                ("CHANGED", _) => return Ok(CreateOutcome::Changed),
-                (other, _) => return Err(unexpected(what, other)),
+        while let Some(part) = parts.try_next().await? {
+            match part {
+                CreateOutcome::Created(count) => made += count,
+                CreateOutcome::Changed => return Ok(CreateOutcome::Changed),
             }
         }
         Ok(CreateOutcome::Created(made))
+    }
+
+    async fn create_part(&self, service: &Service, replicas: &[u32]) -> Result<CreateOutcome, StoreError> {
+        let what = "making pods";
+        let mut create = call(&scripts::pods_create);
+        create.key(keys::service(&service.name)).key(keys::slots(&service.name)).key(keys::SQ);
+        create.arg(service.name.as_str()).arg(service.spec_id.as_str()).arg(service.generation);
+        create.arg(service.pod.image()).arg(service.pod.cpu_millis()).arg(service.pod.memory_bytes());
+        for replica in replicas {
+            let payload = service_payload(service, PodId::random(), *replica);
+            create.key(keys::pod(&payload.id)).arg(*replica).arg(payload.id.as_str()).arg(&payload.raw[..]);
+        }
+        let (answer, rest) = verdict(what, self.link.script(&create).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
+            ("CHANGED", _) => Ok(CreateOutcome::Changed),
+            (other, _) => Err(unexpected(what, other)),
+        }
     }
 
     /// Says that pods are not wanted any more. Each comes with the node it was seen on. All of one service, or all pushed.

@@ -153,7 +153,11 @@ impl Store {
             assign.arg(seen(node).map(|pods| pods.to_string()).unwrap_or_default());
         }
         for Assignment { payload, node, request, .. } in assignments {
-            assign.key(keys::pod(&payload.id)).arg(payload.id.as_str()).arg(&payload.raw[..]).arg(index[node]);
+            assign
+                .key(keys::pod(&payload.id))
+                .arg(payload.id.as_str())
+                .arg(&payload.raw[..])
+                .arg(index[node]);
             assign.arg(AssignmentId::random().as_str()).arg(request.cpu_millis).arg(request.memory_bytes);
             assign.arg(payload.name.as_str()).arg(&payload.image).arg(payload.replica);
             assign.arg(u8::from(payload.spec.is_some()));

@@ -34,7 +34,7 @@ const FEW: usize = 64;
 const EXAMPLES: usize = 5;
 const SMALLEST_BATCH: usize = 64;
 /// Taking so many is a few milliseconds of Redis.
-const LARGEST_BATCH: usize = 4096;
+const LARGEST_BATCH: usize = 8192;
 /// Many nodes are all read again at most so often because somebody said that room appeared.
 const ALL_AT_MOST: Duration = Duration::from_millis(500);
 

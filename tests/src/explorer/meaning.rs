@@ -102,7 +102,7 @@ fn may_have_changed(script: &str, reply: &Value) -> bool {
     match script {
         // Only beats, and the hands that are shown to live.
         "lease" | "heartbeat" => false,
-        "take" => *reply != Value::Array(Vec::new()),
+        "take" | "take_work" => *reply != Value::Array(Vec::new()),
         "unpark" => *reply != Value::Int(0),
         "guest_beat" => !matches!(first_word(reply).as_str(), "OURS" | "SILENT"),
         _ => true,

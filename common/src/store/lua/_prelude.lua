@@ -13,7 +13,6 @@ local function now_ms()
 end
 local NOW = now_ms()
 local EVENTS_NOW = redis.call('XLEN', EVENTS)
-redis.call('HLEN', META)
 
 local function emit(kind, object, reason, name, node, phase, message)
   redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'kind', kind, 'object', object, 'reason', reason,

@@ -8,9 +8,11 @@ local count = #KEYS - 6
 local pods = {}
 redis.call('LLEN', KEYS[4])
 redis.call('SCARD', KEYS[5])
-redis.call('SCARD', KEYS[6])
 if is_fenced(KEYS[3], incarnation) then return { 'FENCED' } end
-for p = 1, count do pods[p] = redis.call('HMGET', KEYS[6 + p], 'phase', 'node', 'assignment', 'reason', 'address') end
+for p = 1, count do
+  pods[p] = redis.call('HMGET', KEYS[6 + p], 'phase', 'node', 'assignment', 'reason', 'address')
+  if pods[p][1] == 'stopping' then redis.call('SCARD', KEYS[6]) end
+end
 
 local replies, run, started = { 'OK' }, {}, story('PodStarted', 'running')
 for p = 1, count do

@@ -14,20 +14,23 @@ local FIELDS = 9
 local count = (#KEYS - 7) / 2
 local pods = {}
 redis.call('LLEN', KEYS[4])
-redis.call('SCARD', KEYS[5])
-redis.call('SCARD', KEYS[6])
-redis.call('SCARD', KEYS[7])
 if is_fenced(KEYS[3], incarnation) then return { 'FENCED' } end
 local left = pause_left(pause)
 if left > 0 then return { 'PAUSED', left } end
-local looked_at = {}
+-- What most pods do not need is looked at only where one does.
+local any_unknown, any_stopping = false, false
 for p = 1, count do
   pods[p] = redis.call('HMGET', KEYS[6 + 2 * p], 'phase', 'node', 'assignment', 'attempts')
-  local wanted_key = KEYS[7 + 2 * p]
-  if not looked_at[wanted_key] then
-    look_at_wanted(wanted_key)
-    looked_at[wanted_key] = true
+  any_unknown = any_unknown or not pods[p][1]
+  if pods[p][1] == 'stopping' then
+    any_stopping = true
+    look_at_wanted(KEYS[7 + 2 * p])
   end
+end
+if any_unknown then redis.call('SCARD', KEYS[5]) end
+if any_stopping then
+  redis.call('SCARD', KEYS[6])
+  redis.call('SCARD', KEYS[7])
 end
 -- How many copies of each payload stand in rq.
 local copies = {}
