@@ -253,7 +253,7 @@ ablations! {
     with_a_drain_of_all_copies: "drain", "redis.call('LREM', KEYS[5], -1, payload)" => "redis.call('LREM', KEYS[5], 0, payload)",
         "invariant 7";
     with_slots_taken_twice: "pods_create",
-        "redis.call('HSETNX', KEYS[4], replica, uuid) == 1" => "redis.call('HSET', KEYS[4], replica, uuid)", "nothing wants it";
+        "not holders[i - 5] and not taken[replica]" => "true", "nothing wants it";
     with_an_ack_that_leaves_rq: "ack", "redis.call('LREM', KEYS[4], -1, payload)" => "", "invariant 2";
     with_an_assignment_that_sets_nothing_aside: "assign",
         "redis.call('HINCRBY', node_key, 'used_cpu', node.cpu)" => "", "invariant 9";
