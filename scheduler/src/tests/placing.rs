@@ -87,7 +87,8 @@ async fn what_fits_nowhere_says_why_and_is_placed_as_soon_as_there_is_room() {
 
     // Its own wait is not what places it.
     let id = cluster.pods("early").await.remove(0).id;
-    let _: u64 = cluster.server.cli(&["ZADD", "uq:at", "XX", "9999999999999", id.as_str()]);
+    let in_a_while = cluster.store.redis_now().await.unwrap() + 100_000;
+    let _: u64 = cluster.server.cli(&["ZADD", "uq:at", "XX", &in_a_while.to_string(), id.as_str()]);
     let small = cluster.node("small", 10).await;
     eventually("the new node gets it", async || {
         let waiting = cluster.spread(&[&small]).await;

@@ -257,6 +257,17 @@ async fn each_parking_waits_longer_than_the_last_up_to_a_minute() {
 }
 
 #[tokio::test]
+async fn a_wait_by_a_clock_that_was_ahead_is_over() {
+    let bed = Bed::new().await;
+    bed.service("web", 1).await;
+    let payload = take(&bed, 1).await.remove(0);
+    bed.store.park(&bed.scheduler, &[parked(&payload, "m")]).await.unwrap();
+    let in_an_hour = (bed.store.redis_now().await.unwrap() + 3_600_000).to_string();
+    let () = bed.redis.cli(&["ZADD", "uq:at", &in_an_hour, payload.id.as_str()]).await;
+    assert_eq!(bed.store.unpark(Unpark::Due, 10).await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn what_is_not_in_hand_or_not_pending_is_not_parked() {
     let bed = Bed::new().await;
     let placed = bed.pod_in(Phase::Running, "web", "w1").await;
