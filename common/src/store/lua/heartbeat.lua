@@ -20,6 +20,7 @@ for i = 7, #KEYS do
   if not holds or pod[2] ~= name or pod[3] ~= ARGV[at + 1] then foreign[#foreign + 1] = ARGV[at] end
 end
 
+local changed_at = master_changed_at()
 redis.call('HSET', KEYS[3], 'beat', NOW, 'psi', psi, 'engine_problem', problem)
 redis.call('ZADD', KEYS[4], NOW, name)
 redis.call('SET', KEYS[5], NOW)
@@ -29,4 +30,4 @@ if was_ill and not ill then
   emit('node', name, 'EngineHealthy', name, name, '', 'the engine answers again')
   redis.call('PUBLISH', 'wake:scheduler', 'capacity')
 end
-return { 'OK', master_changed_at(), stops, foreign }
+return { 'OK', changed_at, stops, foreign }
