@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: run test explore lint build bench instructions sample-image clean help
+.PHONY: run test explore lint build gaps bench instructions sample-image clean help
 
 help:                ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -28,6 +28,11 @@ explore:             ## production code under adversarial schedules: SEEDS=20000
 	@scripts/install build redis
 	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --package kubeleet-tests \
 	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
+
+gaps:                ## measures that `stop` pods never run twice: TRIES=20 of each fault
+	@scripts/install build redis hosts
+	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --package kubeleet-tests --test scenario_guard gaps
+	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --package kubeleet-tests --test scenario_hosts
 
 bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
 	@scripts/install build redis

@@ -31,10 +31,10 @@ pub(crate) enum Command {
     Api(SettingFlags),
     /// One scheduler. Run as many as you like.
     Scheduler(SettingFlags),
-    /// The worker of this node.
-    Worker(SettingFlags),
-    /// Ends with 0 when the API or the heartbeat of this process is healthy.
-    Healthcheck(SettingFlags),
+    /// The worker of this node, and its guard.
+    Worker(WorkerOptions),
+    /// Ends with 0 when the daemon of this container or machine is healthy.
+    Healthcheck(HealthOptions),
     /// What the `hello` service runs.
     #[command(hide = true)]
     Hello,
@@ -48,6 +48,40 @@ pub(crate) enum Command {
     },
     #[command(flatten)]
     User(UserCommand),
+}
+
+#[derive(Args)]
+pub(crate) struct WorkerOptions {
+    /// Without the parent process that stops `stop` pods when the worker can not [KUBELEET_GUARD=off]
+    #[arg(long)]
+    pub(crate) no_guard: bool,
+    /// The worker itself: standard input is its guard.
+    #[arg(long, hide = true, conflicts_with = "no_guard")]
+    pub(crate) guarded: bool,
+    /// No worker: waits until the lease has run out, then stops the `stop` pods of this node.
+    #[arg(long, hide = true, conflicts_with_all = ["no_guard", "guarded"])]
+    pub(crate) fence_only: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// A daemon that has a health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Daemon {
+    /// It is ready.
+    Api,
+    /// It gives signs of life.
+    Scheduler,
+    /// Its heartbeat is fresh.
+    Worker,
+}
+
+#[derive(Args)]
+pub(crate) struct HealthOptions {
+    /// Which daemon; any of them when left out
+    pub(crate) daemon: Option<Daemon>,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 #[derive(Args)]

@@ -3,6 +3,11 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use worker::WorkerError;
+use worker::guard::GuardError;
+
+use crate::settings::BadSettings;
+
 /// The exit codes, as `--help` and docs/CLI.md list them. Scripts rely on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -24,6 +29,29 @@ pub(crate) enum Exit {
     Unauthorized = 7,
     /// The API, or Redis behind it, does not answer.
     Unreachable = 8,
+}
+
+impl Exit {
+    /// How a daemon ends that can not begin, or not go on. The guard of a worker starts one again that ended with
+    /// [`Exit::Error`], and no other.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        match error.downcast_ref::<WorkerError>() {
+            Some(WorkerError::Replaced { .. }) => return Exit::Conflict,
+            Some(
+                WorkerError::StateDir { .. } | WorkerError::ProcessesNotAllowed | WorkerError::Runtime(_),
+            ) => {
+                return Exit::Usage;
+            }
+            Some(WorkerError::Name(_) | WorkerError::Broken { .. }) | None => {}
+        }
+        match error.downcast_ref::<GuardError>() {
+            Some(GuardError::Taken { .. }) => Exit::Conflict,
+            Some(GuardError::StateDir { .. }) => Exit::Usage,
+            Some(GuardError::System(_)) => Exit::Error,
+            None if error.is::<BadSettings>() => Exit::Usage,
+            None => Exit::Error,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -22,6 +22,9 @@ use exit::Exit;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Worker(options) = &cli.command {
+        return daemons::worker(options).map_or_else(|error| complain(&error), ExitCode::from);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&anyhow::anyhow!("no async runtime: {error}")),
@@ -37,8 +40,11 @@ async fn run(cli: Cli) -> ExitCode {
         Command::Dev(options) => dev::run(options.with_token(&cli.globals)).await,
         Command::Api(settings) => daemons::api(&settings.with_token(&cli.globals)).await,
         Command::Scheduler(settings) => daemons::scheduler(&settings).await,
-        Command::Worker(settings) => daemons::worker(&settings).await,
-        Command::Healthcheck(settings) => healthcheck::run(&settings.with_token(&cli.globals)).await,
+        // Has begun already, on a runtime of its own.
+        Command::Worker(_) => Ok(()),
+        Command::Healthcheck(options) => {
+            healthcheck::run(options.daemon, &options.settings.with_token(&cli.globals)).await
+        }
         Command::Hello => hello::run().await,
         Command::SampleImage { tag, settings } => sample_image::run(&tag, &settings).await,
         Command::User(command) => return commands::run(command, &cli.globals, Cli::command()).await,
@@ -51,6 +57,5 @@ async fn run(cli: Cli) -> ExitCode {
 
 fn complain(error: &anyhow::Error) -> ExitCode {
     exit::complain(&format!("{error:#}"));
-    let usage = error.downcast_ref::<settings::BadSettings>().is_some();
-    if usage { Exit::Usage.into() } else { Exit::Error.into() }
+    Exit::of(error).into()
 }

@@ -142,6 +142,8 @@ pub struct Config {
     pub docker_host: Option<String>,
     /// Failure detection.
     pub timing: Timing,
+    /// Whether the worker process has a guard.
+    pub guard: bool,
     /// Where leases are kept across restarts of a worker, but not of the machine.
     pub state_dir: PathBuf,
     /// Where the `process` runtime keeps its pods.
@@ -190,6 +192,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_HEARTBEAT", "time between heartbeats"),
     ("KUBELEET_DEAD_AFTER", "silence after which a node is declared dead"),
     ("KUBELEET_FENCE_AFTER", "silence after which a worker stops its `stop` pods"),
+    ("KUBELEET_GUARD", "off: the worker has no guard"),
     ("KUBELEET_STATE_DIR", "directory for leases, emptied by a reboot"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
     ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes here"),
@@ -277,6 +280,7 @@ impl Sources<'_> {
             runtime: self.read(p, "KUBELEET_RUNTIME", RuntimeKind::Docker, |t| t.parse()),
             docker_host: (self.environment)("DOCKER_HOST").filter(|host| !host.is_empty()),
             timing,
+            guard: self.read(p, "KUBELEET_GUARD", true, boolean),
             state_dir: self.read(p, "KUBELEET_STATE_DIR", "/run/kubeleet".into(), |t| Ok(t.into())),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
             policy: PodPolicy { processes: self.read(p, "KUBELEET_ALLOW_PROCESSES", false, boolean) },
@@ -352,8 +356,8 @@ fn positive(text: &str) -> Result<u64, String> {
 
 fn boolean(text: &str) -> Result<bool, String> {
     match text {
-        "true" | "1" | "yes" => Ok(true),
-        "false" | "0" | "no" => Ok(false),
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
         other => Err(format!("{other:?} is neither true nor false")),
     }
 }

@@ -160,6 +160,23 @@ impl SpecId {
     }
 }
 
+impl SchedulerId {
+    /// A fresh one that says whose it is: as much of the node's name as fits, and a random UUID.
+    pub fn random_of(node: &NodeName) -> Self {
+        Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
+    }
+
+    /// Whether [`Self::random_of`] made it for this node, or one whose name begins alike.
+    pub fn is_of(&self, node: &NodeName) -> bool {
+        self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
+    }
+
+    fn prefix(node: &NodeName) -> String {
+        // Letters, digits, '.', '_' and '-' only: a byte each.
+        format!("{}-", &node.as_str()[..node.as_str().len().min(27)])
+    }
+}
+
 impl PodId {
     /// The first eight characters: enough for people to tell pods apart.
     pub fn short(&self) -> &str {
@@ -200,6 +217,16 @@ mod tests {
     fn short_never_cuts_a_character() {
         assert_eq!(PodId::new("djkf…").unwrap().short(), "djkf…");
         assert_eq!(PodId::new("ééééééééé").unwrap().short(), "éééééééé");
+    }
+
+    #[test]
+    fn a_scheduler_says_whose_it_is() {
+        for name in ["n1", &"n".repeat(63)] {
+            let node = NodeName::new(name).unwrap();
+            let id = SchedulerId::random_of(&node);
+            assert!(SchedulerId::new(id.as_str()).is_ok(), "{id}");
+            assert!(id.is_of(&node) && !id.is_of(&NodeName::new("n").unwrap()), "{id}");
+        }
     }
 
     #[test]

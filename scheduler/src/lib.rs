@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::Config;
+use common::config::{Config, Timing};
 use common::ids::SchedulerId;
 use common::store::{LinkOptions, Store};
 use tokio::sync::Notify;
@@ -78,7 +78,7 @@ pub async fn run_with(
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), SchedulerError> {
-    let id = SchedulerId::random();
+    let id = SchedulerId::random_of(&config.node);
     tracing::info!(scheduler = %id, "the scheduler starts");
     let context = Context {
         store,
@@ -88,6 +88,11 @@ pub async fn run_with(
         died: Arc::new(Notify::new()),
     };
     run_context(context, shutdown).await
+}
+
+/// A scheduler that gave no sign of life for so long is gone, or hangs.
+pub fn silent_after(timing: &Timing) -> Duration {
+    Pace::of(timing).orphan_after
 }
 
 /// What every loop is given.

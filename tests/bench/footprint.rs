@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::Args;
 use crate::observe;
 use crate::report::{Table, save};
-use crate::rig::{Memory, Persistence, Rig};
+use crate::rig::{Memory, Persistence, Rig, with_guarded};
 use crate::stats::Series;
 
 /// Over how long a cluster at rest is watched.
@@ -122,7 +122,11 @@ async fn idle_nodes() -> Value {
         let core = (cpu.total() - cpu.0["redis"]) / REST.as_secs_f64();
         let memory = |what: &str| {
             let daemon = rig.daemons().iter().find(|daemon| daemon.what == what).unwrap();
-            Memory::of(daemon.id())
+            let parts = with_guarded(daemon.id()).into_iter().map(Memory::of);
+            parts.fold(Memory::default(), |all, one| Memory {
+                resident: all.resident + one.resident,
+                proportional: all.proportional + one.proportional,
+            })
         };
         let all = ["api", "scheduler", "worker"].map(memory);
         let [api, scheduler, worker] = all.map(|memory| memory.resident / MIB);

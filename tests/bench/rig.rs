@@ -217,12 +217,20 @@ impl Rig {
     pub fn cpu(&self) -> Cpu {
         let mut by = BTreeMap::new();
         for daemon in &self.daemons {
-            *by.entry(daemon.what).or_default() += cpu_seconds(daemon.id());
+            for process in with_guarded(daemon.id()) {
+                *by.entry(daemon.what).or_default() += cpu_seconds(process);
+            }
         }
         by.insert("redis", cpu_seconds(self.redis_process));
         by.insert("bench", cpu_seconds(std::process::id()));
         Cpu(by)
     }
+}
+
+/// A daemon's process, and that of the worker where it is a guard.
+pub fn with_guarded(process: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    [process].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok())).collect()
 }
 
 /// Seconds of processor time by kind of process.

@@ -54,7 +54,7 @@ impl Engine {
         let spaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
         command.args(spaces).args(["sh", "-c", KEEPER]);
         command.arg(&folder).arg(&group).stdout(Stdio::null()).stderr(log);
-        let mut keeper = match Leashed::spawn(&mut command) {
+        let keeper = match Leashed::spawn(&mut command) {
             Ok(keeper) => keeper,
             Err(error) => return skipped(&format!("unshare: {error}")),
         };

@@ -107,9 +107,14 @@ fn all(stack: &mut Stack) -> Vec<&mut Daemon> {
 fn cpu(stack: &Stack) -> BTreeMap<String, f64> {
     let kinds = [("api", &stack.apis), ("scheduler", &stack.schedulers), ("worker", &stack.workers)];
     let each = kinds.into_iter().flat_map(|(kind, daemons)| {
-        daemons.iter().enumerate().map(move |(n, daemon)| (format!("{kind}{}", n + 1), daemon.id()))
+        daemons.iter().enumerate().map(move |(n, daemon)| (format!("{kind}{}", n + 1), daemon))
     });
-    each.filter_map(|(name, id)| Some((name, seconds(id?)))).collect()
+    each.filter_map(|(name, daemon)| {
+        // Behind a guard is the worker.
+        let behind = daemon.guarded().map_or(0.0, |pid| seconds(pid.as_raw_nonzero().get().cast_unsigned()));
+        Some((name, seconds(daemon.id()?) + behind))
+    })
+    .collect()
 }
 
 /// User and system time of a process, all its threads together.

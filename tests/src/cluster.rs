@@ -3,6 +3,7 @@
 //! Node names begin with a prefix that no other test has, so that tests share one engine without seeing each other.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use crate::http::Http;
@@ -28,12 +29,27 @@ pub enum Timing {
     Default,
     /// 0.5 s, 2 s, 3 s.
     Short,
+    /// 1 s, 3 s, 5 s: room for an engine to stop containers between fence and death.
+    Medium,
 }
 
 impl Timing {
     /// After how long a silence a node is declared dead.
     pub fn dead_after(self) -> Duration {
-        Duration::from_secs(if self == Timing::Default { 20 } else { 3 })
+        Duration::from_secs(match self {
+            Timing::Default => 20,
+            Timing::Short => 3,
+            Timing::Medium => 5,
+        })
+    }
+
+    /// The settings that make it so.
+    pub fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Timing::Default => &[],
+            Timing::Short => &[("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "3s")],
+            Timing::Medium => &[("HEARTBEAT", "1s"), ("FENCE_AFTER", "3s"), ("DEAD_AFTER", "5s")],
+        }
     }
 }
 
@@ -125,10 +141,8 @@ impl Cluster {
             ("KUBELEET_ALLOW_PROCESSES".to_owned(), "true".to_owned()),
             ("NO_COLOR".to_owned(), "1".to_owned()),
         ]);
-        if self.timing == Timing::Short {
-            for (name, value) in [("HEARTBEAT", "500ms"), ("FENCE_AFTER", "2s"), ("DEAD_AFTER", "3s")] {
-                environment.insert(format!("KUBELEET_{name}"), value.to_owned());
-            }
+        for (name, value) in self.timing.settings() {
+            environment.insert(format!("KUBELEET_{name}"), (*value).to_owned());
         }
         for kept in ["PATH", "DOCKER_HOST", "KUBELEET_LOG", "RUST_BACKTRACE"] {
             if let Ok(value) = std::env::var(kept) {
@@ -138,6 +152,16 @@ impl Cluster {
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let log = self.folder.path().join(format!("{}.log", name.replace(':', "-")));
         Daemon::start(what, environment, log)
+    }
+
+    /// How fast failures are noticed here.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// The folder of this cluster.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// All that stands in Redis.
@@ -174,6 +198,8 @@ impl Cluster {
 
 /// One process. Dropped, it is killed; when its test failed, the end of its log is shown.
 pub struct Daemon {
+    entry: Vec<String>,
+    program: PathBuf,
     what: String,
     environment: BTreeMap<String, String>,
     log: PathBuf,
@@ -183,9 +209,30 @@ pub struct Daemon {
 impl Daemon {
     /// Starts a daemon with this environment and no other, and its log in this file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
-        let mut daemon = Self { what: what.to_owned(), environment, log, process: None };
+        Self::start_within(&[], what, environment, log)
+    }
+
+    /// The same behind these words: those that enter a host's namespaces.
+    pub fn start_within(
+        entry: &[String],
+        what: &str,
+        environment: BTreeMap<String, String>,
+        log: PathBuf,
+    ) -> Self {
+        let (entry, program, what) = (entry.to_vec(), binary().to_owned(), what.to_owned());
+        let mut daemon = Self { entry, program, what, environment, log, process: None };
         daemon.start_again();
         daemon
+    }
+
+    /// The same daemon from another copy of the binary, or with other words on its command line, in place of this one,
+    /// which is killed.
+    #[must_use]
+    pub fn instead(mut self, program: &Path, what: &str) -> Self {
+        self.program = program.to_owned();
+        self.what = what.to_owned();
+        self.start_again();
+        self
     }
 
     /// Starts it again as it was started first.
@@ -197,18 +244,18 @@ impl Daemon {
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
-        let mut command = Command::new(binary());
-        command.arg(&self.what).env_clear().envs(&self.environment);
+        let mut words = self.entry.iter().map(OsStr::new).chain([self.program.as_os_str()]);
+        let mut command = Command::new(words.next().expect("at least the program"));
+        command.args(words).args(self.what.split(' ')).env_clear().envs(&self.environment);
         command.envs(settings.iter().copied()).stdout(Stdio::null()).stderr(log);
+        if settings.iter().any(|(name, _)| *name == "KUBELEET_FAILPOINT") {
+            // Whoever ends it at a step wants to see it end, not be started again.
+            command.env("KUBELEET_GUARD", "off");
+        }
         self.process = Some(Leashed::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// Its process id, while it runs.
-    pub fn id(&self) -> Option<u32> {
-        self.process.as_ref().map(Leashed::id)
-    }
-
-    /// SIGKILL: not one more instruction.
+    /// SIGKILL to it and to what it has started, a worker and its guard: not one more instruction.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
@@ -221,24 +268,48 @@ impl Daemon {
     }
 
     /// How it ended, if it has by itself.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.process.as_mut().and_then(Leashed::ended)
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.process.as_ref().and_then(Leashed::ended)
     }
 
-    /// SIGSTOP: as if its machine were suspended.
+    /// Its exit code, if it has ended with one by itself.
+    pub fn ended_with(&self) -> Option<i32> {
+        self.process.as_ref().and_then(Leashed::ended).and_then(|status| status.code())
+    }
+
+    /// SIGSTOP to the same: as if its machine were suspended.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        self.signal_group(Signal::STOP);
     }
 
     /// SIGCONT.
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.signal_group(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal_group(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            process.signal_group(signal);
+        }
+    }
+
+    /// A signal to its first process alone: of a worker, to the guard.
+    pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
+    }
+
+    /// The process that was started: of a worker, the guard.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Leashed::id)
+    }
+
+    /// The process behind the guard: the worker itself, if there is one just now.
+    pub fn guarded(&self) -> Option<Pid> {
+        let guard = self.id()?;
+        let children = fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
+        children.split_whitespace().next().and_then(|child| Pid::from_raw(child.parse().ok()?))
     }
 
     /// A client of it; for an API.

@@ -1,11 +1,14 @@
 //! The real engine: what runs there for one test, an image that needs no registry, and tidying up.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+use rustix::process::Pid;
 use tokio::sync::OnceCell;
 use worker::runtime::docker::DockerRuntime;
 use worker::runtime::hello::{Recipe, import_recipe};
@@ -25,6 +28,7 @@ const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 &
 /// The engine, as one test sees it: containers of nodes whose names begin with the test's prefix.
 pub struct Docker {
     client: Client,
+    host: Option<String>,
     prefix: String,
 }
 
@@ -47,9 +51,9 @@ impl Docker {
     /// # Panics
     /// When there is none and `REQUIRE` lists `docker`.
     pub async fn find(prefix: &str) -> Option<Self> {
-        match Self::connect().await {
+        match connect(None).await {
             Ok(client) => {
-                let docker = Self { client, prefix: prefix.to_owned() };
+                let docker = Self { client, host: None, prefix: prefix.to_owned() };
                 docker.sweep().await;
                 docker.make_images().await;
                 Some(docker)
@@ -61,10 +65,16 @@ impl Docker {
         }
     }
 
-    async fn connect() -> Result<Client, bollard::errors::Error> {
-        let client = Client::connect_with_defaults()?.negotiate_version().await?;
-        client.ping().await?;
-        Ok(client)
+    /// Another engine, for nodes with this prefix.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub async fn at(host: &str, prefix: &str) -> Self {
+        Self {
+            client: connect(Some(host)).await.unwrap(),
+            host: Some(host.to_owned()),
+            prefix: prefix.to_owned(),
+        }
     }
 
     /// Containers of this test's nodes, ended ones included.
@@ -77,6 +87,15 @@ impl Docker {
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
         containers.iter().filter(|container| container.running).map(Container::identity).collect()
+    }
+
+    /// The same, each with its first process as the machine sees it.
+    pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
+        let mut found = Vec::new();
+        for container in self.containers().await.iter().filter(|container| container.running) {
+            found.extend(first_process(&container.id).map(|pid| (container.identity(), pid)));
+        }
+        found
     }
 
     /// Removes a container behind everybody's back.
@@ -94,12 +113,9 @@ impl Docker {
         MADE.get_or_init(|| async {
             let _lock = exclusive("images").await;
             let docker = DockerRuntime::connect(None).unwrap();
-            let programs = [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")];
-            let command = ["/bin/sh", "-c", SLEEP];
-            let recipe = Recipe { programs: &programs, command: &command, ..Recipe::default() };
-            import_recipe(&docker, recipe, IMAGE).await.unwrap();
+            import_recipe(&docker, recipe(), IMAGE).await.unwrap();
             if !docker.has_image(SAMPLE_IMAGE).await.unwrap() {
-                import_recipe(&docker, recipe, SAMPLE_IMAGE).await.unwrap();
+                import_recipe(&docker, recipe(), SAMPLE_IMAGE).await.unwrap();
             }
         })
         .await;
@@ -117,6 +133,24 @@ impl Docker {
     }
 }
 
+/// A client of the engine at `host`, or of the one that `DOCKER_HOST` names.
+pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::errors::Error> {
+    let client = match host.and_then(|host| host.strip_prefix("unix://")) {
+        Some(path) => Client::connect_with_unix(path, 60, bollard::API_DEFAULT_VERSION)?,
+        None => Client::connect_with_defaults()?,
+    };
+    let client = client.negotiate_version().await?;
+    client.ping().await?;
+    Ok(client)
+}
+
+/// What [`IMAGE`] is made of.
+pub(crate) fn recipe() -> Recipe<'static> {
+    static PROGRAMS: LazyLock<[(&Path, &str); 2]> =
+        LazyLock::new(|| [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")]);
+    Recipe { programs: &*PROGRAMS, command: &["/bin/sh", "-c", SLEEP], ..Recipe::default() }
+}
+
 impl Container {
     /// `kubeleet.node`.
     pub fn node(&self) -> &str {
@@ -128,6 +162,20 @@ impl Container {
         let assignment = label("kubeleet.assignment");
         Running { pod: label("kubeleet.pod"), assignment, node: self.node().to_owned() }
     }
+}
+
+/// The first process of a container, of whatever engine on this machine: engines in other pid namespaces count otherwise.
+fn first_process(container: &str) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_container = |process: &fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(process.path().join(file)).unwrap_or_default();
+        let first = || read("status").lines().any(|line| line.starts_with("NSpid:") && line.ends_with("\t1"));
+        read("cgroup").contains(container) && first()
+    };
+    let found = processes
+        .filter(|process| process.file_name().as_encoded_bytes()[0].is_ascii_digit())
+        .find(of_container)?;
+    Pid::from_raw(found.file_name().to_str()?.parse().ok()?)
 }
 
 async fn labelled(client: &Client) -> Vec<Container> {
@@ -157,12 +205,12 @@ async fn remove(client: &Client, id: &str) {
 
 impl Drop for Docker {
     fn drop(&mut self) {
-        let prefix = self.prefix.clone();
+        let (prefix, host) = (self.prefix.clone(), self.host.clone());
         // A runtime of its own: the test's may be the very thread that drops this.
         let tidy = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let Ok(client) = Self::connect().await else { return };
+                let Ok(client) = connect(host.as_deref()).await else { return };
                 let mut removals = tokio::task::JoinSet::new();
                 for container in labelled(&client).await {
                     if container.node().starts_with(&prefix) {

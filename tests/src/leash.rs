@@ -4,17 +4,18 @@
 //! Ctrl-C), and then nothing is dropped: a tiny shell holds the other end of a pipe to the test, and when the pipe
 //! closes it kills the child's process group.
 
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 /// A child in a process group of its own. Dropped, its whole group is killed.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
     watchdog: Child,
+    buried: bool,
 }
 
 impl Leashed {
@@ -29,7 +30,7 @@ impl Leashed {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Self { child, watchdog })
+        Ok(Self { child, watchdog, buried: false })
     }
 
     /// Its process id.
@@ -43,18 +44,26 @@ impl Leashed {
         let _gone = kill_process(self.pid(), signal);
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().unwrap()
+    /// Sends a signal to the child and to all it has started, as far as they stayed in its group.
+    pub fn signal_group(&self, signal: Signal) {
+        let _gone = kill_process_group(self.pid(), signal);
     }
 
-    /// SIGKILL to the whole group; returns when the child is gone.
+    /// How it ended, if it has. It is not buried yet: its number and its group's stay its own.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.pid()), look).unwrap()?;
+        let code = status.exit_status().map(|code| code << 8).or(status.terminating_signal());
+        code.map(ExitStatus::from_raw)
+    }
+
+    /// SIGKILL to the whole group, also when its leader has ended already; returns when the child is gone.
     pub fn kill(&mut self) {
-        // The group outlives its leader as long as it has members; after `wait` its number may be somebody else's.
-        if self.ended().is_none() {
-            let _gone = kill_process_group(self.pid(), Signal::KILL);
+        if !self.buried {
+            self.signal_group(Signal::KILL);
+            let _status = self.child.wait();
+            self.buried = true;
         }
-        let _status = self.child.wait();
     }
 
     /// SIGTERM to the child; how it ended, or none when it had not after `limit` (it is killed then).

@@ -28,6 +28,15 @@ impl Processes {
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
+
+    /// What runs, with its leader.
+    pub fn with_leaders(&self) -> Vec<(Running, Pid)> {
+        let read = |folder: &Path| {
+            let leader = Pid::from_raw(record(folder)?.1.try_into().ok()?)?;
+            Some((running(folder)?.0, leader))
+        };
+        folders_below(&self.root).filter_map(|folder| read(&folder)).collect()
+    }
 }
 
 /// The process id of each running pod's leader below a folder, by pod.

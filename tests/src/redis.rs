@@ -115,7 +115,7 @@ impl Redis {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
             let id = {
-                let mut server = self.server.lock().unwrap();
+                let server = self.server.lock().unwrap();
                 if server.ended().is_some() {
                     return false;
                 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Says that this test is skipped for lack of `engine` (`docker`, `redis`).
+/// Says that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`).
 ///
 /// # Panics
 /// When the environment variable `REQUIRE` lists the engine.

@@ -102,8 +102,8 @@ fn base64(bytes: &[u8]) -> String {
 async fn a_key_of_another_type_is_reported_and_recovered_from() {
     let _alone = exclusive("heavy").await;
     let cluster = Cluster::new(Timing::Short).await;
-    let (api, mut scheduler) = (cluster.api().await, cluster.scheduler());
-    let mut worker = cluster.worker("w1", "process");
+    let (api, scheduler) = (cluster.api().await, cluster.scheduler());
+    let worker = cluster.worker("w1", "process");
     let http = api.http();
     let service =
         |name: &str| json!({"name": name, "image": "none", "command": ["sleep", "86400"], "replicas": 2});

@@ -3,26 +3,31 @@
 //! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is away is its reason. It
 //! looks again and again for as long as the lease is out, so that a container whose start was under way when the lease
 //! ran out is caught as well; only after that the lease can be renewed. `keep` pods are left alone.
+//!
+//! The worker holds it for as long as it lives and tells its guard so ([`crate::pulse`]); when the worker falls silent
+//! the guard holds it, with the same [`enforce`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::BootInstant;
+use common::clock::{BootInstant, Clock};
 use common::config::Timing;
+use common::ids::NodeName;
 use common::spec::OnDisconnect;
 use futures_util::StreamExt;
 use futures_util::stream;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, jittered};
 use crate::lease::{Found, Standing};
-use crate::runtime::{Container, ContainerState, RuntimeError};
+use crate::runtime::{Container, ContainerState, Runtime, RuntimeError};
 use crate::worker::{Asked, Worker};
 
 /// The tokio clock stands still while the machine sleeps; the lease's does not. So no sleep is longer than this.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Between two looks while the lease is out.
-const AGAIN: Duration = Duration::from_millis(250);
+pub(crate) const AGAIN: Duration = Duration::from_millis(250);
 /// Kept free between the last SIGKILL and the moment another node may start the pod.
 const MARGIN: Duration = Duration::from_secs(2);
 /// How long leftovers of a worker that is gone have to end: they may run elsewhere by now.
@@ -30,8 +35,21 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How many containers are stopped at a time.
 const AT_A_TIME: usize = 64;
 
-/// Guards the lease for as long as the process lives, over all lives of the worker.
-pub(crate) async fn watch(worker: Arc<Worker>) {
+/// Holds the fence for as long as the process lives, over all lives of the worker: first the leftovers of the worker
+/// before, which is told through `swept`, then its own pods.
+pub(crate) async fn hold(worker: Arc<Worker>, shutdown: CancellationToken, swept: oneshot::Sender<()>) {
+    let holding = async {
+        if at_startup(&worker, &shutdown).await {
+            // Nobody listens any more when the worker is being ended.
+            let _ended = swept.send(());
+            watch(&worker).await;
+        }
+    };
+    // One task with the fence, so that the guard hears nothing any more when this task hangs or has panicked.
+    worker.pulse.alongside(&worker.config.timing, holding).await;
+}
+
+async fn watch(worker: &Worker) {
     let mut fenced = false;
     loop {
         match worker.lease.standing(worker.now()) {
@@ -55,8 +73,10 @@ pub(crate) async fn watch(worker: Arc<Worker>) {
                         worker.config.timing.fence_after
                     );
                 }
-                match enforce(&worker, deadline).await {
-                    Ok(()) => worker.lease.fenced(deadline),
+                let timing = &worker.config.timing;
+                let look = enforce(&*worker.runtime, &worker.node, timing, deadline, &*worker.clock);
+                match look.await {
+                    Ok(_) => worker.lease.fenced(deadline),
                     Err(error) => {
                         tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; trying on");
                     }
@@ -67,18 +87,26 @@ pub(crate) async fn watch(worker: Arc<Worker>) {
     }
 }
 
-async fn enforce(worker: &Worker, deadline: BootInstant) -> Result<(), RuntimeError> {
-    let containers = worker.runtime.list(&worker.node).await?;
+/// One look: stops every `stop` pod of this node that runs, or may yet. Gives how many there were.
+pub(crate) async fn enforce(
+    runtime: &dyn Runtime,
+    node: &NodeName,
+    timing: &Timing,
+    deadline: BootInstant,
+    clock: &dyn Clock,
+) -> Result<usize, RuntimeError> {
+    let containers = runtime.list(node).await?;
     let running = |container: &Container| {
         container.on_disconnect == OnDisconnect::Stop
             && matches!(container.state, ContainerState::Running | ContainerState::Created)
     };
     let to_stop: Vec<_> = containers.into_iter().filter(running).collect();
     for container in &to_stop {
-        tracing::warn!(node = %worker.node, pod = %container.pod, "stopped by the fence");
+        tracing::warn!(%node, pod = %container.pod, "stopped by the fence");
     }
-    let timing = &worker.config.timing;
-    stop_all(worker, to_stop, |container| grace(container.grace, timing, deadline, worker.now())).await
+    let found = to_stop.len();
+    stop_all(runtime, to_stop, |container| grace(container.grace, timing, deadline, clock.now())).await?;
+    Ok(found)
 }
 
 /// How long a container may take to end so that it is gone before its pod may be started elsewhere.
@@ -88,14 +116,14 @@ fn grace(wanted: Duration, timing: &Timing, deadline: BootInstant, now: BootInst
 }
 
 /// Stops and removes containers, many at a time; the first error, if there was one.
-pub(crate) async fn stop_all(
-    worker: &Worker,
+async fn stop_all(
+    runtime: &dyn Runtime,
     containers: Vec<Container>,
     grace: impl Fn(&Container) -> Duration,
 ) -> Result<(), RuntimeError> {
     let stops = containers.into_iter().map(|container| {
         let grace = grace(&container);
-        async move { worker.runtime.stop(&container.handle, grace).await }
+        async move { runtime.stop(&container.handle, grace).await }
     });
     let results: Vec<_> = stream::iter(stops).buffer_unordered(AT_A_TIME).collect().await;
     results.into_iter().collect()
@@ -103,7 +131,7 @@ pub(crate) async fn stop_all(
 
 /// Before a worker does anything: where the lease of the worker before has run out, its leftovers end. Tries until it
 /// is done or `shutdown`. Gives whether it is done.
-pub(crate) async fn at_startup(worker: &Worker, shutdown: &CancellationToken) -> bool {
+async fn at_startup(worker: &Worker, shutdown: &CancellationToken) -> bool {
     match worker.lease.found() {
         Found::Deadline(deadline) if worker.now() < deadline => {
             worker.lease.take_over(deadline);
@@ -138,7 +166,7 @@ async fn insist(
             if !found.is_empty() {
                 tracing::warn!(node = %worker.node, why, count = found.len(), "stopping leftover containers");
             }
-            stop_all(worker, found, |container| container.grace.min(longest_grace)).await
+            stop_all(&*worker.runtime, found, |container| container.grace.min(longest_grace)).await
         };
         let result = tokio::select! {
             () = shutdown.cancelled() => return false,

@@ -3,7 +3,8 @@
 //! [`run`] is the daemon. A worker has lives (`life`): it registers, looks at what runs here, and serves its loops
 //! until the process ends or the cluster gives up on it. The loops, a file each: `heartbeat` (the lease, and what is to
 //! be stopped), `claim` (payloads from the queue), `start` (one pod's start), `ack` (what runs), `supervise` (what runs
-//! against what should). `fence` guards the lease over all lives. Decisions are pure: `step`, `policy`, `backoff`.
+//! against what should). `fence` guards the lease over all lives, and [`guard`], in the parent process, does when this
+//! process can not. Decisions are pure: `step`, `policy`, `backoff`.
 //!
 //! Nothing that matters is in memory only: payloads are in `rq` until they run, what runs is found again by its labels.
 
@@ -14,6 +15,7 @@ mod backoff;
 mod claim;
 mod courtesy;
 mod fence;
+pub mod guard;
 mod heartbeat;
 mod lease;
 mod life;
@@ -21,6 +23,7 @@ mod logs;
 pub mod machine;
 mod policy;
 mod psi;
+mod pulse;
 mod remove;
 pub mod runtime;
 mod start;
@@ -54,6 +57,7 @@ use crate::trouble::Trouble;
 use crate::worker::Worker;
 
 pub use crate::lease::{Found, Keeper};
+pub use crate::pulse::Pulse;
 pub use crate::worker::Pace;
 
 /// What of its machine a worker touches.
@@ -123,22 +127,45 @@ pub enum WorkerError {
 
 /// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until `shutdown`. Pods are
 /// left running; what was being started is in the queue of the next life. Takes up to ten seconds to end.
+///
+/// # Errors
+/// When it can not start, or can not go on.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), WorkerError> {
+    run_guarded(config, Pulse::none(), shutdown).await
+}
+
+/// The same with a guard that is told that it lives.
+///
+/// # Errors
+/// When it can not start, or can not go on.
+pub async fn run_guarded(
+    config: Arc<Config>,
+    pulse: Pulse,
+    shutdown: CancellationToken,
+) -> Result<(), WorkerError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    let runtime: Arc<dyn Runtime> = match config.runtime {
+    let runtime = engine(&config)?;
+    #[cfg(debug_assertions)]
+    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failing::Failing(runtime));
+    if config.runtime == RuntimeKind::Sim && config.sim_workers > 1 {
+        return run_many(config, store, runtime, shutdown).await;
+    }
+    let hands = Hands::real(runtime, keeper(&config)?);
+    let redis = Arc::new(Trouble::of("talking to Redis"));
+    let worker = Worker::new(config, store, hands, Pace::default(), redis);
+    life::run(Arc::new(Worker { pulse, ..worker }), shutdown).await
+}
+
+/// What runs this node's containers.
+fn engine(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> {
+    Ok(match config.runtime {
         RuntimeKind::Docker => Arc::new(DockerRuntime::connect(config.docker_host.as_deref())?),
         RuntimeKind::Process if config.policy.processes => {
             Arc::new(ProcessRuntime::new(config.data_dir.clone()))
         }
         RuntimeKind::Process => return Err(WorkerError::ProcessesNotAllowed),
         RuntimeKind::Sim => Arc::new(SimRuntime::new(SimOptions::default())),
-    };
-    #[cfg(debug_assertions)]
-    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failing::Failing(runtime));
-    if config.runtime == RuntimeKind::Sim && config.sim_workers > 1 {
-        return run_many(config, store, runtime, shutdown).await;
-    }
-    run_with(config, store, runtime, shutdown).await
+    })
 }
 
 /// Runs one worker with these hands.

@@ -12,7 +12,7 @@ use common::config::RuntimeKind;
 use common::node::NodeFacts;
 use common::store::{Answer, Fenced, Registration, Session};
 use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -76,13 +76,27 @@ enum End {
 
 /// Lives until `shutdown`, or until nothing sensible is left to do.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Result<(), WorkerError> {
-    if !fence::at_startup(&worker, &shutdown).await {
-        return Ok(());
+    let (swept, is_swept) = oneshot::channel();
+    let fence = tokio::spawn(fence::hold(worker.clone(), shutdown.clone(), swept));
+    let mut fence = AbortOnDropHandle::new(fence);
+    let broken = || Err(WorkerError::Broken { node: worker.node.clone() });
+    match is_swept.await {
+        Ok(()) => {}
+        Err(_) if shutdown.is_cancelled() => return Ok(()),
+        Err(_) => return broken(),
     }
-    let _watch = AbortOnDropHandle::new(tokio::spawn(fence::watch(worker.clone())));
+    tokio::select! {
+        ended = lives(&worker, &shutdown) => ended,
+        // It ends when it panicked. Without a fence nothing may run here.
+        _ = &mut fence => broken(),
+    }
+}
+
+/// One life after the other.
+async fn lives(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Result<(), WorkerError> {
     let mut replaced: Option<Instant> = None;
-    while let Some(session) = register(&worker, &shutdown).await {
-        match live(&worker, session, &shutdown).await {
+    while let Some(session) = register(worker, shutdown).await {
+        match live(worker, session, shutdown).await {
             End::Shutdown => break,
             End::Broken => return Err(WorkerError::Broken { node: worker.node.clone() }),
             // Once may be a failover that lost our registration. Soon again is somebody who answers each of ours.
@@ -96,7 +110,7 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
             End::Fenced(Fenced::Dead) => {
                 tracing::warn!(node = %worker.node, "declared dead: its pods were given away; stopping all of them");
                 worker.lease.give_up();
-                purge(&worker, &shutdown).await;
+                purge(worker, shutdown).await;
             }
         }
     }

@@ -11,6 +11,7 @@ use common::store::Store;
 
 use crate::Hands;
 use crate::lease::Lease;
+use crate::pulse::Pulse;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::step::Patience;
 use crate::trouble::Trouble;
@@ -65,11 +66,12 @@ pub(crate) struct Worker {
     pub(crate) node: NodeName,
     pub(crate) store: Store,
     pub(crate) runtime: Arc<dyn Runtime>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pressure: fn() -> Option<Psi>,
     pub(crate) pace: Pace,
     pub(crate) lease: Lease,
     pub(crate) engine: Engine,
+    pub(crate) pulse: Pulse,
     /// Talking to Redis, by any loop.
     pub(crate) redis: Arc<Trouble>,
 }
@@ -85,7 +87,8 @@ impl Worker {
         let Hands { runtime, clock, keeper, pressure } = hands;
         let node = config.node.clone();
         let (lease, engine) = (Lease::new(keeper), Engine::new(&node));
-        Self { config, node, store, runtime, clock, pressure, pace, lease, engine, redis }
+        let pulse = Pulse::none();
+        Self { config, node, store, runtime, clock, pressure, pace, lease, engine, pulse, redis }
     }
 
     pub(crate) fn now(&self) -> BootInstant {

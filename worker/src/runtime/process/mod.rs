@@ -27,6 +27,7 @@ use tokio::sync::broadcast;
 
 use self::folder::{Folder, Life};
 use self::pods::Inner;
+pub(crate) use self::system::Who;
 use self::system::find_leader;
 use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
 

@@ -20,9 +20,9 @@ pub(super) const MARKER: &str = "KUBELEET_DIR";
 
 /// One process, never mistaken for another that has the same id later.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Who {
+pub(crate) struct Who {
     /// Its id, which is also that of the process group it leads.
-    pub(super) pid: i32,
+    pub(crate) pid: i32,
     /// Clock ticks from boot to its start.
     start_time: u64,
     /// The boot these are counted from.
@@ -31,13 +31,13 @@ pub(super) struct Who {
 
 impl Who {
     /// The process that has this id now. None when there is none.
-    pub(super) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = Process::new(pid).ok()?.stat().ok()?;
         Some(Self { pid, start_time: stat.starttime, boot: boot_id()? })
     }
 
     /// Whether it still runs. A zombie does not.
-    pub(super) fn lives(&self) -> bool {
+    pub(crate) fn lives(&self) -> bool {
         let stat = Process::new(self.pid).ok().and_then(|process| process.stat().ok());
         stat.is_some_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
             && boot_id().is_some_and(|boot| boot == self.boot)
@@ -53,8 +53,18 @@ impl Who {
         }
     }
 
+    /// Sends a signal to it alone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if self.lives()
+            && let Some(pid) = Pid::from_raw(self.pid)
+            && let Err(error) = rustix::process::kill_process(pid, signal)
+        {
+            tracing::debug!(pid = self.pid, %error, "a signal did not arrive");
+        }
+    }
+
     /// Waits until it does not run any more.
-    pub(super) async fn gone(&self) {
+    pub(crate) async fn gone(&self) {
         match self.watched() {
             // Readable means ended.
             Some(Ok(watched)) if watched.readable().await.is_ok() => {}

@@ -1,0 +1,122 @@
+//! kubeleet on several hosts as docs/HA.md has it: on each a Redis, a Sentinel, an API, a scheduler and a worker.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use super::{Host, Hosts};
+use crate::invariants::Running;
+use crate::leash::Leashed;
+use crate::{Daemon, Docker, Http, Timing, eventually};
+
+/// How long all of it may take to come up on a machine that does other things as well.
+const START: Duration = Duration::from_secs(60);
+
+/// Three hosts and what runs there.
+pub struct HostCluster {
+    /// In the order of the hosts.
+    engines: Vec<Docker>,
+    daemons: Vec<Daemon>,
+    _redis: Vec<Leashed>,
+    /// The hosts.
+    pub hosts: Hosts,
+    timing: Timing,
+}
+
+impl HostCluster {
+    /// Starts it, and waits until every node is ready; none where there can be no hosts.
+    pub async fn start(timing: Timing) -> Option<Self> {
+        let hosts = Hosts::start(3).await?;
+        let mut redis = Vec::new();
+        for host in hosts.all() {
+            redis.push(server(host, hosts.host(0)));
+        }
+        for host in hosts.all() {
+            redis.push(sentinel(host, hosts.host(0)));
+        }
+        let mut engines = Vec::new();
+        for host in hosts.all() {
+            engines.push(Docker::at(&host.docker_host(), host.name()).await);
+        }
+        let mut cluster = Self { engines, daemons: Vec::new(), _redis: redis, hosts, timing };
+        for index in 0..3 {
+            for what in ["api", "scheduler", "worker"] {
+                let daemon = cluster.daemon(index, what);
+                cluster.daemons.push(daemon);
+            }
+        }
+        eventually(START, "the API is ready", || async {
+            let http = cluster.http(0);
+            let answer = http.try_send(reqwest::Method::GET, "/readyz", None).await;
+            answer.map_err(|error| error.to_string())?.error_for_status().map_err(|error| error.to_string())
+        })
+        .await;
+        cluster.http(0).nodes_ready(3).await;
+        Some(cluster)
+    }
+
+    fn daemon(&self, index: usize, what: &str) -> Daemon {
+        let host = self.hosts.host(index);
+        let folder = host.folder();
+        let addresses: Vec<_> =
+            self.hosts.all().iter().map(|host| format!("{}:26379", host.address())).collect();
+        let path = |name: &str| folder.join(name).display().to_string();
+        let mut environment: BTreeMap<String, String> = [
+            ("KUBELEET_REDIS_URL", format!("redis+sentinel://{}/mymaster", addresses.join(","))),
+            ("KUBELEET_LISTEN", format!("{}:7070", host.address())),
+            ("KUBELEET_TOKEN", "test".to_owned()),
+            ("KUBELEET_NODE", host.name().to_owned()),
+            ("KUBELEET_STATE_DIR", path("state")),
+            ("KUBELEET_DATA_DIR", path("pods")),
+            ("DOCKER_HOST", host.docker_host()),
+            ("NO_COLOR", "1".to_owned()),
+            ("PATH", std::env::var("PATH").unwrap_or_default()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let timing = self.timing.settings().iter();
+        environment.extend(timing.map(|(name, value)| (format!("KUBELEET_{name}"), (*value).to_owned())));
+        Daemon::start_within(&host.entry(), what, environment, folder.join(format!("{what}.log")))
+    }
+
+    /// The API of one of the hosts.
+    pub fn http(&self, index: usize) -> Http {
+        Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
+    }
+
+    /// What runs on one of the hosts, by its engine, each with its first process.
+    pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
+        self.engines[index].with_leaders().await
+    }
+}
+
+fn server(host: &Host, master: &Host) -> Leashed {
+    let mut command = host.command("redis-server");
+    command.args(["--port", "6379", "--bind", host.address(), "127.0.0.1", "--protected-mode", "no"]);
+    command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
+    command.args(["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3", "--repl-timeout", "10"]);
+    command.arg("--dir").arg(host.folder());
+    if host.address() != master.address() {
+        command.args(["--replicaof", master.address(), "6379"]);
+    }
+    let log = fs::File::create(host.folder().join("redis.log")).unwrap();
+    Leashed::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
+}
+
+fn sentinel(host: &Host, master: &Host) -> Leashed {
+    let configuration = format!(
+        "port 26379\nbind {} 127.0.0.1\nprotected-mode no\nsentinel monitor mymaster {} 6379 2\n\
+         sentinel down-after-milliseconds mymaster 2000\nsentinel failover-timeout mymaster 3000\n",
+        host.address(),
+        master.address()
+    );
+    let path = host.folder().join("sentinel.conf");
+    fs::write(&path, configuration).unwrap();
+    let mut command = host.command("redis-server");
+    let log = fs::File::create(host.folder().join("sentinel.log")).unwrap();
+    command.arg(&path).arg("--sentinel").stdout(log).stderr(Stdio::null());
+    Leashed::spawn(&mut command).expect("redis-server can be started as a sentinel")
+}
