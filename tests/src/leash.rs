@@ -108,11 +108,18 @@ mod tests {
         let group = leashed.pid();
         drop(leashed.watchdog.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(10);
-        while rustix::process::test_kill_process_group(group).is_ok() {
-            // A zombie counts as a member until somebody has asked how it ended.
-            leashed.ended();
+        let mut wait = || {
             assert!(Instant::now() < deadline, "group {group:?} is still there");
             std::thread::sleep(Duration::from_millis(10));
+        };
+        while leashed.ended().is_none() {
+            wait();
+        }
+        // A zombie counts as a member until it is buried.
+        let _status = leashed.child.wait();
+        leashed.buried = true;
+        while rustix::process::test_kill_process_group(group).is_ok() {
+            wait();
         }
     }
 }

@@ -52,7 +52,7 @@ pub const WORKER: &[&str] = &[
     "redis.report",
     "redis.reject",
     "redis.BRPOPLPUSH",
-    "redis.LMOVE",
+    "redis.take_work",
     "redis.LRANGE",
     "redis.SSCAN",
     "redis.GET",

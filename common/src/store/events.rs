@@ -22,7 +22,7 @@ impl Store {
         let mut events = Vec::new();
         while events.len() < count {
             let asked = PAGE.min(count - events.len());
-            let page = self.entries("XRANGE", &from, "+", asked).await?;
+            let page = self.entries(cmd("XRANGE"), &from, "+", asked).await?;
             let Some(last) = page.last() else { break };
             from = format!("({}", last.id);
             let came = page.len();
@@ -42,7 +42,7 @@ impl Store {
         let mut newest_first = Vec::new();
         while newest_first.len() < count {
             let asked = PAGE.min(count - newest_first.len());
-            let page = self.entries("XREVRANGE", &to, "-", asked).await?;
+            let page = self.entries(cmd("XREVRANGE"), &to, "-", asked).await?;
             let Some(last) = page.last() else { break };
             to = format!("({}", last.id);
             let came = page.len();
@@ -58,12 +58,11 @@ impl Store {
 
     async fn entries(
         &self,
-        command: &str,
+        mut range: redis::Cmd,
         from: &str,
         to: &str,
         count: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let mut range = cmd(command);
         range.arg(keys::EVENTS).arg(from).arg(to).arg("COUNT").arg(count);
         list("reading events", self.link.query(&range).await?)?.into_iter().map(Entry::read).collect()
     }
