@@ -108,7 +108,7 @@ mod tests {
         let group = leashed.pid();
         drop(leashed.watchdog.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(10);
-        let mut wait = || {
+        let wait = || {
             assert!(Instant::now() < deadline, "group {group:?} is still there");
             std::thread::sleep(Duration::from_millis(10));
         };
