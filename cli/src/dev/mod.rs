@@ -152,7 +152,8 @@ impl Daemons {
     async fn wait_or(&mut self, shutdown: &CancellationToken) -> anyhow::Result<()> {
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            failed = self.first_failure() => Err(failed),
+            // At Ctrl-C the daemons end as well, perhaps before we look: then somebody has asked them to.
+            failed = self.first_failure() => if shutdown.is_cancelled() { Ok(()) } else { Err(failed) },
         }
     }
 
