@@ -8,39 +8,22 @@
     reason = "a bench fails by panicking, and its macros make public items"
 )]
 
-use std::collections::BTreeMap;
+mod fixture;
+
 use std::hint::black_box;
 
-use common::ids::{Incarnation, NodeName, PodId};
-use common::node::{Node, NodeFacts, NodeKind, NodeState, Psi, Resources};
+use common::ids::{Incarnation, PodId};
+use common::node::{Node, Resources};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use fixture::NOW;
 use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Snapshot, decide};
 
-const NOW: u64 = 1_000_000;
 const PODS: usize = 30_000;
 
-/// A third of the nodes already busy, each under a pressure of its own.
+/// A third of the nodes already busy.
 fn node(i: usize) -> Node {
     let busy = if i.is_multiple_of(3) { i as u64 % 40 } else { 0 };
-    Node {
-        name: NodeName::new(format!("worker{i}")).unwrap(),
-        kind: NodeKind::Kubeleet,
-        state: NodeState::Alive,
-        incarnation: Some(Incarnation::random()),
-        beat: NOW,
-        registered_at: 1,
-        cordoned: false,
-        engine_problem: None,
-        facts: NodeFacts {
-            labels: BTreeMap::new(),
-            capacity: Resources { cpu_millis: 64_000_000, memory_bytes: 1 << 50, pods: 1_000 },
-            runtime: "sim".into(),
-            engine_version: "1".into(),
-            version: "1".into(),
-        },
-        used: Resources { pods: busy, ..Resources::default() },
-        psi: Some(Psi { cpu_some: (i % 37) as f32, ..Psi::default() }),
-    }
+    Node { incarnation: Some(Incarnation::random()), ..fixture::node(i, busy) }
 }
 
 fn cluster(nodes: usize) -> Snapshot {

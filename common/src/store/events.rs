@@ -85,7 +85,7 @@ impl Entry {
         found.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// None for an entry that somebody else wrote in another form.
+    /// One, or one for each pod it tells of; nothing for an entry that somebody else wrote in another form.
     fn events(self) -> Vec<ClusterEvent> {
         let kind = self.text("kind");
         match ObjectKind::parse(&kind) {
