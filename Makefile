@@ -17,7 +17,7 @@ build:               ## the release binary, target/release/kubeleet
 
 test:                ## all tests, on a real Redis and, where one answers, a real engine
 	@scripts/install build redis
-	$(CARGO) build --locked --package kubeleet
+	$(CARGO) build --locked --workspace
 	$(CARGO) test --workspace --locked
 
 lint:                ## formatting and clippy, as CI checks them
@@ -26,13 +26,13 @@ lint:                ## formatting and clippy, as CI checks them
 
 explore:             ## production code under adversarial schedules: SEEDS=20000, FROM=0 (the first)
 	@scripts/install build redis
-	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --package kubeleet-tests \
+	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --workspace \
 	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
 
 gaps:                ## measures that `stop` pods never run twice: TRIES=20 of each fault
 	@scripts/install build redis hosts
-	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --package kubeleet-tests --test scenario_guard gaps
-	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --package kubeleet-tests --test scenario_hosts
+	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --workspace --test scenario_guard gaps
+	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --workspace --test scenario_hosts
 
 bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
 	@scripts/install build redis
@@ -62,7 +62,7 @@ ha-down:             ## ends it and its pods; what is stored is kept
 
 .PHONY: chaos soak failovers
 
-CHAOS = $(CARGO) bench --locked --profile dev --package kubeleet-tests --bench chaos --
+CHAOS = $(CARGO) bench --locked --profile dev --workspace --bench chaos --
 
 chaos:               ## the HA stack's processes under faults and a client that remembers; ARGS=failovers for a part
 	@scripts/install build redis
@@ -79,4 +79,4 @@ soak:                ## the long round of chaos, then 20,000 seeds of the explor
 	@scripts/install build redis
 	$(CHAOS) master processes slow steps failovers outage ablations \
 	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers 60 --away 10m $(ARGS)
-	EXPLORER_SEEDS=20000 $(CARGO) test --locked --package kubeleet-tests --test schedules -- no_schedule --nocapture
+	EXPLORER_SEEDS=20000 $(CARGO) test --locked --workspace --test schedules -- no_schedule --nocapture

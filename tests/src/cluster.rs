@@ -357,7 +357,7 @@ pub fn binary() -> &'static Path {
         let exe = std::env::current_exe().unwrap();
         let profile = exe.ancestors().nth(2).unwrap();
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "--quiet", "--package", "kubeleet"]).arg("--manifest-path");
+        build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
         build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
         // What cargo told this very run would be news to build scripts, and have half of everything built again.
         for (name, _) in std::env::vars_os() {
