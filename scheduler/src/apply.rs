@@ -7,12 +7,15 @@
 use common::ids::{NodeName, PodId, SchedulerId};
 use common::pod::Refusal;
 use common::store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
+use futures_util::{StreamExt, TryStreamExt};
 
 use crate::intake::Bad;
 use crate::measure;
 
 /// How many pods one script assigns or parks: a few milliseconds of Redis.
 const CHUNK: usize = 250;
+/// While Redis assigns one chunk the next is on its way, and the last one's answer is read. They arrive in their order.
+const CHUNKS_AT_A_TIME: usize = 3;
 
 /// Who carries out.
 pub(crate) struct Hands<'a> {
@@ -45,22 +48,34 @@ impl Hands<'_> {
         assignments: &[Assignment],
         seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
     ) -> Result<Vec<Assigned>, StoreError> {
+        let chunks: Vec<_> = assignments.chunks(CHUNK).map(|chunk| self.assign_chunk(chunk, seen)).collect();
+        let mut chunks = futures_util::stream::iter(chunks).buffered(CHUNKS_AT_A_TIME);
         let mut outcomes = Vec::with_capacity(assignments.len());
-        for chunk in assignments.chunks(CHUNK) {
-            match self.store.assign_as_seen(self.id, self.dead_after, chunk, seen).await {
-                Ok(said) => outcomes.extend(said.into_iter().map(Assigned::Said)),
-                Err(error) if is_broken_key(&error) => {
-                    // One broken key fails its whole chunk: one by one, the others get through.
-                    for assignment in chunk {
-                        outcomes.push(self.assign_one(assignment).await?);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
+        while let Some(chunk) = chunks.try_next().await? {
+            outcomes.extend(chunk);
         }
         let placed = outcomes.iter().filter(|o| **o == Assigned::Said(AssignOutcome::Assigned)).count();
         measure::placed(placed);
         Ok(outcomes)
+    }
+
+    async fn assign_chunk(
+        &self,
+        chunk: &[Assignment],
+        seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
+    ) -> Result<Vec<Assigned>, StoreError> {
+        match self.store.assign_as_seen(self.id, self.dead_after, chunk, seen).await {
+            Ok(said) => Ok(said.into_iter().map(Assigned::Said).collect()),
+            Err(error) if is_broken_key(&error) => {
+                // One broken key fails its whole chunk: one by one, the others get through.
+                let mut outcomes = Vec::with_capacity(chunk.len());
+                for assignment in chunk {
+                    outcomes.push(self.assign_one(assignment).await?);
+                }
+                Ok(outcomes)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn assign_one(&self, assignment: &Assignment) -> Result<Assigned, StoreError> {

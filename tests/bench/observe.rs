@@ -9,7 +9,7 @@ use redis::pipe;
 /// When nothing has happened for so long it never will.
 const GIVE_UP: Duration = Duration::from_secs(120);
 const CLOSE: Duration = Duration::from_millis(2);
-const FAR: Duration = Duration::from_millis(500);
+const FAR: Duration = Duration::from_millis(60);
 
 /// One field of an INFO text.
 pub fn info<'a>(text: &'a str, field: &str) -> &'a str {

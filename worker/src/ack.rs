@@ -10,11 +10,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, jittered};
-use crate::courtesy::pause_after;
 use crate::life::{Heard, Life};
 
 /// How many go in one call.
 const BATCH: usize = 128;
+/// Pods that were claimed together are up within moments of each other: so long the first waits for the others.
+const GATHER: Duration = Duration::from_millis(2);
 
 /// A pod that runs, and who wants to know what Redis says to it.
 pub(crate) struct AckRequest {
@@ -26,9 +27,17 @@ pub(crate) struct AckRequest {
 pub(crate) async fn run(life: Arc<Life>, mut requests: mpsc::Receiver<AckRequest>) {
     let mut batch = Vec::with_capacity(BATCH);
     while requests.recv_many(&mut batch, BATCH).await > 0 {
+        if batch.len() < BATCH {
+            tokio::time::sleep(GATHER).await;
+            while batch.len() < BATCH
+                && let Ok(request) = requests.try_recv()
+            {
+                batch.push(request);
+            }
+        }
         let begun = Instant::now();
         send(&life, std::mem::take(&mut batch)).await;
-        tokio::time::sleep(pause_after(begun.elapsed())).await;
+        tokio::time::sleep(life.courtesy.pause_after(begun.elapsed())).await;
     }
 }
 

@@ -17,7 +17,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, jittered};
-use crate::courtesy::pause_after;
 use crate::life::Life;
 use crate::table::Begun;
 use crate::trouble::Trouble;
@@ -83,7 +82,7 @@ async fn serve(life: &Arc<Life>) {
                     trouble.worked();
                     backoff.reset();
                     failures = 0;
-                    if !wait(life, pause_after(took)).await {
+                    if !wait(life, life.courtesy.pause_after(took)).await {
                         return;
                     }
                 }
@@ -146,8 +145,13 @@ async fn turn(
     let came = Instant::now();
     let mut taken = vec![(first, permit)];
     taken.extend(take_more(life).await);
+    // A Redis that is slow over this has others to serve first: what was taken is safe in rq.
+    if !wait(life, life.courtesy.pause_between(came.elapsed())).await {
+        return Ok(Turn::Quit);
+    }
+    let begun = Instant::now();
     admit(life, taken).await?;
-    Ok(Turn::Went(came.elapsed()))
+    Ok(Turn::Went(begun.elapsed()))
 }
 
 /// As many more payloads as there are free places.

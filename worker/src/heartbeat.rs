@@ -94,6 +94,7 @@ pub(crate) async fn beat(life: &Arc<Life>, asked: &[(PodId, AssignmentId)]) -> O
     let Heard::Answer(reply) = life.heard("the heartbeat", answer) else { return None };
     metrics::histogram!("kubeleet_heartbeat_seconds").record(started.elapsed().as_secs_f64());
     life.hears_redis();
+    life.courtesy.hears_of(reply.nodes);
     if !reply.foreign.is_empty() {
         life.confirmed(None);
     }

@@ -19,6 +19,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::ack::{self, AckRequest};
 use crate::backoff::{Backoff, jittered};
+use crate::courtesy::Courtesy;
 use crate::strangers::Strangers;
 use crate::table::Table;
 use crate::worker::{Asked, Worker};
@@ -58,6 +59,8 @@ pub(crate) struct Life {
     pub(crate) verified: CancellationToken,
     /// Pods to be stopped that this life does not know.
     pub(crate) strangers: Strangers,
+    /// How long loops pause, for the sake of other workers.
+    pub(crate) courtesy: Courtesy,
     /// When Redis last said that it took over from another; none before the first beat.
     master_changed_at: Mutex<Option<RedisMillis>>,
     /// The master that has confirmed all that must not run twice, by when it took over.
@@ -233,6 +236,7 @@ impl Life {
             pinging: AtomicBool::new(false),
             verified: CancellationToken::new(),
             strangers: Strangers::default(),
+            courtesy: Courtesy::new(),
             master_changed_at: Mutex::new(None),
             confirmed_by: Mutex::new(None),
             heard_until: AtomicU64::new(0),

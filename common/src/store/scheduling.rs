@@ -15,6 +15,9 @@ use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::Refusal;
 
+/// One script takes so many: a few milliseconds of Redis.
+const TAKEN_AT_ONCE: usize = 4096;
+
 /// A scheduler's decision, to be carried out.
 #[derive(Debug, Clone)]
 pub struct Assignment {
@@ -109,11 +112,19 @@ impl Store {
 
     /// Takes up to `max` pods in hand, shows that the scheduler lives, and gives all it has in hand, oldest first.
     pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
-        let mut take = call(&scripts::take);
-        take.key(keys::SQ).key(keys::in_flight(id)).key(keys::SCHEDULERS).arg(id.as_str()).arg(max);
-        let mut in_hand = payloads("taking pods", self.link.script(&take).await?)?;
-        in_hand.reverse();
-        Ok(in_hand)
+        let mut in_hand: Vec<Bytes> = Vec::new();
+        loop {
+            let known = in_hand.len();
+            let until = max.min(known + TAKEN_AT_ONCE);
+            let mut take = call(&scripts::take);
+            take.key(keys::SQ).key(keys::in_flight(id)).key(keys::SCHEDULERS);
+            take.arg(id.as_str()).arg(until).arg(known);
+            let more = payloads("taking pods", self.link.script(&take).await?)?;
+            in_hand.extend(more.into_iter().rev());
+            if in_hand.len() < until || until == max {
+                return Ok(in_hand);
+            }
+        }
     }
 
     /// Carries decisions out: node check, resources, record and queue in one step. One outcome each. All assignments to

@@ -176,6 +176,15 @@ impl Store {
         Ok(self.services(std::slice::from_ref(name)).await?.pop())
     }
 
+    /// How many pods of a service have been made, and how many are wanted; none when there is no such service.
+    pub async fn how_far(&self, name: &ServiceName) -> Result<Option<(u64, u64)>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HLEN").arg(keys::slots(name));
+        pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
+        let (made, wanted): (u64, Option<u64>) = self.link.pipeline(&pipe).await?;
+        Ok(wanted.map(|wanted| (made, wanted)))
+    }
+
     /// These services, in this order; those that do not exist are left out.
     pub async fn services(&self, names: &[ServiceName]) -> Result<Vec<Service>, StoreError> {
         if names.is_empty() {

@@ -59,6 +59,8 @@ pub struct HeartbeatReply {
     pub stop: Vec<PodId>,
     /// Of the containers asked about, those that are not this node's any more.
     pub foreign: Vec<PodId>,
+    /// How many nodes there are.
+    pub nodes: u64,
 }
 
 /// A payload to be claimed.
@@ -290,18 +292,17 @@ impl Session {
         }
         let (answer, rest) = verdict(what, self.store.link.script(&beat).await?)?;
         let mut rest = rest.into_iter();
-        match (answer.as_str(), rest.next(), rest.next(), rest.next()) {
-            ("FENCED", Some(why), _, _) if word(what, why.clone())? == "replaced" => {
-                Ok(Err(Fenced::Replaced))
-            }
+        match (answer.as_str(), rest.next(), rest.next(), rest.next(), rest.next()) {
+            ("FENCED", Some(why), ..) if word(what, why.clone())? == "replaced" => Ok(Err(Fenced::Replaced)),
             ("FENCED", ..) => Ok(Err(Fenced::Dead)),
-            ("OK", Some(changed), Some(stop), Some(foreign)) => {
+            ("OK", Some(changed), Some(stop), Some(foreign), Some(nodes)) => {
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
                     let ids: Vec<String> = read(what, value)?;
                     Ok(ids.into_iter().filter_map(|id| PodId::new(id).ok()).collect())
                 };
                 let master_changed_at = read(what, changed)?;
-                Ok(Ok(HeartbeatReply { master_changed_at, stop: ids(stop)?, foreign: ids(foreign)? }))
+                let (stop, foreign, nodes) = (ids(stop)?, ids(foreign)?, read(what, nodes)?);
+                Ok(Ok(HeartbeatReply { master_changed_at, stop, foreign, nodes }))
             }
             (other, ..) => Err(unexpected(what, other)),
         }

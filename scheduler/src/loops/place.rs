@@ -33,8 +33,8 @@ const FEW: usize = 64;
 /// Nodes named for each reason of an unschedulable pod.
 const EXAMPLES: usize = 5;
 const SMALLEST_BATCH: usize = 64;
-/// Taking so many is a few milliseconds of Redis.
-const LARGEST_BATCH: usize = 8192;
+/// The more are decided about together, the more of them each node gets at once: on many nodes that is what a flood costs.
+const LARGEST_BATCH: usize = 32_768;
 /// Many nodes are all read again at most so often because somebody said that room appeared.
 const ALL_AT_MOST: Duration = Duration::from_millis(500);
 
@@ -256,11 +256,11 @@ fn node_of(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     }
 }
 
-/// Four times as many while there is a backlog, so that a flood costs few calls; fewer when there is none, so that
+/// Eight times as many while there is a backlog, so that a flood costs few calls; fewer when there is none, so that
 /// several schedulers share what comes.
 fn next_batch(batch: usize, taken: usize) -> usize {
     let next = if taken >= batch {
-        batch * 4
+        batch * 8
     } else if taken < batch / 4 {
         batch / 2
     } else {

@@ -29,6 +29,10 @@ const TICK: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(8);
 /// Hints that come within so long of each other are looked at together.
 const GATHER: Duration = Duration::from_millis(20);
+/// A service that misses no more than this is looked at at once: the API makes so many before it answers.
+const FEW: u64 = 250;
+/// One whose pods are being made is looked at again after this.
+const WHILE_MADE: Duration = Duration::from_millis(250);
 /// What a plan frees can be planned with at once, so many times; later by the next hint or pass.
 const ROUNDS: usize = 4;
 /// A service is looked at again after this many times the time it took to look, so that a large one, whose every pod
@@ -59,6 +63,8 @@ pub(crate) struct Reconcile {
     /// Services somebody named, and when each may be looked at.
     named: HashSet<ServiceName>,
     rested: HashMap<ServiceName, Instant>,
+    /// Services that missed many pods, and how many each had at the last look.
+    in_the_making: HashMap<ServiceName, u64>,
     /// Services that can not be reconciled: said once each.
     broken: HashSet<ServiceName>,
 }
@@ -78,6 +84,10 @@ impl Loop for Reconcile {
             return Ok(Next::Rest);
         }
         for name in self.due() {
+            if let Some(rest) = self.rest_for_makers(&name).await? {
+                self.rested.insert(name, Instant::now() + rest);
+                continue;
+            }
             let begun = Instant::now();
             let healed = self.heal(&name, None, &mut Vec::new()).await;
             self.judge(&name, healed)?;
@@ -128,6 +138,7 @@ impl Reconcile {
             pass_ended: now,
             named: HashSet::new(),
             rested: HashMap::new(),
+            in_the_making: HashMap::new(),
             broken: HashSet::new(),
         }
     }
@@ -175,6 +186,28 @@ impl Reconcile {
         self.named.iter().filter(|name| self.ready_at(name) <= now).cloned().collect()
     }
 
+    /// How long a service is left alone because many of its pods are missing and somebody makes them right now: the API,
+    /// after a POST. To read all of them meanwhile would only be in the way, and that is so for a while after the last.
+    /// Should the API die, their number stands still.
+    async fn rest_for_makers(&mut self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
+        let before = self.in_the_making.remove(name);
+        let (made, wanted) = match self.store.how_far(name).await {
+            Ok(Some(counts)) => counts,
+            Err(error) if error.is_transient() => return Err(error),
+            // Healing says so.
+            Ok(None) | Err(_) => return Ok(None),
+        };
+        if made + FEW >= wanted {
+            return Ok(before.map(|_| LONGEST_BREATHER));
+        }
+        let stands_still = before == Some(made);
+        if stands_still {
+            return Ok(None);
+        }
+        self.in_the_making.insert(name.clone(), made);
+        Ok(Some(WHILE_MADE))
+    }
+
     /// Looks at everything.
     async fn pass(&mut self) -> Result<(), StoreError> {
         let begun = Instant::now();
@@ -184,6 +217,7 @@ impl Reconcile {
         let mut suspects = Vec::new();
         let services = self.store.service_names().await?;
         self.broken.retain(|name| services.contains(name));
+        self.in_the_making.retain(|name, _| services.contains(name));
         for name in services {
             let healed = self.heal(&name, Some(&facts), &mut suspects).await;
             self.judge(&name, healed)?;

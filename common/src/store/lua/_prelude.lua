@@ -12,6 +12,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local NOW = now_ms()
+-- The same as text: Redis takes long to write a number that comes from Lua.
+local STAMP = string.format('%.0f', NOW)
 local EVENTS_NOW = redis.call('XLEN', EVENTS)
 
 local function emit(kind, object, reason, name, node, phase, message)

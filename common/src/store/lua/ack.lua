@@ -28,7 +28,7 @@ for p = 1, count do
     redis.call('LREM', KEYS[4], -1, payload)
     run[#run + 1] = payload
     if phase == 'assigned' then
-      redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', NOW, 'attempts', 0)
+      redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', STAMP, 'attempts', '0')
       if address ~= (known_address or '') then redis.call('HSET', KEYS[6 + p], 'address', address) end
       if (reason or '') ~= '' then redis.call('HSET', KEYS[6 + p], 'reason', '', 'message', '') end
       tell(started, uuid, pod_name, name, 'runs on ' .. name)

@@ -74,7 +74,7 @@ for p = 1, pod_count do
     replies[p] = 'gone'
   else
     if not phase then
-      redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0, 'created_at', NOW,
+      redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0, 'created_at', STAMP,
         'payload', payload)
       redis.call('SADD', KEYS[4], uuid)
     end
@@ -82,7 +82,7 @@ for p = 1, pod_count do
     if (attempts or '0') ~= '0' or (reason or '') ~= '' then
       redis.call('HSET', pod_key, 'attempts', 0, 'reason', '', 'message', '')
     end
-    redis.call('HSET', pod_key, 'phase', 'assigned', 'node', node.name, 'assignment', assignment, 'since', NOW)
+    redis.call('HSET', pod_key, 'phase', 'assigned', 'node', node.name, 'assignment', assignment, 'since', STAMP)
     given[pod_key] = true
     node.free_cpu, node.free_memory, node.free_pods = node.free_cpu - cpu_wanted, node.free_memory - memory_wanted, node.free_pods - 1
     node.cpu, node.memory, node.pods = node.cpu + cpu_wanted, node.memory + memory_wanted, node.pods + 1

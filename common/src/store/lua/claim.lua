@@ -58,7 +58,7 @@ for p = 1, count do
     verdict = { 'orphan' }
   elseif not phase then
     redis.call('HSET', pod_key, 'name', pod_name, 'phase', 'assigned', 'replica', replica, 'image', image, 'generation', 0,
-      'node', name, 'assignment', fresh, 'attempts', 1, 'cpu', cpu, 'memory', memory, 'created_at', NOW, 'since', NOW,
+      'node', name, 'assignment', fresh, 'attempts', 1, 'cpu', cpu, 'memory', memory, 'created_at', STAMP, 'since', STAMP,
       'payload', payload)
     redis.call('SADD', KEYS[5], uuid)
     redis.call('HINCRBY', KEYS[3], 'used_pods', 1)
@@ -80,7 +80,7 @@ for p = 1, count do
     drop(payload)
     local service, slot, held_cpu, held_memory =
       unpack(redis.call('HMGET', pod_key, 'service', 'replica', 'cpu', 'memory'), 1, 4)
-    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', NOW)
+    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
     redis.call('SREM', KEYS[6], uuid)
     release(KEYS[3], held_cpu, held_memory)
     bury(pod_key, wanted_key, service, slot, uuid)

@@ -13,8 +13,8 @@ if node[2] ~= 'alive' or (node[1] or '') ~= seen or silent <= dead_after then re
 local left = math.max(pause_left(pause), last + gap - NOW)
 if left > 0 then return { 'WAIT', left } end
 
-redis.call('HSET', KEYS[3], 'state', 'dead', 'dead_at', NOW)
-redis.call('HSET', META, 'last_death_at', NOW)
+redis.call('HSET', KEYS[3], 'state', 'dead', 'dead_at', STAMP)
+redis.call('HSET', META, 'last_death_at', STAMP)
 redis.call('ZREM', KEYS[4], name)
 redis.call('DEL', KEYS[5])
 emit('node', name, 'NodeDead', name, name, '', 'silent for ' .. math.floor(silent / 1000) .. ' s: its pods move')

@@ -36,7 +36,7 @@ for p = 1, count do
     redis.call('LPUSH', KEYS[4], payload)
     queued = queued + 1
   elseif holder == name and (phase == 'assigned' or phase == 'running') then
-    redis.call('HSET', pod_key, 'phase', 'pending', 'since', NOW, 'attempts', 0, 'reason', 'NodeDied',
+    redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', 'NodeDied',
       'message', 'its node ' .. name .. ' was declared dead')
     redis.call('HDEL', pod_key, 'node', 'assignment', 'address')
     release(KEYS[3], cpu, memory)
@@ -44,7 +44,7 @@ for p = 1, count do
     tell(moved, uuid, pod_name, name, 'its node ' .. name .. ' was declared dead')
     queued = queued + 1
   elseif holder == name and phase == 'stopping' then
-    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', NOW)
+    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
     -- Somebody may have asked for it after the node was declared dead: its next life would be asked for ever.
     redis.call('SREM', KEYS[6], uuid)
     release(KEYS[3], cpu, memory)

@@ -25,7 +25,7 @@ if phase ~= 'stopping' and phase ~= 'running' then return 'STALE' end
 redis.call('LREM', KEYS[4], -1, payload)
 redis.call('SREM', KEYS[5], payload)
 redis.call('SREM', KEYS[6], uuid)
-redis.call('HSET', KEYS[8], 'phase', outcome, 'since', NOW, 'exit_code', exit_code)
+redis.call('HSET', KEYS[8], 'phase', outcome, 'since', STAMP, 'exit_code', exit_code)
 if phase ~= 'stopping' then redis.call('HSET', KEYS[8], 'reason', reason, 'message', message) end
 release(KEYS[3], pod[6], pod[7])
 if outcome == 'stopped' then bury(KEYS[8], KEYS[7], service, replica, uuid) end

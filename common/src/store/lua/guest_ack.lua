@@ -20,12 +20,12 @@ for p = 1, #KEYS - 5 do
   if redis.call('SISMEMBER', KEYS[4], payload) == 1 then
     if not phase then
       redis.call('HSET', pod_key, 'name', pod_name, 'replica', replica, 'image', image, 'generation', 0, 'node', name,
-        'assignment', fresh, 'cpu', 0, 'memory', 0, 'created_at', NOW, 'payload', payload)
+        'assignment', fresh, 'cpu', 0, 'memory', 0, 'created_at', STAMP, 'payload', payload)
       redis.call('SADD', KEYS[5], uuid)
       redis.call('HINCRBY', KEYS[3], 'used_pods', 1)
     end
     if not phase or (phase == 'assigned' and holder == name) then
-      redis.call('HSET', pod_key, 'phase', 'running', 'since', NOW)
+      redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP)
       emit('pod', uuid, 'PodStarted', pod_name, name, 'running', 'runs on the guest ' .. name)
       found = found + 1
     end

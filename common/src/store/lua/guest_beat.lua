@@ -16,7 +16,7 @@ if node[2] == 'dead' and held > 0 then return 'DRAINING' end
 redis.call('HSET', KEYS[3], 'beat', NOW, 'guest_value', value)
 redis.call('ZADD', KEYS[5], NOW, name)
 if node[2] == 'alive' then return 'BEAT' end
-redis.call('HSET', KEYS[3], 'name', name, 'kind', 'guest', 'state', 'alive', 'incarnation', fresh, 'registered_at', NOW,
+redis.call('HSET', KEYS[3], 'name', name, 'kind', 'guest', 'state', 'alive', 'incarnation', fresh, 'registered_at', STAMP,
   'pods', pods, 'runtime', 'guest')
 redis.call('SADD', KEYS[4], name)
 emit('node', name, 'NodeReady', name, name, '', 'a guest: it can be neither fenced nor told to stop a pod')

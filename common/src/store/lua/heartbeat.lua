@@ -3,10 +3,10 @@
 -- ARGV: node, incarnation, psi or '', engine problem or '', then (uuid, assignment) for each
 -- Reply: {'FENCED', 'dead'} (declared dead: nothing here is its own)
 --        | {'FENCED', 'replaced'} (another life has the name, or Redis has lost this one: register again)
---        | {'OK', changed_at of the master, uuids to stop, uuids asked about that are not its own}
+--        | {'OK', changed_at of the master, uuids to stop, uuids asked about that are not its own, how many nodes there are}
 local name, incarnation, psi, problem = unpack(ARGV, 1, 4)
 local node = redis.call('HMGET', KEYS[3], 'incarnation', 'state', 'engine_problem')
-redis.call('ZCARD', KEYS[4])
+local others = redis.call('ZCARD', KEYS[4])
 redis.call('GET', KEYS[5])
 local stops = redis.call('SMEMBERS', KEYS[6])
 if node[2] == 'dead' then return { 'FENCED', 'dead' } end
@@ -30,4 +30,4 @@ if was_ill and not ill then
   emit('node', name, 'EngineHealthy', name, name, '', 'the engine answers again')
   redis.call('PUBLISH', 'wake:scheduler', 'capacity')
 end
-return { 'OK', changed_at, stops, foreign }
+return { 'OK', changed_at, stops, foreign, others }

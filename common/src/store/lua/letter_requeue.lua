@@ -8,7 +8,7 @@ local pod = ARGV[3] ~= '' and redis.call('HMGET', KEYS[6], 'phase', 'reason') or
 if redis.call('LREM', KEYS[3], 1, ARGV[1]) == 0 then return 'GONE' end
 local target = KEYS[4]
 if pod[1] == 'failed' and pod[2] == 'DeadLettered' then
-  redis.call('HSET', KEYS[6], 'phase', 'pending', 'since', NOW, 'attempts', 0, 'reason', '', 'message', '')
+  redis.call('HSET', KEYS[6], 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', '', 'message', '')
   redis.call('HDEL', KEYS[6], 'node', 'assignment')
   target = KEYS[5]
 end

@@ -10,7 +10,7 @@ local pod = redis.call('HMGET', KEYS[6], 'phase', 'node', 'assignment', 'name')
 if pod[1] ~= 'running' or pod[2] ~= name or pod[3] ~= assignment then return 'STALE' end
 redis.call('SREM', KEYS[4], payload)
 redis.call('LPUSH', KEYS[5], payload)
-redis.call('HSET', KEYS[6], 'phase', 'assigned', 'assignment', fresh, 'since', NOW, 'reason', 'ContainerLost',
+redis.call('HSET', KEYS[6], 'phase', 'assigned', 'assignment', fresh, 'since', STAMP, 'reason', 'ContainerLost',
   'message', 'its container is gone; it is started again')
 emit('pod', uuid, 'ContainerLost', pod[4], name, 'assigned', 'its container is gone; it is started again')
 return 'OK'

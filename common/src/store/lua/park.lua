@@ -28,7 +28,7 @@ for p = 1, count do
     local tries = (reason == 'Unschedulable' and tonumber(attempts) or 0) + 1
     if not phase then
       redis.call('HSET', KEYS[7 + p], 'name', name, 'replica', replica, 'image', image, 'generation', 0, 'cpu', cpu,
-        'memory', memory, 'created_at', NOW, 'since', NOW, 'payload', payload)
+        'memory', memory, 'created_at', STAMP, 'since', STAMP, 'payload', payload)
       redis.call('SADD', KEYS[7], uuid)
     end
     redis.call('HSET', KEYS[7 + p], 'phase', 'pending', 'reason', 'Unschedulable', 'message', message, 'attempts', tries)

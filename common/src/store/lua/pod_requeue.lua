@@ -46,13 +46,13 @@ if redis.call('HGET', KEYS[7], 'state') == 'alive' then
   end
   say(phase, 'its payload was missing from the queues and has been put back')
 elseif phase == 'stopping' then
-  redis.call('HSET', KEYS[3], 'phase', 'stopped', 'since', NOW)
+  redis.call('HSET', KEYS[3], 'phase', 'stopped', 'since', STAMP)
   redis.call('SREM', KEYS[11], uuid)
   release(KEYS[7], pod[6], pod[7])
   bury(KEYS[3], KEYS[4], pod[4], pod[5], uuid)
   say('stopped', 'its node is gone, and it was being stopped')
 else
-  redis.call('HSET', KEYS[3], 'phase', 'pending', 'since', NOW, 'attempts', 0, 'reason', 'NodeDied',
+  redis.call('HSET', KEYS[3], 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', 'NodeDied',
     'message', 'its node ' .. node .. ' is gone')
   redis.call('HDEL', KEYS[3], 'node', 'assignment', 'address')
   release(KEYS[7], pod[6], pod[7])

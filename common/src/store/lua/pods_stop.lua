@@ -23,7 +23,7 @@ for i = 1, count do
     replies[i] = 'gone'
     if phase then bury(pod_key, KEYS[6], service, replica, uuid) end
   elseif phase == 'pending' or phase == 'succeeded' or phase == 'failed' then
-    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', NOW, 'reason', reason, 'message', message)
+    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP, 'reason', reason, 'message', message)
     redis.call('HDEL', KEYS[3], uuid)
     redis.call('ZREM', KEYS[4], uuid)
     redis.call('HDEL', KEYS[5], uuid)
@@ -34,7 +34,7 @@ for i = 1, count do
     replies[i] = 'moved'
   else
     if phase ~= 'stopping' then
-      redis.call('HSET', pod_key, 'phase', 'stopping', 'since', NOW, 'reason', reason, 'message', message)
+      redis.call('HSET', pod_key, 'phase', 'stopping', 'since', STAMP, 'reason', reason, 'message', message)
       tell(stopping, uuid, name, node, message)
     end
     if redis.call('SADD', stop_key, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end

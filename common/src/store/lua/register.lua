@@ -11,7 +11,7 @@ local waiting, starting, running = redis.call('LLEN', KEYS[7]), redis.call('LLEN
 if node[1] == 'dead' and waiting + starting + running > 0 then return { 'DRAINING' } end
 
 redis.call('HSET', KEYS[3], 'name', name, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation, 'beat', NOW,
-  'registered_at', NOW, 'labels', labels, 'cpu', cpu, 'memory', memory, 'pods', pods, 'runtime', runtime,
+  'registered_at', STAMP, 'labels', labels, 'cpu', cpu, 'memory', memory, 'pods', pods, 'runtime', runtime,
   'engine_version', engine_version, 'version', version)
 redis.call('HDEL', KEYS[3], 'engine_problem', 'guest_value')
 redis.call('SADD', KEYS[4], name)

@@ -12,7 +12,7 @@ if redis.call('LREM', KEYS[3], -1, payload) == 0 then return 'GONE' end
 redis.call('LPUSH', KEYS[4], letter .. string.format('%.0f', NOW) .. '}')
 local phase, holder = pod[1], pod[2] or ''
 if (phase == 'assigned' and holder == node) or phase == 'pending' then
-  redis.call('HSET', KEYS[6], 'phase', 'failed', 'since', NOW, 'reason', 'DeadLettered', 'message', reason)
+  redis.call('HSET', KEYS[6], 'phase', 'failed', 'since', STAMP, 'reason', 'DeadLettered', 'message', reason)
   if phase == 'assigned' then release(KEYS[5], pod[3], pod[4]) end
   emit('pod', uuid, 'DeadLettered', pod[5], node, 'failed', reason)
 else

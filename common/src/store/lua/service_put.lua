@@ -15,7 +15,7 @@ if expected ~= '' and tonumber(expected) ~= generation then return { 'CONFLICT',
 if not found[1] then
   redis.call('SET', KEYS[5], spec)
   redis.call('HSET', KEYS[3], 'name', name, 'state', 'active', 'generation', 1, 'spec', spec_id, 'spec_text', spec,
-    'replicas', replicas, 'labels', labels, 'created_at', NOW, 'updated_at', NOW)
+    'replicas', replicas, 'labels', labels, 'created_at', STAMP, 'updated_at', STAMP)
   redis.call('SADD', KEYS[4], name)
   emit('service', name, 'ServiceCreated', name, '', '', replicas .. ' pods are wanted')
   redis.call('PUBLISH', 'wake:reconcile', name)
@@ -24,7 +24,7 @@ end
 
 if found[6] == spec and found[4] == replicas and found[5] == labels then return { 'UNCHANGED', generation } end
 if found[6] == spec then
-  redis.call('HSET', KEYS[3], 'replicas', replicas, 'labels', labels, 'updated_at', NOW)
+  redis.call('HSET', KEYS[3], 'replicas', replicas, 'labels', labels, 'updated_at', STAMP)
   emit('service', name, 'ServiceScaled', name, '', '', replicas .. ' pods are wanted, before it was ' .. found[4])
   redis.call('PUBLISH', 'wake:reconcile', name)
   return { 'SCALED', generation }
@@ -32,7 +32,7 @@ end
 generation = generation + 1
 redis.call('SET', KEYS[5], spec)
 redis.call('HSET', KEYS[3], 'generation', generation, 'spec', spec_id, 'spec_text', spec, 'replicas', replicas,
-  'labels', labels, 'updated_at', NOW)
+  'labels', labels, 'updated_at', STAMP)
 emit('service', name, 'ServiceReplaced', name, '', '', 'generation ' .. generation .. ', ' .. replicas .. ' pods are wanted')
 redis.call('PUBLISH', 'wake:reconcile', name)
 return { 'REPLACED', generation }

@@ -7,7 +7,7 @@ local found = redis.call('HMGET', KEYS[3], 'state', 'replicas')
 if not found[1] then return { 'MISSING' } end
 if found[1] == 'deleting' then return { 'DELETING' } end
 if found[2] ~= replicas then
-  redis.call('HSET', KEYS[3], 'replicas', replicas, 'updated_at', NOW)
+  redis.call('HSET', KEYS[3], 'replicas', replicas, 'updated_at', STAMP)
   emit('service', name, 'ServiceScaled', name, '', '', replicas .. ' pods are wanted, before it was ' .. found[2])
   redis.call('PUBLISH', 'wake:reconcile', name)
 end

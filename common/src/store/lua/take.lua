@@ -1,7 +1,7 @@
 -- Moves waiting pods into a scheduler's hands, oldest first, and shows that the scheduler lives.
 -- KEYS: events, meta, sq, fq:<scheduler>, schedulers
--- ARGV: scheduler, how many at most
--- Reply: all payloads now in its hands (those it already had included), newest first
+-- ARGV: scheduler, how many at most in its hands, how many of those it has it knows already (the oldest)
+-- Reply: the other payloads now in its hands, newest first
 local in_hand = redis.call('LLEN', KEYS[4])
 redis.call('LLEN', KEYS[3])
 redis.call('ZADD', KEYS[5], NOW, ARGV[1])
@@ -13,4 +13,4 @@ while room > 0 do
   redis.call('LPUSH', KEYS[4], unpack(part))
   room = room - #part
 end
-return redis.call('LRANGE', KEYS[4], 0, -1)
+return redis.call('LRANGE', KEYS[4], 0, -1 - tonumber(ARGV[3]))
