@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,
     /// How many stacks are maltreated at a time
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     pub lanes: usize,
     /// For the dice of the client
     #[arg(long, default_value_t = 1)]
