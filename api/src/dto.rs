@@ -283,8 +283,12 @@ pub struct LetterView {
 pub struct StatusView {
     /// Whether Redis answers. When it does not, the numbers below are zero because they are unknown.
     pub redis: RedisView,
-    /// What the latest write through this API process got; none before the first.
+    /// What is known of the latest write through this API process by now; none before the first, and when a newer write or
+    /// a failover has overtaken it.
     pub durability: Option<DurabilityView>,
+    /// Services with a write that the replicas have not confirmed yet; an event `WriteConfirmed` says when they have.
+    #[serde(default)]
+    pub unconfirmed_writes: u64,
     /// Nodes.
     pub nodes: NodeCounts,
     /// How many services there are.

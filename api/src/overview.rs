@@ -26,6 +26,8 @@ pub(crate) struct Overview {
     pub(crate) queues: QueueLengths,
     /// How many services.
     pub(crate) services: u64,
+    /// How many of them have a write that the replicas have not confirmed yet.
+    pub(crate) unconfirmed_writes: u64,
     /// Pods by phase.
     pub(crate) pods: Phases,
     /// Schedulers that gave a sign of life lately.
@@ -43,6 +45,7 @@ impl Overview {
             nodes,
             queues: store.queue_lengths().await?,
             services: store.service_names().await?.len() as u64,
+            unconfirmed_writes: store.unconfirmed_writes().await?,
             pods: app.census.phases(store).await?,
             schedulers: living_schedulers(app).await?,
             now: store.redis_now().await?,

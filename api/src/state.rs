@@ -1,9 +1,10 @@
 //! What all requests of one API process share. Nothing here outlives the process, and nothing needs to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
-use common::store::{Durability, Store};
+use common::ids::{ServiceName, WriteId};
+use common::store::{Durability, Store, StoreError, WriteState, Written};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,7 +33,15 @@ pub(crate) struct App {
     pub(crate) shutdown: CancellationToken,
     /// Renders the metrics of this process.
     pub(crate) metrics: PrometheusHandle,
-    latest_write: Arc<Mutex<Option<DurabilityView>>>,
+    latest_write: Arc<Mutex<Option<LatestWrite>>>,
+}
+
+/// The latest write of a service through this process, and what is known of it.
+#[derive(Clone)]
+struct LatestWrite {
+    service: ServiceName,
+    id: WriteId,
+    view: DurabilityView,
 }
 
 impl App {
@@ -53,15 +62,51 @@ impl App {
     }
 
     /// Remembers what a write got, for `/status`, and says it in the API's words.
-    pub(crate) fn note_write(&self, durability: Durability) -> DurabilityView {
-        let view = durability_view(durability);
-        *self.latest_write.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+    pub(crate) fn note_write(&self, service: &ServiceName, written: Written) -> DurabilityView {
+        let view = durability_view(written.durability);
+        let latest = LatestWrite { service: service.clone(), id: written.id, view: view.clone() };
+        *self.latest_write() = Some(latest);
         view
     }
 
-    /// What the latest write got.
-    pub(crate) fn latest_write(&self) -> Option<DurabilityView> {
-        self.latest_write.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What was known of the latest write when this was last looked at.
+    pub(crate) fn durability(&self) -> Option<DurabilityView> {
+        self.latest_write().as_ref().map(|latest| latest.view.clone())
+    }
+
+    /// What is known of the latest write by now: what was not yet confirmed may be, and of one that a newer one replaced,
+    /// or a failover lost, nothing is known any more.
+    pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
+        let latest = self.latest_write().clone();
+        let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
+            return Ok(self.durability());
+        };
+        let state = self.store.write_state(&latest.service, &latest.id).await?;
+        let mut known = self.latest_write();
+        if known.as_ref().is_some_and(|known| known.id == latest.id) {
+            match state {
+                WriteState::Waiting => {}
+                WriteState::Confirmed => {
+                    *known = Some(LatestWrite { view: confirmed_since(&latest.view), ..latest })
+                }
+                WriteState::Gone => *known = None,
+            }
+        }
+        Ok(known.as_ref().map(|known| known.view.clone()))
+    }
+
+    fn latest_write(&self) -> MutexGuard<'_, Option<LatestWrite>> {
+        self.latest_write.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that had to have it do.
+fn confirmed_since(before: &DurabilityView) -> DurabilityView {
+    DurabilityView {
+        state: DurabilityState::Confirmed,
+        replicas: before.known,
+        known: before.known,
+        message: "stored, and confirmed by all replicas since".to_owned(),
     }
 }
 

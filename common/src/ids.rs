@@ -120,6 +120,11 @@ name!(
 );
 
 name!(
+    /// One write of a service: a fresh random UUID each time, so that the confirmation of one is never taken for another's.
+    WriteId, "write id", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
     /// One running scheduler process; fresh each start, so that its in-flight list has one owner ever.
     SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
 );
@@ -151,7 +156,7 @@ macro_rules! random {
         }
     )*};
 }
-random!(PodId, AssignmentId, Incarnation, SchedulerId);
+random!(PodId, AssignmentId, Incarnation, SchedulerId, WriteId);
 
 impl SpecId {
     /// Twelve random hexadecimal digits: short, because every payload of a service carries it.

@@ -34,6 +34,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use loops::confirm::Confirm;
 use loops::deaths::Deaths;
 use loops::drain::Drain;
 use loops::guests::Guests;
@@ -121,6 +122,7 @@ pub(crate) async fn run_context(context: Context, shutdown: CancellationToken) -
     loops.spawn(Drain::new(&context), &stop);
     loops.spawn(Orphans::new(&context), &stop);
     loops.spawn(Reconcile::new(&context), &stop);
+    loops.spawn(Confirm::new(&context), &stop);
     loops.spawn(Guests::new(&context), &stop);
     let ended = loops.until_all_ended(&stop).await;
     // Without this others would wait until we are silent for long enough. It is a courtesy: they would.

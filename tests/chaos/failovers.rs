@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BREATH: Duration = Duration::from_secs(2);
 /// Longer than an API may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long it may take until the last 202 is confirmed: a replica that died is waited for, for half a minute.
+const CONFIRMED: Duration = Duration::from_secs(60);
 /// How long all pods may take to run.
 const REST: Duration = Duration::from_secs(120);
 
@@ -47,6 +49,9 @@ pub async fn run(times: usize) -> Row {
     let answers = answers.lock().unwrap().clone();
     let mut row = judge(&stack, times, &answers).await;
     if let Err(wrong) = runs_just_what_is_stored(&stack).await {
+        row.wrong.push(wrong);
+    }
+    if let Err(wrong) = all_is_confirmed(&stack).await {
         row.wrong.push(wrong);
     }
     row.converged = ended.elapsed().as_secs_f64();
@@ -131,4 +136,20 @@ async fn runs_just_what_is_stored(stack: &Stack) -> Result<(), String> {
         Ok(()) => Ok(()),
         Err(_) => Err(format!("not at rest within {REST:?}: {:?}", count().await)),
     }
+}
+
+/// What was answered with 202 and is there has been confirmed since.
+async fn all_is_confirmed(stack: &Stack) -> Result<(), String> {
+    let waiting = async || -> Option<u64> {
+        let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
+        redis.ask(&["HLEN", "unconfirmed"]).await.ok()
+    };
+    let ended = Instant::now();
+    while ended.elapsed() < CONFIRMED {
+        if waiting().await == Some(0) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Err(format!("not confirmed within {CONFIRMED:?}: {:?}", waiting().await))
 }

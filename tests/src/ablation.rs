@@ -42,6 +42,8 @@ texts!(
     "take",
     "take_work",
     "unpark",
+    "writes_confirmed",
+    "writes_unconfirmed",
 );
 
 const PRELUDE: &str = include_str!("../../common/src/store/lua/_prelude.lua");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubeleet_tests::exclusive::exclusive;
 use kubeleet_tests::wait::that;
-use kubeleet_tests::{Cluster, Timing, eventually};
+use kubeleet_tests::{Cluster, Redis, Timing, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -112,6 +112,47 @@ async fn while_redis_is_away_it_says_so_and_afterwards_all_is_well() {
     for daemon in [&mut scheduler, &mut worker] {
         assert!(daemon.ended().is_none(), "{}", daemon.log());
     }
+}
+
+/// Whatever becomes of the API: one answers, another ends before it has heard of the replica.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_with_202_is_confirmed_later_and_an_event_says_so() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let replica = Redis::start_with(&["--replicaof", "127.0.0.1", &cluster.redis.port().to_string()]).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let ending = cluster.api_with(&[("KUBELEET_FAILPOINT", "redis.WAIT.before")]).await;
+    let (http, service) = (api.http(), |name| json!({"name": name, "image": "nginx", "replicas": 0}));
+    eventually(SOON, "the replica confirms", || async {
+        let (status, body) = http.send(Method::PUT, "/service/before", Some(&service("before"))).await;
+        that(status.is_success() && body["durability"]["state"] == "confirmed", || {
+            format!("{status}: {body}")
+        })
+    })
+    .await;
+    replica.freeze();
+    let (status, body) = http.send(Method::POST, "/service", Some(&service("answered"))).await;
+    assert_eq!(status.as_u16(), 202, "{body}");
+    let unanswered = ending.http().try_send(Method::POST, "/service", Some(&service("left"))).await;
+    assert!(unanswered.is_err(), "it ends at this step: {unanswered:?}");
+    let status = http.get("/status").await;
+    assert_eq!(
+        (&status["durability"]["state"], &status["unconfirmed_writes"]),
+        (&json!("unconfirmed"), &json!(2))
+    );
+    replica.thaw();
+    eventually(SOON, "both are confirmed", || async {
+        let events = http.get("/event?since=0&follow=false").await;
+        let confirmed = events["items"].as_array().into_iter().flatten();
+        let confirmed = confirmed.filter(|event| event["reason"] == "WriteConfirmed");
+        let names: Vec<&str> = confirmed.filter_map(|event| event["object"].as_str()).collect();
+        let status = http.get("/status").await;
+        let followed = status["durability"]["state"] == "confirmed" && status["unconfirmed_writes"] == 0;
+        that(names.contains(&"answered") && names.contains(&"left") && followed, || {
+            format!("{names:?} {status}")
+        })
+    })
+    .await;
 }
 
 /// The whole state is lost: Redis comes back empty. What nobody wants is stopped, and the cluster works.

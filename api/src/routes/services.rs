@@ -51,8 +51,8 @@ pub(crate) async fn create(
     Posted(input): Posted<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    let (outcome, durability) = app.store.put_service(&desired, PutMode::Create, None).await?;
-    accepted(&app, &desired.name, outcome, durability).await
+    let (outcome, written) = app.store.put_service(&desired, PutMode::Create, None).await?;
+    accepted(&app, &desired.name, outcome, written).await
 }
 
 /// Lists services.
@@ -123,12 +123,12 @@ pub(crate) async fn put(
         Condition::Exists => (PutMode::Replace, None),
         Condition::Generation(generation) => (PutMode::Replace, Some(generation)),
     };
-    let (outcome, durability) = app.store.put_service(&desired, mode, expected).await?;
+    let (outcome, written) = app.store.put_service(&desired, mode, expected).await?;
     if outcome == PutOutcome::Missing {
         let detail = format!("there is no service {name}, and If-Match says that there should be");
         return Err(ApiProblem::new(Kind::GenerationConflict, detail));
     }
-    accepted(&app, &name, outcome, durability).await
+    accepted(&app, &name, outcome, written).await
 }
 
 /// Changes some fields of a service.
@@ -164,7 +164,7 @@ pub(crate) async fn patch(
         match app.store.put_service(&desired, PutMode::Replace, expected).await? {
             // Somebody was faster: the patch means what is there now.
             (PutOutcome::Conflict { .. }, _) => {}
-            (outcome, durability) => return accepted(&app, &name, outcome, durability).await,
+            (outcome, written) => return accepted(&app, &name, outcome, written).await,
         }
     }
     Err(ApiProblem::new(Kind::ServiceBusy, format!("others keep changing service {name}; try again")))
@@ -177,11 +177,11 @@ pub(crate) async fn patch(
 ))]
 pub(crate) async fn delete(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiProblem> {
     let name = service_name(name)?;
-    let (found, durability) = app.store.delete_service(&name).await?;
+    let (found, written) = app.store.delete_service(&name).await?;
     if !found {
         return Err(missing(&name));
     }
-    let durability = app.note_write(durability);
+    let durability = app.note_write(&name, written);
     // It may be gone altogether by now.
     let Some(service) = app.store.service(&name).await? else {
         return Ok(StatusCode::ACCEPTED.into_response());
@@ -213,9 +213,9 @@ pub(crate) async fn scale(
         let detail = format!("at most {most} replicas");
         return Err(ApiProblem::new(Kind::InvalidService, &detail).at("/replicas", detail.clone()));
     }
-    let (outcome, durability) = app.store.scale_service(&name, replicas).await?;
+    let (outcome, written) = app.store.scale_service(&name, replicas).await?;
     match outcome {
-        ScaleOutcome::Scaled { .. } => stored(&app, &name, StatusCode::OK, durability).await,
+        ScaleOutcome::Scaled { .. } => stored(&app, &name, StatusCode::OK, written).await,
         ScaleOutcome::Missing => Err(missing(&name)),
         ScaleOutcome::Deleting => Err(deleting(&name)),
     }

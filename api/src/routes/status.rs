@@ -31,7 +31,8 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
             master: overview::link(&app).unwrap_or_default(),
             detail: String::new(),
         },
-        durability: app.latest_write(),
+        durability: app.durability_now().await?,
+        unconfirmed_writes: overview.unconfirmed_writes,
         nodes: overview.node_counts(fresh),
         services: overview.services,
         problems: problems(&overview, fresh),
@@ -45,7 +46,8 @@ fn away(app: &App, error: String) -> StatusView {
     let detail = overview::link(app).err().filter(|why| !why.is_empty()).unwrap_or_else(|| error.clone());
     StatusView {
         redis: RedisView { connected: false, master: String::new(), detail },
-        durability: app.latest_write(),
+        durability: app.durability(),
+        unconfirmed_writes: 0,
         nodes: NodeCounts::default(),
         services: 0,
         pods: Default::default(),
@@ -67,6 +69,13 @@ fn problems(overview: &Overview, fresh: Duration) -> Vec<String> {
     if queues.unschedulable > 0 {
         let count = queues.unschedulable;
         problems.push(format!("{count} pods fit no node right now; GET /pod/<uuid> of one says why"));
+    }
+    if overview.unconfirmed_writes > 0 {
+        let count = overview.unconfirmed_writes;
+        problems.push(format!(
+            "what is wanted of {count} services is not yet confirmed by all replicas of Redis: an event WriteConfirmed of \
+             each says when it is, and until then a failover might lose it"
+        ));
     }
     if queues.dead > 0 {
         problems.push(format!("{} dead letters wait for a person: GET /queue/dq", queues.dead));

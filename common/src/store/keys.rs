@@ -10,6 +10,7 @@ pub(crate) const UQ: &str = "uq";
 pub(crate) const UQ_AT: &str = "uq:at";
 pub(crate) const UQ_WHY: &str = "uq:why";
 pub(crate) const SERVICES: &str = "services";
+pub(crate) const UNCONFIRMED: &str = "unconfirmed";
 pub(crate) const PUSHED: &str = "pushed";
 pub(crate) const NODES: &str = "nodes";
 pub(crate) const BEATS: &str = "beats";

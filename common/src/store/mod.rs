@@ -4,6 +4,7 @@
 //! and turns its reply into an enum at once. Every verb may be repeated after a lost reply: doing it twice is doing it
 //! once. Verbs are grouped by who calls them.
 
+mod confirm;
 mod error;
 mod events;
 mod keys;
@@ -22,6 +23,7 @@ mod working;
 
 use std::sync::Arc;
 
+pub use confirm::{WriteState, Written};
 pub use error::StoreError;
 pub use keys::channel;
 pub use letters::Letter;

@@ -58,6 +58,8 @@ mod table {
         take,
         take_work,
         unpark,
+        writes_confirmed,
+        writes_unconfirmed,
     );
 }
 pub(crate) use table::*;

@@ -1,21 +1,17 @@
 //! Services: what somebody wants. Written durably, because it is acknowledged.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use redis::cmd;
 use serde::{Deserialize, Serialize};
 
-use super::link::Durability;
+use super::confirm::Written;
 use super::reply::{Fields, corrupt, list, read, unexpected, verdict, word};
 use super::scripts::{self, call};
 use super::{Store, StoreError, keys};
-use crate::ids::{ServiceName, SpecId};
+use crate::ids::{ServiceName, SpecId, WriteId};
 use crate::service::{Service, ServiceState};
 use crate::spec::{DesiredService, PodSpec};
-
-/// How long a write of desired state waits for the replicas before it is answered as "not yet confirmed".
-const CONFIRM_WITHIN: Duration = Duration::from_millis(1000);
 
 /// How [`Store::put_service`] treats what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,9 +85,9 @@ impl Store {
         desired: &DesiredService,
         mode: PutMode,
         expected: Option<u64>,
-    ) -> Result<(PutOutcome, Durability), StoreError> {
+    ) -> Result<(PutOutcome, Written), StoreError> {
         let what = "storing a service";
-        let id = SpecId::random();
+        let (id, write) = (SpecId::random(), WriteId::random());
         let file = SpecFile { service: desired.name.clone(), pod: desired.pod.clone() };
         let mode = match mode {
             PutMode::Create => "create",
@@ -99,10 +95,11 @@ impl Store {
             PutMode::Upsert => "upsert",
         };
         let mut put = call(&scripts::service_put);
-        put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(&id));
+        put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(&id)).key(keys::UNCONFIRMED);
         put.arg(desired.name.as_str()).arg(mode).arg(id.as_str()).arg(to_json(&file)).arg(desired.replicas);
         put.arg(to_json(&desired.labels)).arg(expected.map(|g| g.to_string()).unwrap_or_default());
-        let (reply, durability) = self.link.durable_script(&put, CONFIRM_WITHIN).await?;
+        put.arg(write.as_str());
+        let (reply, written) = self.write_service(&desired.name, write, &put).await?;
         let (answer, rest) = verdict(what, reply)?;
         let generation = match rest.into_iter().next() {
             Some(value) => read(what, value)?,
@@ -119,7 +116,7 @@ impl Store {
             "CONFLICT" => PutOutcome::Conflict { generation },
             other => return Err(unexpected(what, other)),
         };
-        Ok((outcome, durability))
+        Ok((outcome, written))
     }
 
     /// Changes the number of replicas and nothing else.
@@ -127,11 +124,13 @@ impl Store {
         &self,
         name: &ServiceName,
         replicas: u32,
-    ) -> Result<(ScaleOutcome, Durability), StoreError> {
+    ) -> Result<(ScaleOutcome, Written), StoreError> {
         let what = "scaling a service";
         let mut scale = call(&scripts::service_scale);
-        scale.key(keys::service(name)).arg(name.as_str()).arg(replicas);
-        let (reply, durability) = self.link.durable_script(&scale, CONFIRM_WITHIN).await?;
+        let write = WriteId::random();
+        scale.key(keys::service(name)).key(keys::UNCONFIRMED);
+        scale.arg(name.as_str()).arg(replicas).arg(write.as_str());
+        let (reply, written) = self.write_service(name, write, &scale).await?;
         let (answer, rest) = verdict(what, reply)?;
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
@@ -139,18 +138,19 @@ impl Store {
             ("DELETING", _) => ScaleOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
         };
-        Ok((outcome, durability))
+        Ok((outcome, written))
     }
 
     /// Says that a service is not wanted any more; false when there is none. Its pods are stopped by reconcile.
-    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, Durability), StoreError> {
+    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, Written), StoreError> {
         let what = "deleting a service";
         let mut delete = call(&scripts::service_delete);
-        delete.key(keys::service(name)).arg(name.as_str());
-        let (reply, durability) = self.link.durable_script(&delete, CONFIRM_WITHIN).await?;
+        let write = WriteId::random();
+        delete.key(keys::service(name)).key(keys::UNCONFIRMED).arg(name.as_str()).arg(write.as_str());
+        let (reply, written) = self.write_service(name, write, &delete).await?;
         match word(what, reply)?.as_str() {
-            "OK" => Ok((true, durability)),
-            "MISSING" => Ok((false, durability)),
+            "OK" => Ok((true, written)),
+            "MISSING" => Ok((false, written)),
             other => Err(unexpected(what, other)),
         }
     }

@@ -1,5 +1,6 @@
 //! The control loops: one per file, each restoring one invariant, none knowing of another.
 
+pub(crate) mod confirm;
 pub(crate) mod deaths;
 pub(crate) mod drain;
 pub(crate) mod guests;

@@ -90,7 +90,9 @@ impl Hands {
         }
         self.kill_a_process(turn);
         // They only save work. A scheduler that has just ended has left its own behind, for seconds.
-        self.redis(&["DEL", "lease:guests", "lease:reconcile"]).await;
+        self.redis(&["DEL", "lease:guests", "lease:reconcile", "lease:confirm"]).await;
+        // As an API leaves it that ends before it has heard of the replicas.
+        self.redis(&["HSETNX", "unconfirmed", "huge", "left-behind 1 0"]).await;
     }
 
     /// A service that fits nowhere, then does, then is gone; pods that are deleted, containers that vanish.

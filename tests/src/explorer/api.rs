@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::ids::{NodeName, PodId, ServiceName};
 use common::spec::ServiceInput;
-use common::store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError};
+use common::store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, Written};
 use tokio::time::sleep;
 
 use super::random::Random;
@@ -122,8 +122,8 @@ async fn fulfil(store: &Store, desk: &Desk, wish: Wish) -> Result<bool, StoreErr
     match wish {
         Wish::Put(name, wanted) => return put(store, desk, name, wanted).await,
         Wish::Scale(name, replicas) => {
-            let (outcome, durability) = store.scale_service(&service(name), replicas).await?;
-            if is_doubtful(durability) {
+            let (outcome, written) = store.scale_service(&service(name), replicas).await?;
+            if is_doubtful(&written) {
                 return Ok(false);
             }
             if let ScaleOutcome::Scaled { .. } = outcome {
@@ -134,8 +134,8 @@ async fn fulfil(store: &Store, desk: &Desk, wish: Wish) -> Result<bool, StoreErr
             }
         }
         Wish::Delete(name) => {
-            let (_, durability) = store.delete_service(&service(name)).await?;
-            if is_doubtful(durability) {
+            let (_, written) = store.delete_service(&service(name)).await?;
+            if is_doubtful(&written) {
                 return Ok(false);
             }
             let mut desk = desk.lock();
@@ -148,8 +148,8 @@ async fn fulfil(store: &Store, desk: &Desk, wish: Wish) -> Result<bool, StoreErr
 }
 
 /// "Stored, not yet confirmed": a failover may lose it, so it is wished again.
-fn is_doubtful(durability: Durability) -> bool {
-    matches!(durability, Durability::Unconfirmed { .. })
+fn is_doubtful(written: &Written) -> bool {
+    matches!(written.durability, Durability::Unconfirmed { .. })
 }
 
 async fn put(store: &Store, desk: &Desk, name: &str, wanted: Wanted) -> Result<bool, StoreError> {
@@ -158,8 +158,8 @@ async fn put(store: &Store, desk: &Desk, name: &str, wanted: Wanted) -> Result<b
         "name": name, "image": wanted.image, "replicas": wanted.replicas, "cpus": "0.5", "on_disconnect": kind,
     });
     let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
-    let (outcome, durability) = store.put_service(&desired, PutMode::Upsert, None).await?;
-    if outcome == PutOutcome::Deleting || is_doubtful(durability) {
+    let (outcome, written) = store.put_service(&desired, PutMode::Upsert, None).await?;
+    if outcome == PutOutcome::Deleting || is_doubtful(&written) {
         return Ok(outcome == PutOutcome::Deleting);
     }
     {

@@ -48,8 +48,20 @@ async fn a_wrong_type_anywhere_is_refused_before_any_write() {
 
 /// Keys that are there before or after, and those every script may use.
 fn keys(before: &Keyspace, after: &Keyspace) -> std::collections::BTreeSet<String> {
-    let shared =
-        ["events", "meta", "sq", "dq", "uq", "uq:at", "uq:why", "pushed", "beats", "nodes", "stop:w1"];
+    let shared = [
+        "events",
+        "meta",
+        "sq",
+        "dq",
+        "uq",
+        "uq:at",
+        "uq:why",
+        "pushed",
+        "beats",
+        "nodes",
+        "stop:w1",
+        "unconfirmed",
+    ];
     let shared = shared.into_iter().map(str::to_owned);
     before.entries().chain(after.entries()).map(|(key, _)| key.to_owned()).chain(shared).collect()
 }

@@ -4,6 +4,7 @@
 
 mod ablations;
 mod checks;
+mod confirming;
 mod events;
 mod every_verb;
 mod letters;

@@ -20,8 +20,8 @@ fn desired(image: &str, replicas: u32) -> DesiredService {
 static WEB: LazyLock<ServiceName> = LazyLock::new(|| ServiceName::new("web").unwrap());
 
 async fn put(bed: &Bed, desired: DesiredService, mode: PutMode, expected: Option<u64>) -> PutOutcome {
-    let (outcome, durability) = bed.store.put_service(&desired, mode, expected).await.unwrap();
-    assert_eq!(durability, Durability::SingleMachine);
+    let (outcome, written) = bed.store.put_service(&desired, mode, expected).await.unwrap();
+    assert_eq!(written.durability, Durability::SingleMachine);
     outcome
 }
 

@@ -8,7 +8,7 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
-use common::store::{CreateOutcome, Durability, PutOutcome};
+use common::store::{CreateOutcome, PutOutcome, Written};
 
 use crate::census;
 use crate::dto::{DurabilityState, ServiceView};
@@ -24,12 +24,12 @@ pub(super) async fn accepted(
     app: &App,
     name: &ServiceName,
     outcome: PutOutcome,
-    durability: Durability,
+    written: Written,
 ) -> Result<Response, ApiProblem> {
     match outcome {
-        PutOutcome::Created => stored(app, name, StatusCode::CREATED, durability).await,
+        PutOutcome::Created => stored(app, name, StatusCode::CREATED, written).await,
         PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
-            stored(app, name, StatusCode::OK, durability).await
+            stored(app, name, StatusCode::OK, written).await
         }
         PutOutcome::Exists => {
             let detail = format!("service {name} exists: PUT /service/{name} replaces it");
@@ -46,9 +46,9 @@ pub(super) async fn stored(
     app: &App,
     name: &ServiceName,
     status: StatusCode,
-    durability: Durability,
+    written: Written,
 ) -> Result<Response, ApiProblem> {
-    let durability = app.note_write(durability);
+    let durability = app.note_write(name, written);
     // Deleted and forgotten since: then that is how it is.
     let service = app.store.service(name).await?.ok_or_else(|| missing(name))?;
     let progress = if service.replicas <= MADE_AT_ONCE {

@@ -80,6 +80,14 @@ local function look_at_wanted(key)
   redis.call(key == 'pushed' and 'SCARD' or 'HLEN', key)
 end
 
+-- Notes a write of a service as one that the replicas have not confirmed yet: "<id> <time> <owed>". Owed is 1 when an earlier
+-- write was not confirmed either: this one stands for it now, and somebody waits to hear of it. Must be the first write of
+-- a script. It is a write even where nothing else changes: WAIT waits for nothing less.
+local function note_unconfirmed(key, name, id)
+  local owed = redis.call('HEXISTS', key, name)
+  redis.call('HSET', key, name, id .. ' ' .. STAMP .. ' ' .. owed)
+end
+
 -- Forgets that a stopped pod was wanted: frees its slot (or its place among the pushed pods) and lets the record
 -- live on as a tombstone for a while, so that a late copy of its payload starts nothing.
 local function bury(pod_key, wanted_key, service, replica, uuid)
