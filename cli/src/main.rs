@@ -15,6 +15,7 @@ mod settings;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
@@ -26,41 +27,35 @@ use exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if let Command::Worker(options) = &cli.command {
-        return daemons::worker(options).map_or_else(|error| complain(&error), ExitCode::from);
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return complain(&anyhow::anyhow!("no async runtime: {error}")),
+    let Cli { command, globals } = Cli::parse();
+    let ended = match command {
+        Command::Dev(options) => drive(dev::run(options.with_token(&globals))).flatten(),
+        Command::Api(settings) => drive(daemons::api(&settings.with_token(&globals))).flatten(),
+        Command::Scheduler(settings) => drive(daemons::scheduler(&settings)).flatten(),
+        // A guard is small: it makes a runtime of its own.
+        Command::Worker(options) => return daemons::worker(&options).map_or_else(complain, ExitCode::from),
+        Command::Healthcheck(options) => {
+            drive(healthcheck::run(options.daemon, &options.settings.with_token(&globals))).flatten()
+        }
+        Command::Hello => drive(hello::run()).flatten(),
+        Command::SampleImage { tag, settings } => drive(sample_image::run(&tag, &settings)).flatten(),
+        Command::User(command) => {
+            return drive(commands::run(command, &globals, Cli::command())).unwrap_or_else(complain);
+        }
     };
-    let exit = runtime.block_on(run(cli));
+    ended.map_or_else(complain, |()| Exit::Ok.into())
+}
+
+/// Runs it to its end.
+fn drive<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Runtime::new().context("no async runtime")?;
+    let ended = runtime.block_on(work);
     // A read of standard input can not be cancelled; do not wait for it.
     runtime.shutdown_background();
-    exit
+    Ok(ended)
 }
 
-async fn run(cli: Cli) -> ExitCode {
-    let result = match cli.command {
-        Command::Dev(options) => dev::run(options.with_token(&cli.globals)).await,
-        Command::Api(settings) => daemons::api(&settings.with_token(&cli.globals)).await,
-        Command::Scheduler(settings) => daemons::scheduler(&settings).await,
-        // Has begun already, on a runtime of its own.
-        Command::Worker(_) => Ok(()),
-        Command::Healthcheck(options) => {
-            healthcheck::run(options.daemon, &options.settings.with_token(&cli.globals)).await
-        }
-        Command::Hello => hello::run().await,
-        Command::SampleImage { tag, settings } => sample_image::run(&tag, &settings).await,
-        Command::User(command) => return commands::run(command, &cli.globals, Cli::command()).await,
-    };
-    match result {
-        Ok(()) => Exit::Ok.into(),
-        Err(error) => complain(&error),
-    }
-}
-
-fn complain(error: &anyhow::Error) -> ExitCode {
+fn complain(error: anyhow::Error) -> ExitCode {
     exit::complain(&format!("{error:#}"));
-    Exit::of(error).into()
+    Exit::of(&error).into()
 }

@@ -113,6 +113,11 @@ impl Cluster {
         self.start("scheduler", name, &[])
     }
 
+    /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`, which says how it is by its exit code.
+    pub fn healthcheck(&self, of: &str) -> Daemon {
+        self.start(&format!("healthcheck {of}"), "healthcheck", &[])
+    }
+
     /// Starts the worker of a node, by its short name, on `docker`, `process` or `sim`.
     pub fn worker(&self, short: &str, runtime: &str) -> Daemon {
         self.worker_with(short, runtime, &[])
@@ -126,6 +131,15 @@ impl Cluster {
         self.start("worker", &node, &all)
     }
 
+    /// The same behind these words, which enter namespaces.
+    pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> Daemon {
+        let entry: Vec<String> = entry.iter().map(|word| (*word).to_owned()).collect();
+        let node = self.node(short);
+        let settings = [("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
+        let (environment, log) = (self.environment(&settings), self.log_of(&node));
+        Daemon::start_within(&entry, "worker", environment, log)
+    }
+
     /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers of one
     /// machine measure at different moments, so that they fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> Daemon {
@@ -133,6 +147,14 @@ impl Cluster {
     }
 
     fn start(&self, what: &str, name: &str, settings: &[(&str, &str)]) -> Daemon {
+        Daemon::start(what, self.environment(settings), self.log_of(name))
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{}.log", name.replace(':', "-")))
+    }
+
+    fn environment(&self, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let mut environment: BTreeMap<String, String> = BTreeMap::from([
             ("KUBELEET_REDIS_URL".to_owned(), self.redis.url()),
@@ -150,8 +172,7 @@ impl Cluster {
             }
         }
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let log = self.folder.path().join(format!("{}.log", name.replace(':', "-")));
-        Daemon::start(what, environment, log)
+        environment
     }
 
     /// How fast failures are noticed here.

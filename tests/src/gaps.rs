@@ -93,9 +93,14 @@ pub fn own_binary(folder: &Path) -> PathBuf {
 
 /// From now on it ends at once when it is started. What runs of it runs on.
 pub fn break_binary(binary: &Path) {
+    replace_binary(binary, "exit 1");
+}
+
+/// From now on these lines of shell are started in its place. What runs of it runs on.
+pub fn replace_binary(binary: &Path, lines: &str) {
     use std::os::unix::fs::PermissionsExt;
     let broken = binary.with_extension("broken");
-    std::fs::write(&broken, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::write(&broken, format!("#!/bin/sh\n{lines}\n")).unwrap();
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(&broken, binary).unwrap();
 }

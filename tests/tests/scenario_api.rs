@@ -155,6 +155,30 @@ async fn what_was_answered_with_202_is_confirmed_later_and_an_event_says_so() {
     .await;
 }
 
+/// What the health checks of images without a shell rely on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scheduler_is_healthy_for_as_long_as_it_gives_signs_of_life() {
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let says = async |code: i32, words: &str| {
+        eventually(SOON, &format!("the scheduler's health is {code} {words}"), || async {
+            let check = cluster.healthcheck("scheduler");
+            let ended = eventually(SOON, "it ends", || async { check.ended_with().ok_or("it runs") }).await;
+            that(ended == code && check.log().contains(words), || format!("{ended}\n{}", check.log()))
+        })
+        .await;
+    };
+    says(1, "there is no scheduler").await;
+    let mut scheduler = cluster.scheduler();
+    says(0, "").await;
+    scheduler.freeze();
+    says(1, "was silent for").await;
+    scheduler.thaw();
+    says(0, "").await;
+    scheduler.kill();
+    says(1, "was silent for").await;
+}
+
 /// The whole state is lost: Redis comes back empty. What nobody wants is stopped, and the cluster works.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_forgot_everything_the_cluster_begins_anew() {

@@ -8,10 +8,10 @@ use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::exclusive::exclusive;
-use kubeleet_tests::gaps::{Fault, after_a_standstill, break_binary, once, own_binary};
+use kubeleet_tests::gaps::{Fault, after_a_standstill, break_binary, once, own_binary, replace_binary};
 use kubeleet_tests::wait::that;
-use kubeleet_tests::{Cluster, Daemon, Http, Timing, eventually, life};
-use rustix::process::{Pid, Signal, kill_process};
+use kubeleet_tests::{Cluster, Daemon, Http, Timing, eventually, life, require};
+use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -195,6 +195,126 @@ async fn when_guard_and_worker_are_gone_the_last_resort_waits_for_the_lease_and_
     eventually(SOON, "it has fenced", || async { that(fence.ended_with() == Some(0), || fence.log()) }).await;
     assert_eq!(scene.processes("keep").await, keep);
     assert_eq!(scene.cluster.processes.running().len(), 2);
+}
+
+/// No room for the stack of a thread: the look that could not begin is tried again, and not waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_resort_goes_on_when_it_could_not_start_a_thread() {
+    let _alone = exclusive("heavy").await;
+    let mut scene = Scene::new(Timing::Short).await;
+    scene.worker.kill();
+    let binary = kubeleet_tests::cluster::binary();
+    let mut fence = scene.cluster.worker("w1", "process").instead(binary, "worker --fence-only");
+    eventually(SOON, "it waits for the lease", || async {
+        that(fence.log().contains("waiting"), || fence.log())
+    })
+    .await;
+    let pid = Pid::from_raw(fence.id().unwrap().cast_signed()).unwrap();
+    limit_memory(pid, Some(memory(pid) + (1 << 20)));
+    eventually(SOON, "no thread can be started", || async {
+        that(fence.log().contains("no thread can be started"), || fence.log())
+    })
+    .await;
+    assert_eq!(scene.cluster.processes.running().len(), 4, "nothing was stopped");
+    limit_memory(pid, None);
+    eventually(SOON, "it has fenced", || async { that(fence.ended_with() == Some(0), || fence.log()) }).await;
+    assert_eq!(scene.cluster.processes.running().len(), 2);
+    fence.kill();
+}
+
+/// The address space of a process, in bytes.
+fn memory(pid: Pid) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
+    size.unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
+fn limit_memory(pid: Pid, bytes: Option<u64>) {
+    prlimit(Some(pid), Resource::As, Rlimit { current: bytes, maximum: None }).unwrap();
+}
+
+/// As its worker ends when it can not go on, or was asked to: with its code, or with 128 and the signal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_ends_as_its_worker_did() {
+    let cluster = Cluster::new(Timing::Default).await;
+    let until_asked =
+        "trap ': >\"$0.asked\"; [ $1 = stay ] || exit 7' TERM; : >\"$0.up\"; while :; do sleep 0.1; done";
+    for (name, lines, expected) in [
+        // A configuration that makes no sense is no reason to try again.
+        ("hopeless", "exit 2".to_owned(), 2),
+        ("asked", format!("set go; {until_asked}"), 7),
+        ("killed", format!("set stay; {until_asked}"), 137),
+    ] {
+        let own = own_binary(&cluster.folder().join(name));
+        let guard = cluster.worker(name, "process").instead(&own, "worker");
+        let worker = async || {
+            eventually(SOON, "there is a worker", || async { guard.guarded().ok_or_else(|| guard.log()) })
+                .await
+        };
+        let done = async |what: &str| {
+            let sign = own.with_extension(what);
+            eventually(SOON, what, || async { that(sign.exists(), || guard.log()) }).await;
+        };
+        let real = worker().await;
+        replace_binary(&own, &lines);
+        send(real, Signal::KILL);
+        if name != "hopeless" {
+            done("up").await;
+            guard.signal(Signal::TERM);
+            done("asked").await;
+        }
+        if name == "killed" {
+            send(worker().await, Signal::KILL);
+        }
+        eventually(SOON, "the guard ends", || async {
+            that(guard.ended_with() == Some(expected), || format!("{:?}\n{}", guard.ended(), guard.log()))
+        })
+        .await;
+    }
+}
+
+/// As in a container: what pods leave behind becomes the guard's child, and it buries it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_process_1_buries_what_nobody_else_does() {
+    if !geteuid().is_root() {
+        return require::skipped("netns", "only root may make a namespace");
+    }
+    let _alone = exclusive("heavy").await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let entry = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let outside = cluster.worker_within(&entry, "w1", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let guard = outside.guarded().unwrap();
+    let worker = *children(guard).first().expect("the guard has a worker");
+    // Each leaves a process behind that ends a little later.
+    let command = ["sh", "-c", "(setsid sleep 3 &) ; exit 0"];
+    let service = json!({"name": "web", "image": "none", "command": command, "replicas": 5, "restart": "no"});
+    http.post("/service", &service).await;
+    eventually(SOON, "the guard inherits", || async {
+        let inherited = children(guard);
+        that(inherited.len() > 1, || format!("{inherited:?}\n{}", outside.log()))
+    })
+    .await;
+    eventually(SOON, "all have ended", || async {
+        let pods = http.pods("service=web").await;
+        that(pods.iter().all(|pod| pod["phase"] == "succeeded") && pods.len() == 5, || format!("{pods:?}"))
+    })
+    .await;
+    eventually(SOON, "nothing but the worker is left", || async {
+        let left = children(guard);
+        that(left == [worker], || format!("{left:?}, {worker}\n{}", outside.log()))
+    })
+    .await;
+    assert_eq!(outside.ended(), None, "{}", outside.log());
+}
+
+/// Children of a process, dead ones that nobody has buried included.
+fn children(pid: Pid) -> Vec<i32> {
+    let pid = pid.as_raw_nonzero();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
 /// `Type=notify`: started, alive, ending.

@@ -49,8 +49,8 @@ impl Looks {
             let _ended = results.blocking_send(found);
         };
         if let Err(error) = std::thread::Builder::new().name("fence".to_owned()).spawn(looking) {
-            self.under_way = false;
-            self.trouble.failed(&error);
+            // A look that failed: whoever waits for its end must not wait for ever.
+            let _told = self.results.0.try_send(Err(format!("no thread can be started: {error}")));
         }
     }
 

@@ -110,6 +110,26 @@ async fn without_redis_the_fence_stops_what_must_not_run_twice() {
 }
 
 #[tokio::test]
+async fn a_start_that_the_fence_stopped_while_its_ack_waited_is_healed_at_the_next_look() {
+    let options = SimOptions { start_delay: Duration::from_millis(400), ..SimOptions::default() };
+    let Some(rig) = Rig::with_engine("a_start_that_the_fence_stopped_is_healed", options) else { return };
+    let worker = rig.worker();
+    rig.push(&payload_with("stop", "alpine", STOP));
+    rig.until("stop", Phase::Assigned).await;
+    // Its start is under way, and ends before the lease does; nobody hears of it.
+    rig.redis.pause();
+    rig.until_containers("stop", 1).await;
+    rig.until_containers("stop", 0).await;
+    // The acknowledgement that comes now is of a container that is gone.
+    rig.redis.go_on();
+    rig.until("stop", Phase::Running).await;
+    rig.until_containers("stop", 1).await;
+    rig.until_settled(1).await;
+    assert_eq!(rig.engine.running(), 1);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_lease_that_ran_out_ends_the_leftovers_before_anything_else() {
     let Some(rig) = Rig::new("a_lease_that_ran_out_ends_the_leftovers") else { return };
     let worker = rig.worker();
