@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::Http;
 use kubeleet_tests::cluster::binary;
-use kubeleet_tests::redis::free_port;
+use kubeleet_tests::ports::free_port;
 use redis::aio::MultiplexedConnection;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::leash::Leashed;
-use kubeleet_tests::redis::free_port;
+use kubeleet_tests::ports::free_port;
 use kubeleet_tests::{Http, Redis, eventually};
 use redis::aio::MultiplexedConnection;
 use rustix::process::Signal;

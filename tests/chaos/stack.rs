@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use kubeleet_tests::cluster::Daemon;
 use kubeleet_tests::invariants::{Running, against_containers, unrest};
+use kubeleet_tests::ports::free_port;
 use kubeleet_tests::processes::Processes;
 use kubeleet_tests::proxy::Rewriter;
-use kubeleet_tests::redis::free_port;
 use kubeleet_tests::{Http, Keyspace, eventually};
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::leash::Leashed;
-use kubeleet_tests::redis::free_port;
+use kubeleet_tests::ports::free_port;
 use kubeleet_tests::wait::that;
 use kubeleet_tests::{Keyspace, eventually};
 use redis::aio::MultiplexedConnection;

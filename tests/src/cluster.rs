@@ -17,8 +17,8 @@ use tempfile::TempDir;
 use crate::http::Http;
 use crate::invariants::{Running, against_containers, unrest};
 use crate::leash::Leashed;
+use crate::ports::free_port;
 use crate::processes::Processes;
-use crate::redis::free_port;
 use crate::wait::{LIMIT, eventually};
 use crate::{Keyspace, Redis};
 

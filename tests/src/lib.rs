@@ -20,6 +20,7 @@ pub mod invariants;
 pub mod keyspace;
 pub mod leash;
 pub mod life;
+pub mod ports;
 pub mod processes;
 pub mod proxy;
 pub mod redis;

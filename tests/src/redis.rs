@@ -1,6 +1,5 @@
 //! A private `redis-server` on a free loopback port.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -13,6 +12,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::leash::Leashed;
+use crate::ports::free_port;
 
 /// The server. Dropped, it is killed and its folder removed.
 pub struct Redis {
@@ -142,11 +142,6 @@ pub fn store(url: &str) -> Store {
 /// `redis://127.0.0.1:<port>`.
 pub(crate) fn url(port: u16) -> String {
     format!("redis://127.0.0.1:{port}")
-}
-
-/// A port nobody had a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn launch(port: u16, folder: &Path, arguments: &[String]) -> Leashed {
