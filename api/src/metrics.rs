@@ -31,6 +31,10 @@ fn install() -> PrometheusHandle {
     metrics::describe_gauge!("kubeleet_pods", "Pods of the cluster by phase");
     metrics::describe_gauge!("kubeleet_nodes", "Nodes of the cluster by state");
     metrics::describe_gauge!("kubeleet_services", "Services of the cluster");
+    metrics::describe_gauge!(
+        "kubeleet_services_unconfirmed",
+        "Services with a write that not all replicas of Redis have confirmed"
+    );
     metrics::describe_gauge!("kubeleet_queue_length", "Payloads in the queues, summed over nodes");
     handle
 }

@@ -96,5 +96,6 @@ fn refresh(overview: &Overview, fresh: Duration) {
         gauges::set("kubeleet_queue_length", "queue", queue.to_owned(), length);
     }
     gauges::set_one("kubeleet_services", overview.services);
+    gauges::set_one("kubeleet_services_unconfirmed", overview.unconfirmed_writes);
     gauges::set_one("kubeleet_schedulers", overview.schedulers);
 }

@@ -153,6 +153,7 @@ async fn numbers_for_prometheus() {
         "kubeleet_queue_length{queue=\"waiting\"}",
         "kubeleet_nodes{state=\"ready\"}",
         "kubeleet_services",
+        "kubeleet_services_unconfirmed",
         "kubeleet_redis_up",
     ] {
         assert!(metrics.text.contains(part), "{part} is missing:\n{}", metrics.text);
