@@ -1,6 +1,6 @@
 //! Failovers under a steady load of new services: none that was answered with 201 may be missing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,7 @@ pub async fn run(times: usize) -> Row {
     if let Err(wrong) = all_is_confirmed(&stack).await {
         row.wrong.push(wrong);
     }
+    row.wrong.extend(confirmed_and_lost(&stack).await);
     row.converged = ended.elapsed().as_secs_f64();
     if row.broken() {
         row.wrong.push(format!("logs are in {}", stack.keep_logs("failovers").display()));
@@ -152,4 +153,17 @@ async fn all_is_confirmed(stack: &Stack) -> Result<(), String> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Err(format!("not confirmed within {CONFIRMED:?}: {:?}", waiting().await))
+}
+
+/// Services of which an event said that all replicas have them, and that are not there.
+async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
+    let master = &stack.trio.redis[stack.trio.master().await];
+    let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();
+    let events: Vec<(String, BTreeMap<String, String>)> =
+        master.ask(&["XRANGE", "events", "-", "+"]).await.unwrap();
+    let confirmed = events.iter().filter(|(_, event)| event["reason"] == "WriteConfirmed");
+    let confirmed: BTreeSet<&String> = confirmed.filter_map(|(_, event)| event.get("object")).collect();
+    println!("{} services were confirmed later", confirmed.len());
+    let lost = confirmed.into_iter().filter(|name| !names.contains(*name));
+    lost.map(|name| format!("{name} was confirmed later and is not there")).collect()
 }
