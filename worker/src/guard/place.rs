@@ -99,7 +99,7 @@ mod tests {
         assert!(place.orphan().is_none());
         // It does not end when it is asked to.
         let mut worker =
-            Command::new("sh").args(["-c", "trap '' TERM; sleep 600 & wait; wait"]).spawn().unwrap();
+            Command::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]).spawn().unwrap();
         place.note(Pid::from_child(&worker));
         drop(place);
 
