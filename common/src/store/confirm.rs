@@ -75,10 +75,13 @@ impl Store {
         let (note, latest): (Option<String>, Option<String>) =
             read("reading what became of a write", self.link.pipeline(&pipe).await?)?;
         let noted = note.as_deref().and_then(|note| note.split(' ').next());
-        Ok(match (noted == Some(id.as_str()), latest.as_deref() == Some(id.as_str())) {
-            (true, _) => WriteState::Waiting,
-            (false, true) => WriteState::Confirmed,
-            (false, false) => WriteState::Gone,
+        let is_latest = latest.as_deref() == Some(id.as_str());
+        Ok(match noted {
+            Some(noted) if noted == id.as_str() => WriteState::Waiting,
+            // One that repeated it, and changed nothing, stands for it.
+            Some(_) if is_latest => WriteState::Waiting,
+            None if is_latest => WriteState::Confirmed,
+            _ => WriteState::Gone,
         })
     }
 

@@ -141,7 +141,7 @@ async fn whoever_waits_for_an_earlier_write_hears_of_it_with_a_later_one() {
 #[tokio::test]
 async fn a_repetition_that_changes_nothing_is_no_more_durable_than_what_it_repeats() {
     let pair = Pair::new().await;
-    pair.put_unconfirmed("second").await;
+    let first = pair.put_unconfirmed("second").await;
     let offset = async || -> String {
         let info: String = pair.master.cli(&["INFO", "replication"]).await;
         info.lines().find(|line| line.starts_with("master_repl_offset")).unwrap_or_default().to_owned()
@@ -151,6 +151,10 @@ async fn a_repetition_that_changes_nothing_is_no_more_durable_than_what_it_repea
     let (outcome, repeated) = pair.put("second", 1).await;
     assert_eq!((outcome, repeated.durability), (PutOutcome::Unchanged { generation: 2 }, UNCONFIRMED));
     assert_ne!(before, offset().await);
+    assert_eq!(
+        (pair.state(&first).await, pair.state(&repeated).await),
+        (WriteState::Waiting, WriteState::Waiting)
+    );
     let before = offset().await;
     let (_, scaled) = pair.store.scale_service(&pair.web, 1).await.unwrap();
     assert_eq!(scaled.durability, UNCONFIRMED);
