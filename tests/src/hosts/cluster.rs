@@ -26,6 +26,29 @@ pub struct HostCluster {
     timing: Timing,
 }
 
+/// What its Redis and Sentinels said, when its test failed.
+impl Drop for HostCluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        for (host, name) in
+            self.hosts.all().iter().flat_map(|host| [(host, "redis.log"), (host, "sentinel.log")])
+        {
+            let text = fs::read_to_string(host.folder().join(name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            #[allow(clippy::print_stderr, reason = "part of the failing test's output")]
+            {
+                eprintln!(
+                    "---- the end of {name} of {}:\n{}",
+                    host.name(),
+                    lines[lines.len().saturating_sub(40)..].join("\n")
+                );
+            }
+        }
+    }
+}
+
 impl HostCluster {
     /// Starts it, and waits until every node is ready; none where there can be no hosts.
     pub async fn start(timing: Timing) -> Option<Self> {
