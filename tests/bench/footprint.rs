@@ -99,9 +99,11 @@ async fn idle_nodes() -> Value {
             "api MiB",
             "scheduler MiB",
             "worker MiB",
-            "together MiB",
+            "resident MiB",
+            "proportional MiB",
             "% of a core",
             "Redis B/pod",
+            "Redis B/event",
         ],
     );
     let docker = kubeleet_tests::Docker::find("kt-none").await.is_some();

@@ -34,9 +34,14 @@ impl Courtesy {
         self.nodes.store(nodes, Ordering::Relaxed);
     }
 
+    /// How many nodes share Redis.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
     /// How long to wait after a round with Redis that took so long.
     pub(crate) fn pause_after(&self, round: Duration) -> Duration {
-        let nodes = u32::try_from(self.nodes.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let nodes = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         round.saturating_mul(TIMES).min(OTHERS.saturating_mul(nodes)).min(LONGEST)
     }
 

@@ -19,8 +19,12 @@ use crate::life::{Heard, Life};
 use crate::logs;
 use crate::worker::Asked;
 
-/// How many pods one beat asks about in passing.
-const SLICE: usize = 64;
+/// How many pods all workers together ask about in passing each second: a thirtieth of Redis,
+const ASKED: f64 = 4_000.0;
+/// with so many in one beat at least,
+const LEAST: usize = 4;
+/// and so many at most.
+const MOST: usize = 64;
 /// Least time between two beats, so that a burst of wishes is one beat.
 const GAP: Duration = Duration::from_millis(20);
 /// Between two beats while Redis answers and the lease is not good: the fence or a look has something to do first.
@@ -48,7 +52,7 @@ pub(crate) async fn run(life: Arc<Life>) {
             logs::serve(&life);
         }
         ping(&life);
-        let asked = rotation.next(life.table.claims());
+        let asked = rotation.next(life.table.claims(), slice(period, life.courtesy.nodes()));
         let started = Instant::now();
         next = match beat(&life, &asked).await {
             Some(told) => {
@@ -157,6 +161,11 @@ fn ping(life: &Arc<Life>) {
     });
 }
 
+/// How many pods one beat asks about, where so many nodes beat.
+fn slice(period: Duration, nodes: u64) -> usize {
+    ((ASKED * period.as_secs_f64() / nodes.max(1) as f64) as usize).clamp(LEAST, MOST)
+}
+
 /// Goes round all pods of this node, a slice with each beat.
 #[derive(Default)]
 struct Rotation {
@@ -164,13 +173,13 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// The next slice of `all`, which is sorted and names each pod once.
-    fn next(&mut self, all: Vec<(PodId, AssignmentId)>) -> Vec<(PodId, AssignmentId)> {
+    /// The next `count` of `all`, which is sorted and names each pod once.
+    fn next(&mut self, all: Vec<(PodId, AssignmentId)>, count: usize) -> Vec<(PodId, AssignmentId)> {
         let start = match &self.after {
             Some(after) => all.partition_point(|(pod, _)| pod <= after),
             None => 0,
         };
-        let slice: Vec<_> = all.iter().cycle().skip(start).take(SLICE.min(all.len())).cloned().collect();
+        let slice: Vec<_> = all.iter().cycle().skip(start).take(count.min(all.len())).cloned().collect();
         self.after = slice.last().map(|(pod, _)| pod.clone());
         slice
     }
@@ -182,21 +191,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn many_nodes_ask_about_fewer_pods_each() {
+        let at_5_s = |nodes| slice(Duration::from_secs(5), nodes);
+        assert_eq!([at_5_s(0), at_5_s(3), at_5_s(1_000), at_5_s(5_000), at_5_s(50_000)], [64, 64, 20, 4, 4]);
+    }
+
+    #[test]
     fn the_rotation_asks_about_everybody_in_turn_and_about_nobody_twice() {
         let all: Vec<_> = (0..150)
             .map(|n| (PodId::new(format!("{n:03}")).unwrap(), AssignmentId::new("a").unwrap()))
             .collect();
         let mut rotation = Rotation::default();
         let slices: Vec<Vec<String>> = (0..3)
-            .map(|_| rotation.next(all.clone()).into_iter().map(|(pod, _)| pod.to_string()).collect())
+            .map(|_| rotation.next(all.clone(), 64).into_iter().map(|(pod, _)| pod.to_string()).collect())
             .collect();
         assert_eq!(
             (slices[0][0].as_str(), slices[1][0].as_str(), slices[2][0].as_str()),
             ("000", "064", "128")
         );
-        assert_eq!(slices[2].len(), SLICE, "it goes on from the beginning");
-        let few = rotation.next(all[..3].to_vec());
+        assert_eq!(slices[2].len(), 64, "it goes on from the beginning");
+        let few = rotation.next(all[..3].to_vec(), 64);
         assert_eq!(few.len(), 3);
-        assert!(Rotation::default().next(Vec::new()).is_empty());
+        assert!(Rotation::default().next(Vec::new(), 64).is_empty());
     }
 }

@@ -34,7 +34,11 @@ const FEW: usize = 64;
 const EXAMPLES: usize = 5;
 const SMALLEST_BATCH: usize = 64;
 /// The more are decided about together, the more of them each node gets at once: on many nodes that is what a flood costs.
-const LARGEST_BATCH: usize = 32_768;
+const LARGEST_PER_NODE: usize = 32;
+/// However few nodes there are.
+const LARGEST_ON_FEW: usize = 8_192;
+/// However many: what one batch takes of this process' memory is some hundred bytes for each pod.
+const LARGEST: usize = 131_072;
 /// Many nodes are all read again at most so often because somebody said that room appeared.
 const ALL_AT_MOST: Duration = Duration::from_millis(500);
 
@@ -73,7 +77,7 @@ impl Loop for Place {
         }
         measure::batch_took(begun.elapsed());
         let more = count >= self.batch;
-        self.batch = next_batch(self.batch, count);
+        self.batch = next_batch(self.batch, count, self.view.snapshot().len());
         Ok(if more { Next::Again } else { Next::Rest })
     }
 
@@ -258,7 +262,7 @@ fn node_of(outcome: &Outcome) -> (bool, Option<&NodeName>) {
 
 /// Eight times as many while there is a backlog, so that a flood costs few calls; fewer when there is none, so that
 /// several schedulers share what comes.
-fn next_batch(batch: usize, taken: usize) -> usize {
+fn next_batch(batch: usize, taken: usize, nodes: usize) -> usize {
     let next = if taken >= batch {
         batch * 8
     } else if taken < batch / 4 {
@@ -266,7 +270,7 @@ fn next_batch(batch: usize, taken: usize) -> usize {
     } else {
         batch
     };
-    next.clamp(SMALLEST_BATCH, LARGEST_BATCH)
+    next.clamp(SMALLEST_BATCH, (nodes * LARGEST_PER_NODE).clamp(LARGEST_ON_FEW, LARGEST))
 }
 
 /// A pod that other schedulers were always faster with.
@@ -299,12 +303,14 @@ mod tests {
     fn batches_follow_the_backlog() {
         let mut batch = SMALLEST_BATCH;
         for _ in 0..10 {
-            batch = next_batch(batch, batch);
+            batch = next_batch(batch, batch, 1_000);
         }
-        assert_eq!(batch, LARGEST_BATCH);
-        assert_eq!(next_batch(batch, batch / 2), batch);
+        assert_eq!(batch, 32_000);
+        assert_eq!(next_batch(batch, batch / 2, 1_000), batch);
+        assert_eq!(next_batch(batch, batch, 3), LARGEST_ON_FEW);
+        assert_eq!(next_batch(batch, batch, 5_000), LARGEST);
         for _ in 0..10 {
-            batch = next_batch(batch, 1);
+            batch = next_batch(batch, 1, 1_000);
         }
         assert_eq!(batch, SMALLEST_BATCH);
     }
