@@ -76,7 +76,7 @@ pub(crate) async fn run(life: Arc<Life>) {
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = life.look_now.notified() => {}
-            () = hints.next() => {}
+            () = hints.next(&life) => {}
         }
         tokio::time::sleep_until(begun + pace.gap).await;
     }
@@ -100,10 +100,9 @@ async fn look(life: &Arc<Life>, full: bool) -> Result<(), LookError> {
         life.beat_now.notify_one();
     }
     let containers = listed?;
+    let by_pod: HashMap<_, _> = containers.iter().rev().map(|c| ((&c.pod, &c.assignment), c)).collect();
     for held in idle {
-        let container = containers
-            .iter()
-            .find(|container| container.pod == held.payload.id && container.assignment == held.assignment);
+        let container = by_pod.get(&(&held.payload.id, &held.assignment)).copied();
         consider(life, held, container);
     }
     let unknown = containers.iter().filter(|c| !life.table.accounts_for(&c.handle, &c.pod, &c.assignment));
@@ -236,13 +235,17 @@ impl Hints {
         }
     }
 
-    /// Ends with the next hint, or when the stream does.
-    async fn next(&mut self) {
+    /// Ends with the next hint, or when the stream does. That a start of our own made a container is no news: a look at
+    /// everything for each of them would keep the engine from starting the others.
+    async fn next(&mut self, life: &Life) {
         match &mut self.stream {
             Some(stream) => {
-                if stream.next().await.is_none() {
-                    self.stream = None;
+                while let Some(hint) = stream.next().await {
+                    if !(hint.began && hint.pod.is_some_and(|pod| life.table.is_starting(&pod))) {
+                        return;
+                    }
                 }
+                self.stream = None;
             }
             None => match self.not_before {
                 Some(at) => tokio::time::sleep_until(at).await,

@@ -225,6 +225,11 @@ impl Table {
         }
     }
 
+    /// Whether somebody here is starting a pod.
+    pub(crate) fn is_starting(&self, pod: &PodId) -> bool {
+        self.lock().starting.contains_key(pod)
+    }
+
     /// Whether a pod is held or being started.
     pub(crate) fn knows(&self, pod: &PodId) -> bool {
         let inner = self.lock();

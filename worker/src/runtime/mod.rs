@@ -161,6 +161,8 @@ impl Container {
 pub struct Hint {
     /// The pod concerned, where the engine says.
     pub pod: Option<PodId>,
+    /// A container was made or started, and that is all: no news for whoever did it.
+    pub began: bool,
 }
 
 /// What a runtime can not do, sorted by what the worker does about it. Each carries the engine's own words.

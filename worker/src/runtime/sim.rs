@@ -65,7 +65,7 @@ struct Node {
 
 impl Default for Node {
     fn default() -> Self {
-        Self { containers: BTreeMap::new(), hints: broadcast::Sender::new(16) }
+        Self { containers: BTreeMap::new(), hints: broadcast::Sender::new(64) }
     }
 }
 
@@ -138,7 +138,7 @@ impl SimRuntime {
             for name in names {
                 if act(node, &name) {
                     any = true;
-                    node.hint(pod);
+                    node.hint(pod, false);
                 }
             }
         }
@@ -194,7 +194,7 @@ impl SimRuntime {
         let mut simulated = Simulated { container: container.clone(), crashes, starts: 0 };
         simulated.start();
         node.containers.insert(name, simulated);
-        node.hint(&identity.pod);
+        node.hint(&identity.pod, !crashes);
         Ok(container)
     }
 
@@ -211,9 +211,9 @@ impl SimRuntime {
 }
 
 impl Node {
-    fn hint(&self, pod: &PodId) {
+    fn hint(&self, pod: &PodId, began: bool) {
         // Nobody listens: fine, they list.
-        let _ = self.hints.send(Hint { pod: Some(pod.clone()) });
+        let _ = self.hints.send(Hint { pod: Some(pod.clone()), began });
     }
 }
 
@@ -271,7 +271,7 @@ impl Runtime for SimRuntime {
                 if simulated.container.state != ContainerState::Running {
                     simulated.start();
                     let pod = simulated.container.pod.clone();
-                    node.hint(&pod);
+                    node.hint(&pod, false);
                 }
                 Some(())
             });
@@ -285,7 +285,7 @@ impl Runtime for SimRuntime {
             // Gone already is success.
             let _ = self.with(handle, |node, name| {
                 let simulated = node.containers.remove(name)?;
-                node.hint(&simulated.container.pod);
+                node.hint(&simulated.container.pod, false);
                 Some(())
             });
             self.reply(())
@@ -318,7 +318,9 @@ impl Runtime for SimRuntime {
                 match receiver.recv().await {
                     Ok(hint) => Some((hint, receiver)),
                     // Missed some: anything may have changed.
-                    Err(broadcast::error::RecvError::Lagged(_)) => Some((Hint { pod: None }, receiver)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {
+                        Some((Hint { pod: None, began: false }, receiver))
+                    }
                     Err(broadcast::error::RecvError::Closed) => None,
                 }
             });

@@ -207,7 +207,8 @@ fn label_filters(node: &NodeName) -> HashMap<String, Vec<String>> {
 
 fn hint(event: EventMessage) -> Hint {
     let attributes = event.actor.and_then(|actor| actor.attributes).unwrap_or_default();
-    Hint { pod: attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok()) }
+    let began = event.action.is_some_and(|action| action == "create" || action == "start");
+    Hint { pod: attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok()), began }
 }
 
 fn engine_info(version: SystemVersion) -> EngineInfo {

@@ -170,7 +170,7 @@ impl Runtime for ProcessRuntime {
                     Err(broadcast::error::RecvError::Lagged(_)) => None,
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };
-                return Some((Hint { pod }, (receiver, node)));
+                return Some((Hint { pod, began: false }, (receiver, node)));
             }
         });
         Box::pin(std::future::ready(Ok(hints.boxed())))
