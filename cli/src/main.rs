@@ -22,7 +22,8 @@ use args::{Cli, Command};
 use exit::Exit;
 
 /// A worker makes and forgets thousands of small things for each batch of pods: with this allocator that takes a third
-/// less of its time than with the system's, and far less than with musl's.
+/// less of its time than with the system's, and far less than with musl's. Without huge pages: they would make an idle
+/// daemon ten MiB larger.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
