@@ -8,6 +8,10 @@ use crate::RedisMillis;
 use crate::ids::{ServiceName, SpecId};
 use crate::spec::PodSpec;
 
+/// The API makes up to so many pods of a service before it answers, and more after it. A service that misses more may
+/// therefore be in the making; one that misses fewer has lost them.
+pub const MADE_AT_ONCE: u32 = 250;
+
 /// Whether a service is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -15,6 +15,7 @@ use common::lifecycle::Phase;
 use common::node::NodeState;
 use common::payload::Payload;
 use common::pod::PodRecord;
+use common::service::MADE_AT_ONCE;
 use common::store::{Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
@@ -29,8 +30,6 @@ const TICK: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_secs(8);
 /// Hints that come within so long of each other are looked at together.
 const GATHER: Duration = Duration::from_millis(20);
-/// A service that misses no more than this is looked at at once: the API makes so many before it answers.
-const FEW: u64 = 250;
 /// One whose pods are being made is looked at again after this.
 const WHILE_MADE: Duration = Duration::from_millis(250);
 /// What a plan frees can be planned with at once, so many times; later by the next hint or pass.
@@ -197,7 +196,7 @@ impl Reconcile {
             // Healing says so.
             Ok(None) | Err(_) => return Ok(None),
         };
-        if made + FEW >= wanted {
+        if made + u64::from(MADE_AT_ONCE) >= wanted {
             return Ok(before.map(|_| LONGEST_BREATHER));
         }
         let stands_still = before == Some(made);

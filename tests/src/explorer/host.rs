@@ -180,7 +180,7 @@ impl State {
     }
 
     fn hint(&mut self) {
-        self.hints.retain(|reader| reader.send(Hint { pod: None, began: false }).is_ok());
+        self.hints.retain(|reader| reader.send(Hint::default()).is_ok());
     }
 }
 

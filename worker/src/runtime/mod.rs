@@ -156,8 +156,8 @@ impl Container {
     }
 }
 
-/// Something may have changed; list to know. Hints only.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Something may have changed; list to know. Hints only. The default one says that anything may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
     /// The pod concerned, where the engine says.
     pub pod: Option<PodId>,

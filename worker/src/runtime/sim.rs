@@ -318,9 +318,7 @@ impl Runtime for SimRuntime {
                 match receiver.recv().await {
                     Ok(hint) => Some((hint, receiver)),
                     // Missed some: anything may have changed.
-                    Err(broadcast::error::RecvError::Lagged(_)) => {
-                        Some((Hint { pod: None, began: false }, receiver))
-                    }
+                    Err(broadcast::error::RecvError::Lagged(_)) => Some((Hint::default(), receiver)),
                     Err(broadcast::error::RecvError::Closed) => None,
                 }
             });

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use common::ids::ServiceName;
-use common::service::{Service, ServiceState};
+use common::service::{MADE_AT_ONCE, Service, ServiceState};
 use common::store::{CreateOutcome, PutOutcome, Written};
 
 use crate::census;
@@ -15,9 +15,6 @@ use crate::dto::{DurabilityState, ServiceView};
 use crate::problem::{ApiProblem, Kind};
 use crate::state::App;
 use crate::views;
-
-/// Up to so many pods are made before the answer; more are made after it. A crash in between is healed by reconcile.
-const MADE_AT_ONCE: u32 = 250;
 
 /// Turns what became of a write into an answer.
 pub(super) async fn accepted(
@@ -55,6 +52,7 @@ pub(super) async fn stored(
         make_missing(app, &service).await;
         census::status(&app.store, &service).await?
     } else {
+        // A crash on the way is healed by reconcile.
         let (app_too, service_too) = (app.clone(), service.clone());
         app.tasks.spawn(async move {
             let work = make_missing(&app_too, &service_too);
