@@ -85,6 +85,13 @@ pub(crate) fn just_stored(service: &Service) -> ServiceStatus {
     ServiceStatus { desired: u64::from(service.replicas), message, ..ServiceStatus::default() }
 }
 
+/// The status of a service that did not exist before, and so many of whose pods were made just now.
+pub(crate) fn just_made(service: &Service, made: usize) -> ServiceStatus {
+    let mut tally = Tally::new(service);
+    tally.status.pending = made as u64;
+    tally.finish(service)
+}
+
 /// Counts one service's pods.
 struct Tally {
     generation: u64,

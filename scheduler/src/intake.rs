@@ -51,11 +51,16 @@ impl Intake {
     /// Only those that concern all pods alike: a specification that can not be read is the matter of its pods.
     pub(crate) async fn read(store: &Store, taken: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
+        let mut payloads = Vec::with_capacity(taken.len());
         for raw in taken {
             match Payload::parse(raw.clone()) {
-                Ok(payload) => intake.add(store, payload).await?,
+                Ok(payload) => payloads.push(payload),
                 Err(bad) => intake.bad.push(Bad { raw, id: None, reason: bad.to_string() }),
             }
+        }
+        store.read_pod_specs(payloads.iter().filter_map(|payload| payload.spec.as_ref())).await?;
+        for payload in payloads {
+            intake.add(store, payload).await?;
         }
         Ok(intake)
     }
@@ -68,7 +73,7 @@ impl Intake {
             }
             return Ok(());
         };
-        // Kept in memory after the first time, so this is no call per pod.
+        // In memory by now, unless something is wrong with it.
         let why = match store.pod_spec(spec).await {
             Ok(Some(spec)) => {
                 // A service's pods bear its name.

@@ -16,8 +16,10 @@ pub enum Part {
     Footprint,
     /// How cost grows with nodes and pods, drawn.
     Growth,
-    /// Containers on the real engine.
+    /// Containers on real engines, and Swarm's beside them.
     Launch,
+    /// Whether a node that lives is declared dead while all cores are busy with something else.
+    Saturated,
 }
 
 /// Benchmarks of a whole cluster.
@@ -50,6 +52,9 @@ pub struct Args {
     /// Pods per second for the latency part, instead of measuring what can be had
     #[arg(long)]
     pub rate: Option<f64>,
+    /// How long the saturated part watches; when left out 30, or 1 when all parts run
+    #[arg(long)]
+    minutes: Option<f64>,
     /// Cargo says so to every bench.
     #[arg(long, hide = true)]
     bench: bool,
@@ -58,6 +63,10 @@ pub struct Args {
 impl Args {
     pub fn parts(&self) -> Vec<Part> {
         if self.part.is_empty() { Part::value_variants().to_vec() } else { self.part.clone() }
+    }
+
+    pub fn minutes(&self) -> f64 {
+        self.minutes.unwrap_or(if self.part.is_empty() { 1.0 } else { 30.0 })
     }
 
     pub fn persistences(&self, default: &[Persistence]) -> Vec<Persistence> {

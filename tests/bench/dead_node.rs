@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::observe;
 use crate::report::{Table, save};
 use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
+use crate::{cut_host, observe};
 
 /// Heartbeat, fence, dead.
 struct Pace {
@@ -64,6 +64,7 @@ pub async fn run(args: &Args) {
     }
     table.print();
     save("dead_node", &json!(results));
+    cut_host::run(args).await;
 }
 
 fn result(persistence: Persistence, pace: &Pace, pods: u32, declared: &Series, running: &Series) -> Value {
@@ -94,19 +95,17 @@ async fn once(persistence: Persistence, pace: &Pace, pods: u32, schedulers: u32)
     rig.until_idle(Duration::from_secs(30)).await;
 
     rig.daemon(victim).freeze();
-    let last_beat: f64 = rig.redis.cli(&["ZSCORE", "beats", "victim"]).await;
-    let (seconds, micros): (f64, f64) = rig.redis.cli(&["TIME"]).await;
+    let silent_already = observe::silence(&rig.redis, "victim").await;
     let begun = Instant::now();
-    let silent_already = seconds + micros / 1e6 - last_beat / 1000.0;
     // Nothing is asked while nothing can happen.
-    tokio::time::sleep(pace.dead_after.saturating_sub(Duration::from_secs_f64(silent_already + 0.1))).await;
+    tokio::time::sleep(pace.dead_after.saturating_sub(silent_already + Duration::from_millis(100))).await;
     let declared = until_dead(&rig).await.duration_since(begun).as_secs_f64();
     let others = &rig.nodes[1..];
     let running = observe::until("running", u64::from(pods), begun, async || {
         observe::running(&mut connection, others).await
     });
     let running = running.await.as_secs_f64();
-    let after = |moment: f64| moment + silent_already - pace.dead_after.as_secs_f64();
+    let after = |moment: f64| moment + silent_already.as_secs_f64() - pace.dead_after.as_secs_f64();
     Run { declared: after(declared), running: after(running) }
 }
 

@@ -24,6 +24,8 @@ use crate::stats::Series;
 
 /// Pods in each service.
 const PODS: u32 = 10;
+/// Services before the first that counts.
+const WARM_UP: u32 = 50;
 /// Events read at a time.
 const PAGE: usize = 5_000;
 /// Clients of the closed loop.
@@ -72,7 +74,7 @@ async fn closed_loop(persistence: Persistence, nodes: u32, schedulers: u32) -> f
         let (http, posted) = (http.clone(), posted.clone());
         clients.spawn(async move {
             while begun.elapsed() < CLOSED {
-                post(&http, posted.fetch_add(1, Ordering::Relaxed)).await;
+                post(&http, &format!("s{}", posted.fetch_add(1, Ordering::Relaxed))).await;
             }
         });
     }
@@ -84,8 +86,8 @@ async fn closed_loop(persistence: Persistence, nodes: u32, schedulers: u32) -> f
     pods as f64 / took.await.as_secs_f64()
 }
 
-async fn post(http: &Http, number: u32) {
-    let body = json!({ "name": format!("s{number}"), "image": "nginx:1.27", "replicas": PODS });
+async fn post(http: &Http, name: &str) {
+    let body = json!({ "name": name, "image": "nginx:1.27", "replicas": PODS });
     let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
     assert_eq!(status.as_u16(), 201, "{answer}");
 }
@@ -99,6 +101,7 @@ struct Loaded {
 
 async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: f64) -> Loaded {
     let (rig, http) = Rig::cluster(persistence, nodes, schedulers, &[]).await;
+    warm_up(&rig, &http).await;
     let services = (rate / f64::from(PODS) * OPEN.as_secs_f64()).ceil().max(20.0) as u32;
     let gap = Duration::from_secs_f64(f64::from(PODS) / rate);
     let reader = tokio::spawn(read_events(rig.redis.store(), services));
@@ -107,7 +110,7 @@ async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: 
     for number in 0..services {
         tokio::time::sleep_until((begun + gap * number).into()).await;
         let http = http.clone();
-        requests.spawn(async move { post(&http, number).await });
+        requests.spawn(async move { post(&http, &format!("s{number}")).await });
     }
     requests.join_all().await;
     let (queued, running) = reader.await.unwrap();
@@ -118,6 +121,22 @@ async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: 
         series
     };
     Loaded { pods: services * PODS, queued: latencies(&queued), running: latencies(&running) }
+}
+
+/// The first requests of all open connections and teach Redis its scripts. They are not what is measured.
+async fn warm_up(rig: &Rig, http: &Http) {
+    let mut requests = JoinSet::new();
+    for number in 0..WARM_UP {
+        let http = http.clone();
+        requests.spawn(async move { post(&http, &format!("warm{number}")).await });
+    }
+    requests.join_all().await;
+    let mut connection = rig.connection().await;
+    let pods = u64::from(WARM_UP * PODS);
+    observe::until("running", pods, Instant::now(), async || {
+        observe::running(&mut connection, &rig.nodes).await
+    })
+    .await;
 }
 
 fn now_millis() -> f64 {

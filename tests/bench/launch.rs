@@ -1,25 +1,31 @@
-//! Launching, stopping and removing containers on the real engine: kubeleet, the engine asked directly with the best
-//! parallelism, and the same engine as a Swarm. The engine is by far the slowest part of all three, so a ratio near one
-//! says that kubeleet does not stand in its way.
+//! Launching, stopping and removing containers on real engines, one and three: kubeleet, the engines asked directly with the
+//! best parallelism, and the same engines as a Swarm. The engines are by far the slowest part of all three, so a share
+//! near one says that kubeleet does not stand in their way.
 
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::docker::{Docker, IMAGE};
-use reqwest::Method;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::engine::Engine;
-use crate::observe;
+use crate::fleet::{Fleet, service};
 use crate::report::{Table, save};
-use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
+use crate::swarm::Swarm;
 
-const PODS: u32 = 50;
-const RUNS: usize = 2;
-const PARALLELISMS: &[usize] = &[4, 8, 16];
+const ENGINES: &[u8] = &[1, 3];
+const SIZES: &[usize] = &[50, 100];
+const RUNS: usize = 3;
+/// Calls at a time on each engine.
+const PARALLELISMS: &[usize] = &[2, 4, 8, 16, 32];
+const NAME: &str = "bench";
+const HEAD: &[&str] =
+    &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
-/// Launch, and stop with removal, in seconds.
+/// Launch, and stop with removal.
+type Took = (Duration, Duration);
+
+/// The same of several runs, in seconds.
 #[derive(Default)]
 struct Times {
     launch: Series,
@@ -27,20 +33,20 @@ struct Times {
 }
 
 impl Times {
-    fn push(&mut self, (launch, remove): (Duration, Duration)) {
+    fn push(&mut self, (launch, remove): Took) {
         self.launch.push(launch.as_secs_f64());
         self.remove.push(remove.as_secs_f64());
     }
 
-    fn row(&self, what: &str, best: &Self) -> Vec<String> {
+    fn row(&self, begin: [String; 3], best: &Self) -> Vec<String> {
         let share = |of: &Series, best: &Series| format!("{:.0} %", 100.0 * best.median() / of.median());
-        vec![
-            what.to_owned(),
+        let figures = [
             self.launch.show(1),
             share(&self.launch, &best.launch),
             self.remove.show(1),
             share(&self.remove, &best.remove),
-        ]
+        ];
+        begin.into_iter().chain(figures).collect()
     }
 
     fn json(&self) -> Value {
@@ -48,98 +54,106 @@ impl Times {
     }
 }
 
+/// How many calls at a time on each engine are fastest.
+#[derive(Clone, Copy)]
+struct Best {
+    launch: usize,
+    remove: usize,
+}
+
 pub async fn run(args: &Args) {
-    let prefix = format!("kt-{}-bench", std::process::id());
-    let Some(docker) = Docker::find(&prefix).await else { return };
-    let engine = Engine::connect().await;
-    let pods = args.pods.unwrap_or(PODS);
-    let best = best_parallelism(&engine, &prefix, pods as usize).await;
-    let (mut ours, mut direct, mut swarm) = (Times::default(), Times::default(), Times::default());
+    let title = "Containers on real engines, seconds, and the engines' own best as a share of them";
+    let mut table = Table::new(title, HEAD);
+    let mut results = Vec::new();
+    for &engines in ENGINES {
+        let Some(fleet) = Fleet::start(engines).await else { return };
+        println!("{engines} x {}", fleet.engines[0].describe().await);
+        let sizes = args.pods.map_or(SIZES.to_vec(), |pods| vec![pods as usize]);
+        let best = best(&fleet, sizes[0]).await;
+        for pods in sizes {
+            results.push(measure(&fleet, pods, best, args.runs.unwrap_or(RUNS), &mut table).await);
+        }
+    }
+    table.print();
+    save("launch", &json!(results));
+}
+
+async fn best(fleet: &Fleet, pods: usize) -> Best {
+    let mut tried = Vec::new();
+    for &at_a_time in PARALLELISMS {
+        let (launch, remove) = directly(fleet, pods, Best { launch: at_a_time, remove: at_a_time }).await;
+        println!(
+            "  {pods} directly, {at_a_time} at a time each: launched in {launch:.1?}, removed in {remove:.1?}"
+        );
+        tried.push((at_a_time, launch, remove));
+    }
+    Best {
+        launch: tried.iter().min_by_key(|(_, launch, _)| *launch).unwrap().0,
+        remove: tried.iter().min_by_key(|(_, _, remove)| *remove).unwrap().0,
+    }
+}
+
+/// In turns, so that what else happens on this machine meets all alike.
+async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
+    let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
     let mut why_no_swarm = None;
-    // In turns, so that what else happens on this machine meets all alike.
-    for _ in 0..args.runs.unwrap_or(RUNS) {
-        direct.push(directly(&engine, &prefix, pods as usize, best).await);
-        ours.push(kubeleet(&engine, &prefix, pods).await);
-        match by_swarm(&engine, pods as usize).await {
+    for _ in 0..runs {
+        direct.push(directly(fleet, pods, best).await);
+        ours.push(kubeleet(fleet, pods).await);
+        match by_swarm(fleet, pods).await {
             Ok(times) => swarm.push(times),
             Err(error) => why_no_swarm = Some(error),
         }
     }
-    drop(docker);
-    let what = engine.describe().await;
-    let title = format!(
-        "{pods} containers on one engine ({what}), seconds, and the engine's own best as a share of them"
-    );
-    let mut table =
-        Table::new(&title, &["by", "launch", "engine's best", "stop and remove", "engine's best"]);
-    table.row(direct.row(&format!("the engine, {best} at a time"), &direct));
-    table.row(ours.row("kubeleet", &direct));
-    if swarm.launch.len() > 0 {
-        table.row(swarm.row("Swarm", &direct));
-    }
-    table.print();
-    if let Some(why) = &why_no_swarm {
-        println!("no Swarm here: {why}");
-    }
-    let swarm = if swarm.launch.len() > 0 { swarm.json() } else { json!({ "missing": why_no_swarm }) };
-    save(
-        "launch",
-        &json!({
-            "pods": pods, "engine": what, "best_parallelism": best,
-            "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
-        }),
-    );
-}
-
-async fn best_parallelism(engine: &Engine, prefix: &str, pods: usize) -> usize {
-    let mut best = (f64::INFINITY, 1);
-    for &at_a_time in PARALLELISMS {
-        let (launch, remove) = directly(engine, prefix, pods, at_a_time).await;
-        println!("  the engine, {at_a_time} at a time: launched in {launch:.1?}, removed in {remove:.1?}");
-        if launch.as_secs_f64() < best.0 {
-            best = (launch.as_secs_f64(), at_a_time);
+    let engines = fleet.engines.len();
+    let begin = |by: String| [engines.to_string(), pods.to_string(), by];
+    let directly = format!("the engines, {} and {} at a time each", best.launch, best.remove);
+    table.row(direct.row(begin(directly), &direct));
+    table.row(ours.row(begin("kubeleet".to_owned()), &direct));
+    let swarm = match &why_no_swarm {
+        None => {
+            table.row(swarm.row(begin("Swarm".to_owned()), &direct));
+            swarm.json()
         }
-    }
-    best.1
+        Some(why) => {
+            println!("no Swarm here: {why}");
+            json!({ "missing": why })
+        }
+    };
+    json!({
+        "engines": engines, "engine": fleet.engines[0].describe().await, "containers": pods,
+        "best_parallelism_each": { "launch": best.launch, "remove": best.remove },
+        "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
+    })
 }
 
-async fn directly(engine: &Engine, prefix: &str, pods: usize, at_a_time: usize) -> (Duration, Duration) {
+async fn directly(fleet: &Fleet, pods: usize, at_a_time: Best) -> Took {
+    let engines = fleet.engines.len();
+    // As evenly as it goes.
+    let share = |index: usize| pods / engines + usize::from(index < pods % engines);
     let begun = Instant::now();
-    let ids = engine.launch(&format!("{prefix}-direct"), pods, at_a_time).await;
+    let launches = fleet.engines.iter().enumerate();
+    let launches = launches.map(|(index, engine)| engine.launch(share(index), at_a_time.launch));
+    let ids = join_all(launches).await;
     let launched = begun.elapsed();
     let begun = Instant::now();
-    engine.remove(ids, at_a_time).await;
+    join_all(fleet.engines.iter().zip(ids).map(|(engine, ids)| engine.remove(ids, at_a_time.remove))).await;
     (launched, begun.elapsed())
 }
 
-async fn kubeleet(engine: &Engine, prefix: &str, pods: u32) -> (Duration, Duration) {
-    let mut rig = Rig::new(Persistence::Everysec, &[]).await;
-    let node = format!("{prefix}-w");
-    rig.start("worker", "worker", &[("KUBELEET_NODE", &node), ("KUBELEET_RUNTIME", "docker")]);
-    rig.nodes = vec![node.clone()];
-    rig.scheduler();
-    let http = rig.api().await;
-    rig.until_idle(Duration::from_secs(20)).await;
-    let mut connection = rig.connection().await;
-    let begun = Instant::now();
-    let body = json!({ "name": "bench", "image": IMAGE, "replicas": pods });
-    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
-    assert_eq!(status.as_u16(), 201, "{answer}");
-    let running = async || observe::running(&mut connection, &rig.nodes).await;
-    let launched = observe::until("running", u64::from(pods), begun, running).await;
-    let begun = Instant::now();
-    let (status, answer) = http.send(Method::DELETE, "/service/bench", None).await;
-    assert!(status.is_success(), "{answer}");
-    engine.until(&format!("kubeleet.node={node}"), false, 0).await;
-    (launched, begun.elapsed())
+async fn kubeleet(fleet: &Fleet, pods: usize) -> Took {
+    let cluster = fleet.cluster().await;
+    (cluster.launch(&service(NAME, pods)).await, cluster.remove(fleet, NAME).await)
 }
 
-async fn by_swarm(engine: &Engine, pods: usize) -> Result<(Duration, Duration), String> {
-    let swarm = engine.swarm().await?;
+async fn by_swarm(fleet: &Fleet, pods: usize) -> Result<Took, String> {
+    let swarm = Swarm::of(fleet).await?;
     let begun = Instant::now();
-    swarm.create("kubeleet-bench", pods).await;
+    swarm.create(NAME, pods).await;
     let launched = begun.elapsed();
     let begun = Instant::now();
-    swarm.delete("kubeleet-bench").await;
-    Ok((launched, begun.elapsed()))
+    swarm.delete(NAME).await;
+    let removed = begun.elapsed();
+    swarm.leave().await;
+    Ok((launched, removed))
 }

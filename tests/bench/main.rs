@@ -13,8 +13,11 @@
 )]
 
 mod args;
+mod beats;
+mod cut_host;
 mod dead_node;
 mod engine;
+mod fleet;
 mod footprint;
 mod growth;
 mod latency;
@@ -25,7 +28,9 @@ mod plot;
 mod raw;
 mod report;
 mod rig;
+mod saturated;
 mod stats;
+mod swarm;
 
 use clap::Parser;
 use kubeleet_tests::exclusive::exclusive;
@@ -47,6 +52,7 @@ async fn main() {
             Part::Footprint => footprint::run(&args).await,
             Part::Growth => growth::run(&args).await,
             Part::Launch => launch::run(&args).await,
+            Part::Saturated => saturated::run(&args).await,
         }
     }
 }

@@ -23,6 +23,13 @@ pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     info(&text, "used_memory_dataset").parse().unwrap()
 }
 
+/// How long ago a node's last heartbeat was, on Redis' clock.
+pub async fn silence(redis: &kubeleet_tests::Redis, node: &str) -> Duration {
+    let last_beat: f64 = redis.cli(&["ZSCORE", "beats", node]).await;
+    let (seconds, micros): (f64, f64) = redis.cli(&["TIME"]).await;
+    Duration::from_secs_f64(seconds + micros / 1e6 - last_beat / 1000.0)
+}
+
 /// The schedulers there are: their in-flight lists.
 pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<String> {
     let ids: Vec<String> =

@@ -38,21 +38,16 @@ impl Persistence {
 
     /// A server of that kind, with room for many workers.
     pub async fn redis(self) -> Redis {
+        self.redis_with(&[]).await
+    }
+
+    /// The same with further arguments.
+    pub async fn redis_with(self, more: &[&str]) -> Redis {
         let append = if self == Self::None { "no" } else { "yes" };
         let fsync = if self == Self::Always { "always" } else { "everysec" };
-        Redis::start_with(&[
-            "--save",
-            "",
-            "--appendonly",
-            append,
-            "--appendfsync",
-            fsync,
-            "--maxclients",
-            "12000",
-            "--tcp-backlog",
-            "4096",
-        ])
-        .await
+        let usual = ["--save", "", "--appendonly", append, "--appendfsync", fsync];
+        let roomy = ["--maxclients", "12000", "--tcp-backlog", "4096"];
+        Redis::start_with(&[usual.as_slice(), &roomy, more].concat()).await
     }
 }
 
@@ -87,9 +82,13 @@ impl Process {
 impl Rig {
     /// Redis alone; `settings` are for all daemons.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
+        Self::over(persistence.redis().await, settings).await
+    }
+
+    /// The same over this server.
+    pub async fn over(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let folder = tempfile::tempdir().unwrap();
-        let redis = persistence.redis().await;
         let info: String = redis.cli(&["INFO", "server"]).await;
         let redis_process = observe::info(&info, "process_id").parse().unwrap();
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
@@ -113,7 +112,7 @@ impl Rig {
     }
 
     /// One process with so many simulated workers `<name>-1` …; waits until all are registered.
-    pub async fn workers(&mut self, name: &'static str, count: u32) -> usize {
+    pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let many = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
         // Room is not what is measured.
@@ -152,8 +151,18 @@ impl Rig {
 
     /// Starts one daemon; gives its index.
     pub fn start(&mut self, what: &'static str, name: &str, settings: &[(&str, &str)]) -> usize {
+        self.start_by(Command::new(binary()), what, name, settings)
+    }
+
+    /// The same by a command that runs the program elsewhere, like that of a host.
+    pub fn start_by(
+        &mut self,
+        mut command: Command,
+        what: &'static str,
+        name: &str,
+        settings: &[(&str, &str)],
+    ) -> usize {
         let file = fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
-        let mut command = Command::new(binary());
         command.arg(what).env_clear().envs(self.environment(settings)).stdout(Stdio::null()).stderr(file);
         let leash = Leashed::spawn(&mut command).unwrap();
         self.daemons.push(Process { what, leash });
@@ -227,10 +236,11 @@ impl Rig {
     }
 }
 
-/// A daemon's process, and that of the worker where it is a guard.
+/// A daemon's process and those behind it: the worker's where it is a guard, both where it enters a host.
 pub fn with_guarded(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    [process].into_iter().chain(children.split_whitespace().filter_map(|child| child.parse().ok())).collect()
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    [process].into_iter().chain(children.flat_map(with_guarded)).collect()
 }
 
 /// Seconds of processor time by kind of process.

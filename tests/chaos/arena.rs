@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::Keyspace;
+use kubeleet_tests::book::Answers;
 use kubeleet_tests::invariants::violations;
 
-use crate::book::Answers;
 use crate::load::Load;
 use crate::report::Row;
 use crate::stack::{Plan, Stack};

@@ -22,6 +22,13 @@ pub enum Part {
     Slow,
 }
 
+impl Part {
+    /// As on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// Faults on a highly available stack of real processes, under a client that remembers every acknowledgement.
 #[derive(Debug, Parser)]
 #[command(name = "chaos")]
@@ -31,7 +38,7 @@ pub struct Args {
     /// How often each fault is injected
     #[arg(long, default_value_t = 3)]
     pub times: usize,
-    /// How often a fault is injected that takes no longer than a second
+    /// How often a process of each kind is killed; as often as everything else when left out
     #[arg(long)]
     kills: Option<usize>,
     /// Failovers under load
@@ -60,7 +67,7 @@ impl Args {
         }
     }
 
-    /// How often something quick is done.
+    /// How often a process of each kind is killed.
     pub fn kills(&self) -> usize {
         self.kills.unwrap_or(self.times)
     }

@@ -106,7 +106,7 @@ impl Engine {
         }
         tokio::time::sleep(away).await;
         fs::remove_file(self.folder.join("hold")).unwrap();
-        eventually(Duration::from_secs(30), "the engine is back", || async {
+        eventually(Duration::from_secs(120), "the engine is back", || async {
             self.client.ping().await.map_err(|error| error.to_string())
         })
         .await;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kubeleet_tests::book::Answer;
 use kubeleet_tests::{Http, eventually};
 use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::book::Answer;
 use crate::faults::master;
 use crate::load::read;
 use crate::report::Row;
@@ -48,6 +48,10 @@ pub async fn run(times: usize) -> Row {
     let ended = Instant::now();
     let answers = answers.lock().unwrap().clone();
     let mut row = judge(&stack, times, &answers).await;
+    println!(
+        "{times} failovers: {} x 201, {} of them lost, {} x 202",
+        row.acknowledged, row.lost, row.stored
+    );
     if let Err(wrong) = runs_just_what_is_stored(&stack).await {
         row.wrong.push(wrong);
     }
@@ -159,11 +163,17 @@ async fn all_is_confirmed(stack: &Stack) -> Result<(), String> {
 async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
     let master = &stack.trio.redis[stack.trio.master().await];
     let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();
-    let events: Vec<(String, BTreeMap<String, String>)> =
-        master.ask(&["XRANGE", "events", "-", "+"]).await.unwrap();
-    let confirmed = events.iter().filter(|(_, event)| event["reason"] == "WriteConfirmed");
-    let confirmed: BTreeSet<&String> = confirmed.filter_map(|(_, event)| event.get("object")).collect();
+    let mut confirmed = BTreeSet::new();
+    let mut after = "-".to_owned();
+    loop {
+        let page: Vec<(String, BTreeMap<String, String>)> =
+            master.ask(&["XRANGE", "events", &after, "+", "COUNT", "1000"]).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = format!("({last}");
+        let told = page.into_iter().filter(|(_, event)| event["reason"] == "WriteConfirmed");
+        confirmed.extend(told.filter_map(|(_, mut event)| event.remove("object")));
+    }
     println!("{} services were confirmed later", confirmed.len());
-    let lost = confirmed.into_iter().filter(|name| !names.contains(*name));
+    let lost = confirmed.iter().filter(|name| !names.contains(*name));
     lost.map(|name| format!("{name} was confirmed later and is not there")).collect()
 }

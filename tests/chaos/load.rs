@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use kubeleet_tests::book::{Answer, Answers, Book, Wish, Write};
 use kubeleet_tests::{Http, eventually};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -11,7 +12,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::book::{Answer, Answers, Book, Wish, Write};
 use crate::engine::IMAGE;
 
 /// How many services there are.

@@ -2,8 +2,8 @@
 //! everything breaks that is on the list. `make chaos` is the short round, `make soak` the long one; `docs/CHAOS.md` says
 //! what is done and what it found.
 //!
-//! Prints a table and leaves `target/chaos/<part>.json`; logs of what was broken are kept beside it. The exit code is not 0
-//! when something acknowledged was lost, a pod ran twice under good leases, a payload is unaccounted for, or a safeguard
+//! Prints a table of each part as it ends and of all in the end, and leaves `target/chaos/<part>.json`; logs of what was
+//! broken are kept beside it. The exit code is not 0 when something acknowledged was lost, a pod ran twice under good leases, a payload is unaccounted for, or a safeguard
 //! could be taken out and nobody noticed.
 
 #![allow(
@@ -17,7 +17,6 @@
 mod ablations;
 mod arena;
 mod args;
-mod book;
 mod engine;
 mod failovers;
 mod faults;
@@ -29,13 +28,15 @@ mod stack;
 mod trio;
 mod watch;
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, select_all};
 use futures_util::{FutureExt, StreamExt, stream};
 use kubeleet_tests::exclusive::exclusive;
+use tokio::signal::unix::{SignalKind, signal};
 
 use arena::Arena;
 use args::{Args, Part};
@@ -51,33 +52,51 @@ async fn main() -> ExitCode {
     let _alone = exclusive("heavy").await;
     let begun = Instant::now();
     let jobs = args.parts().into_iter().map(|part| job(part, &args));
-    let mut results: Vec<(Part, Vec<Row>)> = stream::iter(jobs).buffer_unordered(args.lanes).collect().await;
-    results.sort_by_key(|(part, _)| *part);
-    let mut broken = false;
-    let (ablations, faults): (Vec<_>, Vec<_>) =
-        results.into_iter().partition(|(part, _)| *part == Part::Ablations);
-    for (name, results) in [("faults", faults), ("ablations", ablations)] {
-        let rows: Vec<Row> = results.into_iter().flat_map(|(_, rows)| rows).collect();
-        if !rows.is_empty() {
-            report::leave(name, &rows);
+    let mut jobs = stream::iter(jobs).buffer_unordered(args.lanes);
+    let mut results: Vec<(Part, Vec<Row>)> = Vec::new();
+    let stop = stop();
+    tokio::pin!(stop);
+    // Dropped, a job that is under way leaves nothing behind.
+    let stopped = loop {
+        tokio::select! {
+            () = &mut stop => break true,
+            result = jobs.next() => match result {
+                Some((part, rows)) => {
+                    println!("{} is done, {:.0?} after the beginning", part.name(), begun.elapsed());
+                    report::leave(&part.name(), &rows);
+                    results.push((part, rows));
+                }
+                None => break false,
+            },
         }
-        broken |= rows.iter().any(Row::broken);
-    }
-    println!("took {:.0?}", begun.elapsed());
-    ExitCode::from(u8::from(broken))
+    };
+    drop(jobs);
+    results.sort_by_key(|(part, _)| *part);
+    let rows: Vec<Row> = results.into_iter().flat_map(|(_, rows)| rows).collect();
+    report::sum_up(&rows);
+    println!("{} {:.0?}", if stopped { "STOPPED after" } else { "took" }, begun.elapsed());
+    ExitCode::from(u8::from(stopped || rows.iter().any(Row::broken)))
+}
+
+/// Waits until somebody wants us to stop.
+async fn stop() {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let mut signals = signals.map(|kind| signal(kind).unwrap());
+    select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
 fn job(part: Part, args: &Args) -> LocalBoxFuture<'_, (Part, Vec<Row>)> {
-    async move {
-        let rows = match part {
+    let rows = async move {
+        match part {
             Part::Master | Part::Processes | Part::Steps | Part::Slow => in_arena(part, args).await,
             Part::Failovers => vec![failovers::run(args.failovers).await],
             Part::Outage => vec![outage::run(args.away).await],
             Part::Ablations => ablations::run(args.seed).await,
-        };
-        (part, rows)
-    }
-    .boxed_local()
+        }
+    };
+    // One that breaks off takes nothing with it of what the others find.
+    let rows = AssertUnwindSafe(rows).catch_unwind();
+    rows.map(move |rows| (part, rows.unwrap_or_else(|_| vec![Row::broken_off(&part.name())]))).boxed_local()
 }
 
 async fn in_arena(part: Part, args: &Args) -> Vec<Row> {
@@ -88,7 +107,7 @@ async fn in_arena(part: Part, args: &Args) -> Vec<Row> {
             faults::sentinels::run(&mut arena, args.times).await;
         }
         Part::Processes => {
-            faults::processes::run(&mut arena, args.kills()).await;
+            faults::processes::run(&mut arena, args.kills(), args.times).await;
             faults::disk::run(&mut arena, args.times).await;
             faults::engine::run(&mut arena, args.times).await;
         }

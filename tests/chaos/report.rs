@@ -46,7 +46,34 @@ impl Row {
         }
         self.lost + self.doubled + self.unaccounted > 0 || !self.wrong.is_empty()
     }
+
+    /// Of a part that ended early, by a panic: what it says was printed.
+    pub fn broken_off(part: &str) -> Self {
+        let wrong = vec!["it broke off; what it has found was printed before".to_owned()];
+        Self { fault: format!("{part} broke off"), wrong, ..Self::default() }
+    }
+
+    /// How often another Redis became the master by it.
+    fn failovers(&self) -> usize {
+        let is_one = FAILOVERS.iter().any(|name| self.fault.starts_with(name));
+        if is_one { self.injected } else { 0 }
+    }
+
+    /// How many processes were killed, or ended themselves at a step.
+    fn kills(&self) -> usize {
+        let is_one = ["kill -9", "engine kill -9", "abort"].iter().any(|name| self.fault.starts_with(name));
+        if is_one { self.injected } else { 0 }
+    }
 }
+
+/// What makes another Redis the master each time.
+const FAILOVERS: [&str; 5] = [
+    "kill -9 master",
+    "SENTINEL FAILOVER",
+    "master cut off with clients",
+    "SIGSTOP master",
+    "failover under 50 POST/s",
+];
 
 /// Where results are left.
 pub fn folder() -> PathBuf {
@@ -61,6 +88,20 @@ pub fn leave(part: &str, rows: &[Row]) {
     let json = serde_json::to_vec_pretty(rows).unwrap();
     fs::write(folder.join(format!("{part}.json")), json).unwrap();
     print(rows);
+}
+
+/// Prints all of it once more: faults, and ablations, which are no part of the sum.
+pub fn sum_up(rows: &[Row]) {
+    let (faults, ablations): (Vec<Row>, Vec<Row>) =
+        rows.iter().cloned().partition(|row| row.noticed.is_none());
+    for rows in [&faults, &ablations] {
+        if !rows.is_empty() {
+            print(rows);
+        }
+    }
+    let failovers: usize = faults.iter().map(Row::failovers).sum();
+    let kills: usize = faults.iter().map(Row::kills).sum();
+    println!("\n{failovers} failovers, {kills} processes killed or aborted at a step");
 }
 
 fn print(rows: &[Row]) {

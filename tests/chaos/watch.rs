@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kubeleet_tests::invariants::Running;
+use kubeleet_tests::invariants::{Running, twice};
 use kubeleet_tests::processes::running_below;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -22,9 +22,6 @@ pub struct Watch {
     seen: Arc<Mutex<Seen>>,
     task: AbortHandle,
 }
-
-/// Pairs of containers of one pod.
-type Pairs = BTreeMap<(Running, Running), bool>;
 
 /// What was seen so far.
 #[derive(Debug, Default)]
@@ -84,9 +81,9 @@ struct Eye {
 
 impl Eye {
     async fn watch(self, seen: Arc<Mutex<Seen>>) {
-        let mut before = Pairs::new();
+        let mut before = BTreeMap::new();
         loop {
-            let pairs = pairs(&self.look().await);
+            let pairs = twice(&self.look().await);
             // What is there in two looks after each other has run at a time: one look takes a while.
             for (pair, stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let leased = self.is_leased(&pair.0.node) && self.is_leased(&pair.1.node);
@@ -121,21 +118,4 @@ impl Eye {
         let now = now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000;
         lease["deadline_millis"].as_u64().is_some_and(|deadline| now < deadline)
     }
-}
-
-fn pairs(running: &[(Running, bool)]) -> Pairs {
-    let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
-    for one in running {
-        by_pod.entry(&one.0.pod).or_default().push(one);
-    }
-    let mut pairs = Pairs::new();
-    for group in by_pod.values().filter(|group| group.len() > 1) {
-        for (index, one) in group.iter().enumerate() {
-            for other in &group[index + 1..] {
-                let (first, second) = if one.0 < other.0 { (one, other) } else { (other, one) };
-                pairs.insert((first.0.clone(), second.0.clone()), one.1 && other.1);
-            }
-        }
-    }
-    pairs
 }

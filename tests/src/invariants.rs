@@ -194,6 +194,24 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
     missing.chain(surplus).chain(twice).collect()
 }
 
+/// Pairs of containers of one pod, and of each whether it must never run twice.
+pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
+    let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
+    for one in running {
+        by_pod.entry(&one.0.pod).or_default().push(one);
+    }
+    let mut pairs = BTreeMap::new();
+    for group in by_pod.values().filter(|group| group.len() > 1) {
+        for (index, one) in group.iter().enumerate() {
+            for other in &group[index + 1..] {
+                let (first, second) = if one.0 < other.0 { (one, other) } else { (other, one) };
+                pairs.insert((first.0.clone(), second.0.clone()), one.1 && other.1);
+            }
+        }
+    }
+    pairs
+}
+
 fn records(keyspace: &Keyspace) -> BTreeMap<String, Pod> {
     let read = |uuid: &str| {
         let key = format!("pod:{uuid}");
@@ -278,4 +296,71 @@ pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
 
 fn number(keyspace: &Keyspace, key: &str, field: &str) -> i64 {
     keyspace.field(key, field).parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAYLOAD: &[u8] = br#"{"name":"web","uuid":"one","image":"i","replica":0}"#;
+
+    fn hash(fields: &[(&str, &str)]) -> Entry {
+        let field = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+        Entry::Hash(fields.iter().map(field).collect())
+    }
+
+    /// One pod with its record, a node that says so much is used, and its payload in these places.
+    fn cluster(phase: &str, used: &str, places: &[&'static str]) -> Keyspace {
+        let mut entries = vec![
+            ("pod:one", hash(&[("phase", phase), ("node", "w1"), ("cpu", "5"), ("memory", "0")])),
+            ("node:w1", hash(&[("used_pods", used), ("used_cpu", if used == "0" { "0" } else { "5" })])),
+        ];
+        for place in places {
+            let entry = match place.starts_with("cs:") {
+                true => Entry::Set([PAYLOAD.to_vec()].into()),
+                false => Entry::List(vec![PAYLOAD.to_vec()]),
+            };
+            entries.push((place, entry));
+        }
+        Keyspace::with(entries)
+    }
+
+    #[test]
+    fn a_payload_that_is_not_in_just_the_place_of_its_pod_is_unaccounted_for() {
+        let table: &[(&str, &str, &[&str], usize)] = &[
+            ("running", "1", &["cs:w1"], 0),
+            ("running", "1", &[], 1),
+            ("running", "1", &["cs:w2"], 1),
+            ("running", "1", &["rq:w1"], 1),
+            ("running", "1", &["rq:w1", "cs:w1"], 1),
+            ("running", "0", &["cs:w1"], 2),
+            ("assigned", "1", &["pq:w1"], 0),
+            ("assigned", "1", &["sq"], 1),
+            ("pending", "0", &["sq"], 0),
+            ("pending", "0", &["sq", "fq:s1"], 1),
+            ("pending", "1", &["sq"], 2),
+            ("stopped", "0", &["pq:w1"], 0),
+            ("stopped", "0", &["cs:w1"], 1),
+        ];
+        for (phase, used, places, count) in table {
+            let wrong = violations(&cluster(phase, used, places));
+            assert_eq!(wrong.len(), *count, "{phase}, {used} used, {places:?}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn two_containers_of_one_pod_are_a_pair() {
+        let on = |pod: &str, node: &str, stop| {
+            let [pod, node] = [pod, node].map(str::to_owned);
+            (Running { pod, assignment: format!("of {node}"), node }, stop)
+        };
+        let (one, other) = (on("a", "w1", true), on("a", "w2", true));
+        assert!(twice(&[one.clone(), on("b", "w1", true)]).is_empty());
+        let pair = BTreeMap::from([((one.0.clone(), other.0.clone()), true)]);
+        assert_eq!(twice(&[one.clone(), other.clone()]), pair);
+        assert_eq!(twice(&[other.clone(), on("b", "w1", true), one.clone()]), pair);
+        assert_eq!(twice(&[one.clone(), other.clone(), on("a", "w3", true)]).len(), 3);
+        let keeps = twice(&[one, on("a", "w2", false)]);
+        assert_eq!(keeps.values().collect::<Vec<_>>(), [&false]);
+    }
 }

@@ -61,6 +61,13 @@ impl Keyspace {
         Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))
     }
 
+    /// For tests of those who read it.
+    #[cfg(test)]
+    pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, Entry)>) -> Self {
+        let entries = entries.into_iter().map(|(key, entry)| (key.to_owned(), entry)).collect();
+        Self { entries, expiring: BTreeSet::new() }
+    }
+
     fn of(rows: Vec<(String, String, Value, bool)>) -> Self {
         let expiring = rows.iter().filter(|row| row.3).map(|row| row.0.clone()).collect();
         let entries = rows.into_iter().map(|(key, kind, value, _)| (key, entry(&kind, value))).collect();

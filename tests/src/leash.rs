@@ -2,19 +2,47 @@
 //!
 //! A panic unwinds and drops the [`Leashed`], which kills. But a test binary can also be killed (a runner's timeout,
 //! Ctrl-C), and then nothing is dropped: a tiny shell holds the other end of a pipe to the test, and when the pipe
-//! closes it kills the child's process group.
+//! closes it kills the child's process group ([`Watchdog`]).
 
+use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
+/// A tiny shell that does something when this process is gone. Dropped, it does not.
+#[derive(Debug)]
+pub(crate) struct Watchdog(Child);
+
+impl Watchdog {
+    /// What it does then, with `$0`.
+    pub(crate) fn spawn(script: &str, zero: &OsStr) -> std::io::Result<Self> {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("cat >/dev/null; {script}")).arg(zero);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        Ok(Self(command.spawn()?))
+    }
+
+    /// As if this process were gone.
+    #[cfg(test)]
+    pub(crate) fn let_go(&mut self) {
+        drop(self.0.stdin.take());
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        let _gone = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _status = self.0.wait();
+    }
+}
+
 /// A child in a process group of its own. Dropped, its whole group is killed.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
-    watchdog: Child,
+    watchdog: Option<Watchdog>,
     buried: bool,
 }
 
@@ -22,15 +50,8 @@ impl Leashed {
     /// Starts the command. What its standard streams are is the command's matter; stdin is closed.
     pub fn spawn(command: &mut Command) -> std::io::Result<Self> {
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
-        let script = format!("cat >/dev/null; kill -s KILL -- -{}", child.id());
-        let watchdog = Command::new("sh")
-            .args(["-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { child, watchdog, buried: false })
+        let watchdog = Watchdog::spawn("kill -s KILL -- -$0", OsStr::new(&child.id().to_string()))?;
+        Ok(Self { child, watchdog: Some(watchdog), buried: false })
     }
 
     /// Its process id.
@@ -88,9 +109,7 @@ impl Leashed {
 impl Drop for Leashed {
     fn drop(&mut self) {
         // First the watchdog, so that it can not fire at a number that is somebody else's by then.
-        let group = Pid::from_child(&self.watchdog);
-        let _gone = kill_process_group(group, Signal::KILL);
-        let _status = self.watchdog.wait();
+        drop(self.watchdog.take());
         self.kill();
     }
 }
@@ -106,7 +125,7 @@ mod tests {
         command.args(["-c", "sleep 600 & sleep 600"]);
         let mut leashed = Leashed::spawn(&mut command).unwrap();
         let group = leashed.pid();
-        drop(leashed.watchdog.stdin.take());
+        leashed.watchdog.as_mut().unwrap().let_go();
         let deadline = Instant::now() + Duration::from_secs(10);
         let wait = || {
             assert!(Instant::now() < deadline, "group {group:?} is still there");

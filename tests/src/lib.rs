@@ -8,6 +8,7 @@
 
 pub mod ablation;
 pub mod bed;
+pub mod book;
 pub mod checkpoint;
 pub mod cluster;
 pub mod docker;

@@ -7,16 +7,29 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::invariants::Running;
+use crate::leash::Watchdog;
 
-/// Where they live. Dropped, whatever still runs from there is killed.
+/// Kills what runs below a folder, once the workers are gone that could start it again. Pods have sessions of their own:
+/// they outlive their worker, and its process group.
+const TIDY: &str = r#"
+sleep 1
+for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
+  process=${file#/proc/}
+  kill -s KILL "${process%/environ}"
+done"#;
+
+/// Where they live. Dropped, whatever still runs from there is killed; and also when this process is killed.
 pub struct Processes {
     root: PathBuf,
+    #[allow(dead_code, reason = "it watches by being there")]
+    watchdog: Watchdog,
 }
 
 impl Processes {
     /// Those below this folder.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        let watchdog = Watchdog::spawn(TIDY, root.as_os_str()).expect("a shell can be started");
+        Self { root: root.to_owned(), watchdog }
     }
 
     /// What runs, as the invariants compare it: one for each pod whose leader lives.
@@ -94,5 +107,35 @@ impl Drop for Processes {
                 let _gone = kill_process(pid, Signal::KILL);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn pod(folder: &Path) -> Child {
+        Command::new("sleep").arg("600").env("KUBELEET_DIR", folder).process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn when_the_test_is_gone_so_are_its_pods_and_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut processes = Processes::below(&folder.path().join("ours"));
+        let mut ours = pod(&folder.path().join("ours/node/pod"));
+        let mut other = pod(&folder.path().join("others/node/pod"));
+        processes.watchdog.let_go();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while ours.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it is still there");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(other.try_wait().unwrap(), None);
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }

@@ -57,6 +57,11 @@ impl Redis {
         self.port
     }
 
+    /// Where it runs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// A store on this server.
     pub fn store(&self) -> Store {
         store(&self.url())

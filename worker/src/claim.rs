@@ -187,15 +187,19 @@ async fn sweep(life: &Arc<Life>) -> Result<(), StoreError> {
 
 /// Sorts out what is no pod, and claims the rest in one call. Payloads not begun here stay in rq for the sweep.
 async fn admit(life: &Arc<Life>, taken: Vec<(Bytes, OwnedSemaphorePermit)>) -> Result<(), StoreError> {
-    let mut batch = Vec::with_capacity(taken.len());
+    let mut parsed = Vec::with_capacity(taken.len());
     for (raw, permit) in taken {
-        let payload = match Payload::parse(raw.clone()) {
-            Ok(payload) => payload,
-            Err(bad) => {
-                reject(life, &raw, None, &bad.to_string()).await;
-                continue;
-            }
-        };
+        match Payload::parse(raw.clone()) {
+            Ok(payload) => parsed.push((raw, payload, permit)),
+            Err(bad) => reject(life, &raw, None, &bad.to_string()).await,
+        }
+    }
+    life.worker
+        .store
+        .read_pod_specs(parsed.iter().filter_map(|(_, payload, _)| payload.spec.as_ref()))
+        .await?;
+    let mut batch = Vec::with_capacity(parsed.len());
+    for (raw, payload, permit) in parsed {
         let Begun::Mine(recheck) = life.table.begin(&payload) else { continue };
         let place = Place { life: life.clone(), payload: payload.clone(), recheck };
         match resolve(life, payload).await? {

@@ -35,7 +35,8 @@ pub(crate) async fn run(life: Arc<Life>) {
     let period = life.worker.config.timing.heartbeat;
     let mut subscription = life.worker.store.subscribe(&channel::worker(&life.worker.node));
     let mut backoff = Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)));
-    let mut rotation = Rotation::default();
+    // Beats go round all pods of this node, a slice with each.
+    let mut after = None;
     // Registering was as good as a beat; thousands that registered at a time shall not beat at a time.
     let mut next = Instant::now() + period.mul_f64(rand::random::<f64>());
     loop {
@@ -52,7 +53,8 @@ pub(crate) async fn run(life: Arc<Life>) {
             logs::serve(&life);
         }
         ping(&life);
-        let asked = rotation.next(life.table.claims(), slice(period, life.courtesy.nodes()));
+        let asked = life.table.claims_after(after.as_ref(), slice(period, life.courtesy.nodes()));
+        after = asked.last().map(|(pod, _)| pod.clone());
         let started = Instant::now();
         next = match beat(&life, &asked).await {
             Some(told) => {
@@ -166,25 +168,6 @@ fn slice(period: Duration, nodes: u64) -> usize {
     ((ASKED * period.as_secs_f64() / nodes.max(1) as f64) as usize).clamp(LEAST, MOST)
 }
 
-/// Goes round all pods of this node, a slice with each beat.
-#[derive(Default)]
-struct Rotation {
-    after: Option<PodId>,
-}
-
-impl Rotation {
-    /// The next `count` of `all`, which is sorted and names each pod once.
-    fn next(&mut self, all: Vec<(PodId, AssignmentId)>, count: usize) -> Vec<(PodId, AssignmentId)> {
-        let start = match &self.after {
-            Some(after) => all.partition_point(|(pod, _)| pod <= after),
-            None => 0,
-        };
-        let slice: Vec<_> = all.iter().cycle().skip(start).take(count.min(all.len())).cloned().collect();
-        self.after = slice.last().map(|(pod, _)| pod.clone());
-        slice
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -194,24 +177,5 @@ mod tests {
     fn many_nodes_ask_about_fewer_pods_each() {
         let at_5_s = |nodes| slice(Duration::from_secs(5), nodes);
         assert_eq!([at_5_s(0), at_5_s(3), at_5_s(1_000), at_5_s(5_000), at_5_s(50_000)], [64, 64, 20, 4, 4]);
-    }
-
-    #[test]
-    fn the_rotation_asks_about_everybody_in_turn_and_about_nobody_twice() {
-        let all: Vec<_> = (0..150)
-            .map(|n| (PodId::new(format!("{n:03}")).unwrap(), AssignmentId::new("a").unwrap()))
-            .collect();
-        let mut rotation = Rotation::default();
-        let slices: Vec<Vec<String>> = (0..3)
-            .map(|_| rotation.next(all.clone(), 64).into_iter().map(|(pod, _)| pod.to_string()).collect())
-            .collect();
-        assert_eq!(
-            (slices[0][0].as_str(), slices[1][0].as_str(), slices[2][0].as_str()),
-            ("000", "064", "128")
-        );
-        assert_eq!(slices[2].len(), 64, "it goes on from the beginning");
-        let few = rotation.next(all[..3].to_vec(), 64);
-        assert_eq!(few.len(), 3);
-        assert!(Rotation::default().next(Vec::new(), 64).is_empty());
     }
 }

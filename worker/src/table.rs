@@ -329,16 +329,16 @@ impl Table {
         idle.flat_map(|held| [held.restart_at, held.retry_at]).flatten().filter(|at| *at > now).min()
     }
 
-    /// All pods and assignments that this worker believes to be its own, in a stable order.
-    pub(crate) fn claims(&self) -> Vec<(PodId, AssignmentId)> {
+    /// Of all pods and assignments that this worker believes to be its own the next `count` after this one, round and
+    /// round, each once.
+    pub(crate) fn claims_after(&self, after: Option<&PodId>, count: usize) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
-        let held = inner.held.values().map(|held| (held.payload.id.clone(), held.assignment.clone()));
-        let starting =
-            inner.starting.iter().filter_map(|(pod, s)| Some((pod.clone(), s.assignment.clone()?)));
+        let held = inner.held.values().map(|held| (&held.payload.id, &held.assignment));
+        let starting = inner.starting.iter().filter_map(|(pod, s)| Some((pod, s.assignment.as_ref()?)));
         let mut claims: Vec<_> = held.chain(starting).collect();
-        claims.sort_unstable();
-        claims.dedup_by(|a, b| a.0 == b.0);
-        claims
+        claims.sort_unstable_by_key(|(pod, assignment)| (Some(*pod) <= after, *pod, *assignment));
+        claims.dedup_by_key(|(pod, _)| *pod);
+        claims.into_iter().take(count).map(|(pod, assignment)| (pod.clone(), assignment.clone())).collect()
     }
 
     // Containers on their way out.
@@ -401,5 +401,35 @@ impl Inner {
     fn insert(&mut self, id: PodId, mut held: Held) {
         held.version = self.next_version();
         self.held.insert(id, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn beats_ask_about_everybody_in_turn_and_about_nobody_twice() {
+        let table = Table::default();
+        for n in 0..150 {
+            let raw = format!(r#"{{"name":"a","uuid":"{n:03}","image":"a","replica":0}}"#);
+            let payload = Payload::parse(raw.into()).unwrap();
+            table.begin(&payload);
+            table.starts_as(&payload.id, &AssignmentId::new("a").unwrap());
+        }
+        let mut after = None;
+        let firsts: Vec<String> = (0..3)
+            .map(|_| {
+                let asked = table.claims_after(after.as_ref(), 64);
+                assert_eq!(asked.len(), 64);
+                after = asked.last().map(|(pod, _)| pod.clone());
+                asked[0].0.to_string()
+            })
+            .collect();
+        assert_eq!(firsts, ["000", "064", "128"]);
+        assert_eq!(after.as_ref().unwrap().as_str(), "041", "it goes on from the beginning");
+        assert_eq!(table.claims_after(after.as_ref(), 1_000).len(), 150);
+        assert!(Table::default().claims_after(None, 64).is_empty());
     }
 }

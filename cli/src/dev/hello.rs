@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use common::config::RuntimeKind;
 use common::lifecycle::Phase;
 use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
-use common::store::{PutMode, Store};
+use common::store::{PutMode, PutOutcome, Store};
 
 use super::banner;
 use super::engine::{Engine, HELLO_IMAGE};
@@ -22,7 +22,10 @@ pub(crate) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> an
     wait_for_workers(store, workers).await?;
     let begun = Instant::now();
     let service = service(engine.kind)?;
-    store.put_service(&service, PutMode::Upsert, None).await?;
+    if let (PutOutcome::Created(service), _) = store.put_service(&service, PutMode::Upsert, None).await? {
+        let all: Vec<u32> = (0..service.replicas).collect();
+        store.create_pods(&service, &all).await?;
+    }
     loop {
         let ids: Vec<_> = store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
         let pods = store.pods(&ids).await?;

@@ -1,6 +1,7 @@
 //! Services: what somebody wants. Written durably, because it is acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use redis::cmd;
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,13 @@ use super::confirm::Written;
 use super::reply::{Fields, corrupt, list, read, unexpected, verdict, word};
 use super::scripts::{self, call};
 use super::{Store, StoreError, keys};
+use crate::RedisMillis;
 use crate::ids::{ServiceName, SpecId, WriteId};
 use crate::service::{Service, ServiceState};
 use crate::spec::{DesiredService, PodSpec};
+
+/// Specifications read in one go: a fraction of a millisecond of Redis.
+const SPECS_AT_A_TIME: usize = 250;
 
 /// How [`Store::put_service`] treats what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +30,10 @@ pub enum PutMode {
 }
 
 /// What became of [`Store::put_service`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum PutOutcome {
-    /// New, with generation 1.
-    Created,
+    /// New, with generation 1: as it was stored.
+    Created(Box<Service>),
     /// Its pods' specification changed: this is the new generation.
     Replaced {
         /// The new generation.
@@ -101,12 +106,13 @@ impl Store {
         put.arg(write.as_str());
         let (reply, written) = self.write_service(&desired.name, write, &put).await?;
         let (answer, rest) = verdict(what, reply)?;
+        // The time of the one that was created, the generation of another.
         let generation = match rest.into_iter().next() {
             Some(value) => read(what, value)?,
             None => 0,
         };
         let outcome = match answer.as_str() {
-            "CREATED" => PutOutcome::Created,
+            "CREATED" => PutOutcome::Created(Box::new(just_created(desired, id, generation))),
             "REPLACED" => PutOutcome::Replaced { generation },
             "SCALED" => PutOutcome::Scaled { generation },
             "UNCHANGED" => PutOutcome::Unchanged { generation },
@@ -176,13 +182,18 @@ impl Store {
         Ok(self.services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// How many pods of a service have been made, and how many are wanted; none when there is no such service.
-    pub async fn how_far(&self, name: &ServiceName) -> Result<Option<(u64, u64)>, StoreError> {
+    /// How many pods of each of these services have been made, and how many are wanted; none when there is no such service.
+    pub async fn how_far(&self, names: &[ServiceName]) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pipe = redis::pipe();
-        pipe.cmd("HLEN").arg(keys::slots(name));
-        pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
-        let (made, wanted): (u64, Option<u64>) = self.link.pipeline(&pipe).await?;
-        Ok(wanted.map(|wanted| (made, wanted)))
+        for name in names {
+            pipe.cmd("HLEN").arg(keys::slots(name));
+            pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
+        }
+        let counts: Vec<Option<u64>> = self.link.pipeline(&pipe).await?;
+        Ok(counts.chunks_exact(2).map(|pair| Some((pair[0]?, pair[1]?))).collect())
     }
 
     /// These services, in this order; those that do not exist are left out.
@@ -200,14 +211,53 @@ impl Store {
     }
 
     /// A pod specification by its id. Specifications never change, so they are cached for ever, within bounds.
-    pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<std::sync::Arc<PodSpec>>, StoreError> {
+    pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<Arc<PodSpec>>, StoreError> {
         if let Some(spec) = self.specs.get(id) {
             return Ok(Some(spec));
         }
         let text: Option<Vec<u8>> = self.link.query(cmd("GET").arg(keys::spec(id))).await?;
-        let Some(text) = text else { return Ok(None) };
-        let file: SpecFile = serde_json::from_slice(&text).map_err(|e| corrupt("reading a spec", e))?;
-        Ok(Some(self.specs.insert(id.clone(), file.pod)))
+        text.map(|text| self.remember_spec(id, &text)).transpose()
+    }
+
+    /// Reads those of these specifications in one go that are not known yet, so that [`Store::pod_spec`] need not ask for
+    /// each of them. One that is not there, or broken, is its matter.
+    pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
+        let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
+        if unknown.len() < 2 {
+            return Ok(());
+        }
+        let unknown: Vec<&SpecId> = unknown.into_iter().collect();
+        for part in unknown.chunks(SPECS_AT_A_TIME) {
+            let mut get = cmd("MGET");
+            for id in part {
+                get.arg(keys::spec(id));
+            }
+            let texts: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+            for (id, text) in part.iter().zip(texts) {
+                let _broken = text.map(|text| self.remember_spec(id, &text).is_err());
+            }
+        }
+        Ok(())
+    }
+
+    fn remember_spec(&self, id: &SpecId, text: &[u8]) -> Result<Arc<PodSpec>, StoreError> {
+        let file: SpecFile = serde_json::from_slice(text).map_err(|e| corrupt("reading a spec", e))?;
+        Ok(self.specs.insert(id.clone(), file.pod))
+    }
+}
+
+/// A service as the script that made it has stored it, at this time.
+fn just_created(desired: &DesiredService, spec_id: SpecId, now: RedisMillis) -> Service {
+    Service {
+        name: desired.name.clone(),
+        state: ServiceState::Active,
+        generation: 1,
+        spec_id,
+        replicas: desired.replicas,
+        labels: desired.labels.clone(),
+        created_at: now,
+        updated_at: now,
+        pod: desired.pod.clone(),
     }
 }
 

@@ -63,12 +63,13 @@ impl Loop for Place {
     async fn step(&mut self) -> Result<Next, StoreError> {
         let begun = Instant::now();
         let taken = self.store.take(&self.id, self.batch).await?;
-        self.freshen().await?;
         if taken.is_empty() {
+            self.freshen().await?;
             return Ok(Next::Rest);
         }
         let count = taken.len();
-        let intake = Intake::read(&self.store, taken).await?;
+        let store = self.store.clone();
+        let ((), intake) = tokio::try_join!(self.freshen(), Intake::read(&store, taken))?;
         self.place(intake.waiting, begun).await?;
         self.park_unspecified(intake.unspecified).await?;
         // Last, so that dead letters which can not be written hold up nobody else.

@@ -62,6 +62,8 @@ pub(crate) struct Reconcile {
     /// Services somebody named, and when each may be looked at.
     named: HashSet<ServiceName>,
     rested: HashMap<ServiceName, Instant>,
+    /// Of those, services of which nobody has said more than that they were created: whoever did makes their pods.
+    created: HashSet<ServiceName>,
     /// Services that missed many pods, and how many each had at the last look.
     in_the_making: HashMap<ServiceName, u64>,
     /// Services that can not be reconciled: said once each.
@@ -73,17 +75,24 @@ impl Loop for Reconcile {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         if !self.lead().await? {
-            self.named.clear();
+            self.forget_hints();
             return Ok(Next::Rest);
         }
         if Instant::now() >= self.pass_due {
             // Taken first: what is named from here on is looked at afterwards.
-            self.named.clear();
+            self.forget_hints();
             self.pass().await?;
             return Ok(Next::Rest);
         }
-        for name in self.due() {
-            if let Some(rest) = self.rest_for_makers(&name).await? {
+        let due = self.due();
+        let counts = self.how_far(&due).await?;
+        for (name, counts) in due.into_iter().zip(counts) {
+            let is_new = self.created.remove(&name);
+            if is_new && counts.is_some_and(|(made, wanted)| made == wanted) {
+                self.named.remove(&name);
+                continue;
+            }
+            if let Some(rest) = self.rest_for_makers(&name, counts) {
                 self.rested.insert(name, Instant::now() + rest);
                 continue;
             }
@@ -137,6 +146,7 @@ impl Reconcile {
             pass_ended: now,
             named: HashSet::new(),
             rested: HashMap::new(),
+            created: HashSet::new(),
             in_the_making: HashMap::new(),
             broken: HashSet::new(),
         }
@@ -144,13 +154,32 @@ impl Reconcile {
 
     fn hear(&mut self, heard: &[Bytes]) {
         for message in heard {
-            let name = std::str::from_utf8(message).ok().and_then(|text| ServiceName::new(text).ok());
-            match name {
-                Some(name) => drop(self.named.insert(name)),
+            let text = std::str::from_utf8(message).unwrap_or_default();
+            let name = |text: &str| ServiceName::new(text).ok();
+            if let Some(name) = text.strip_prefix("created ").and_then(name) {
+                self.hear_of_new(name);
+            } else if let Some(name) = name(text) {
+                if self.created.remove(&name) {
+                    self.rested.remove(&name);
+                }
+                self.named.insert(name);
+            } else {
                 // Hints may have been missed.
-                None => self.pass_due = self.pass_due.min(self.pass_ended + LEAST_BETWEEN_PASSES),
+                self.pass_due = self.pass_due.min(self.pass_ended + LEAST_BETWEEN_PASSES);
             }
         }
+    }
+
+    fn hear_of_new(&mut self, name: ServiceName) {
+        if self.named.insert(name.clone()) {
+            self.rested.insert(name.clone(), Instant::now() + WHILE_MADE);
+            self.created.insert(name);
+        }
+    }
+
+    fn forget_hints(&mut self) {
+        self.named.clear();
+        self.created.clear();
     }
 
     async fn lead(&mut self) -> Result<bool, StoreError> {
@@ -185,26 +214,29 @@ impl Reconcile {
         self.named.iter().filter(|name| self.ready_at(name) <= now).cloned().collect()
     }
 
+    /// How many pods each of these has and should have. What can not be read is healing's to say.
+    async fn how_far(&self, names: &[ServiceName]) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
+        match self.store.how_far(names).await {
+            Err(error) if !error.is_transient() => Ok(vec![None; names.len()]),
+            counts => counts,
+        }
+    }
+
     /// How long a service is left alone because many of its pods are missing and somebody makes them right now: the API,
     /// after a POST. To read all of them meanwhile would only be in the way, and that is so for a while after the last.
     /// Should the API die, their number stands still.
-    async fn rest_for_makers(&mut self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
+    fn rest_for_makers(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let before = self.in_the_making.remove(name);
-        let (made, wanted) = match self.store.how_far(name).await {
-            Ok(Some(counts)) => counts,
-            Err(error) if error.is_transient() => return Err(error),
-            // Healing says so.
-            Ok(None) | Err(_) => return Ok(None),
-        };
+        let (made, wanted) = counts?;
         if made + u64::from(MADE_AT_ONCE) >= wanted {
-            return Ok(before.map(|_| LONGEST_BREATHER));
+            return before.map(|_| LONGEST_BREATHER);
         }
         let stands_still = before == Some(made);
         if stands_still {
-            return Ok(None);
+            return None;
         }
         self.in_the_making.insert(name.clone(), made);
-        Ok(Some(WHILE_MADE))
+        Some(WHILE_MADE)
     }
 
     /// Looks at everything.

@@ -1,9 +1,11 @@
 //! Services become what they shall be, whatever was lost (invariants 1 and 2).
 
+use std::time::{Duration, Instant};
+
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
 
-use super::cluster::{Cluster, FakeNode, healing};
+use super::cluster::{Cluster, FakeNode, calm, healing};
 use super::need_redis;
 use super::redis::eventually;
 
@@ -22,6 +24,22 @@ async fn runs(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: u
         Err(format!("{right} of {} {lengths:?}", pods.len()))
     })
     .await;
+}
+
+/// Everything is looked at every 30 s; this one must not wait for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_service_whose_maker_died_is_made_soon() {
+    need_redis!("a_new_service_whose_maker_died_is_made_soon");
+    let cluster = Cluster::new(calm());
+    let node = cluster.node("a", 100).await;
+    let _scheduler = cluster.scheduler();
+    for name in ["first", "second"] {
+        let input = format!(r#"{{"name":"{name}","image":"nginx","replicas":4}}"#);
+        let begun = Instant::now();
+        cluster.post(&input, Some(1)).await;
+        runs(&cluster, &[&node], name, 4, 1).await;
+        assert!(begun.elapsed() < Duration::from_secs(15), "{name}: {:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

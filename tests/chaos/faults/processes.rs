@@ -25,11 +25,11 @@ const KINDS: [(&str, Pick); 3] = [
     ("worker", |stack| &mut stack.workers),
 ];
 
-/// All of it.
-pub async fn run(arena: &mut Arena, times: usize) {
+/// All of it: killed so often, frozen so often.
+pub async fn run(arena: &mut Arena, kills: usize, times: usize) {
     for (kind, pick) in KINDS {
         arena
-            .round(&format!("kill -9 {kind}"), times, async |stack: &mut Stack, number| {
+            .round(&format!("kill -9 {kind}"), kills, async |stack: &mut Stack, number| {
                 let daemon = &mut pick(stack)[number % 3];
                 daemon.kill();
                 tokio::time::sleep(AWAY).await;
@@ -44,7 +44,7 @@ pub async fn run(arena: &mut Arena, times: usize) {
             })
             .await;
     }
-    servers(arena, times).await;
+    servers(arena, kills, times).await;
 }
 
 /// Workers that are silent until their pods run elsewhere, and come back.
@@ -85,9 +85,9 @@ async fn moved(stack: &Stack, machine: Machine) {
     tokio::time::sleep(MOVE).await;
 }
 
-async fn servers(arena: &mut Arena, times: usize) {
+async fn servers(arena: &mut Arena, kills: usize, times: usize) {
     arena
-        .round("kill -9 replica", times, async |stack: &mut Stack, number| {
+        .round("kill -9 replica", kills, async |stack: &mut Stack, number| {
             let replica = (stack.trio.master().await + 1 + number % 2) % 3;
             stack.trio.redis[replica].kill();
             tokio::time::sleep(AWAY).await;
@@ -105,7 +105,7 @@ async fn servers(arena: &mut Arena, times: usize) {
         })
         .await;
     arena
-        .round("kill -9 sentinel", times, async |stack: &mut Stack, number| {
+        .round("kill -9 sentinel", kills, async |stack: &mut Stack, number| {
             stack.trio.sentinels[number % 3].kill();
             tokio::time::sleep(AWAY).await;
             stack.trio.start_sentinel(number % 3);

@@ -186,7 +186,7 @@ impl Hands {
                 self.send(Method::POST, &format!("/node/{node}/uncordon"), None).await;
             }
             self.send(Method::DELETE, "/service/huge", None).await;
-            let letters = self.send(Method::GET, "/queue/dq?limit=100", None).await;
+            let letters = self.list("/queue/dq?limit=100").await;
             let letters: Vec<String> = letters["items"]
                 .as_array()
                 .ok_or("the letters can not be read")?
@@ -196,7 +196,7 @@ impl Hands {
             for id in &letters {
                 self.send(Method::DELETE, &format!("/queue/dq/{id}"), None).await;
             }
-            let pods = self.send(Method::GET, "/pod?limit=1000", None).await;
+            let pods = self.list("/pod?limit=1000").await;
             let pushed = pods["items"].as_array().ok_or("the pods can not be read")?.iter();
             let pushed: Vec<&Value> =
                 pushed.filter(|pod| pod["name"] == PUSHED && pod["phase"] != "stopped").collect();
@@ -234,12 +234,20 @@ impl Hands {
         }
     }
 
-    /// Through any API: one of them ends again and again.
+    /// Through any API: one of them ends again and again. Some answers are streams that never end.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        self.send_within(Duration::from_secs(1), method, path, body).await
+    }
+
+    /// What may be long, and takes its time on a busy machine.
+    async fn list(&self, path: &str) -> Value {
+        self.send_within(Duration::from_secs(10), Method::GET, path, None).await
+    }
+
+    async fn send_within(&self, limit: Duration, method: Method, path: &str, body: Option<&Value>) -> Value {
         for http in &self.https {
             let asked = async { http.try_send(method.clone(), path, body).await?.json().await };
-            // Some answers are streams that never end.
-            if let Ok(Ok(answer)) = tokio::time::timeout(Duration::from_secs(1), asked).await {
+            if let Ok(Ok(answer)) = tokio::time::timeout(limit, asked).await {
                 return answer;
             }
         }

@@ -169,7 +169,11 @@ async fn put(store: &Store, desk: &Desk, name: &str, wanted: Wanted) -> Result<b
         // The answer is on its way: from here on the pods are reconcile's matter as well.
         desk.wish = None;
     }
-    if let Some(service) = store.service(&service(name)).await? {
+    let stored = match outcome {
+        PutOutcome::Created(service) => Some(*service),
+        _ => store.service(&desired.name).await?,
+    };
+    if let Some(service) = stored {
         let all: Vec<u32> = (0..service.replicas).collect();
         store.create_pods(&service, &all).await?;
     }

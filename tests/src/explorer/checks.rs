@@ -87,13 +87,13 @@ fn accounts(view: &View) -> Vec<String> {
 }
 
 /// Invariant 9, the other half, for nodes that a scheduler gave something to just now.
-pub(super) fn overcommitted(before: &View, view: &View) -> Vec<String> {
+pub(super) fn overcommitted(before: &BTreeMap<String, Node>, nodes: &BTreeMap<String, Node>) -> Vec<String> {
     let none = Node::default();
     let over = |(name, node): &(&String, &Node)| {
-        let had = &before.nodes.get(*name).unwrap_or(&none).used;
+        let had = &before.get(*name).unwrap_or(&none).used;
         (0..3).any(|i| node.used[i] > had[i] && node.used[i] > node.has[i])
     };
-    let over = view.nodes.iter().filter(over);
+    let over = nodes.iter().filter(over);
     over.map(|(name, _)| format!("invariant 9: {name} was given more than it has")).collect()
 }
 
@@ -198,7 +198,8 @@ fn running(world: &World) -> Vec<String> {
     for (uuid, pod) in &view.pods {
         let name = short(uuid);
         if pod.phase != "running" {
-            wrong.push(format!("{name} is {} on {:?} ({})", pod.phase, pod.node, pod.reason));
+            let Pod { phase, node, reason, message, .. } = pod;
+            wrong.push(format!("{name} is {phase} on {node:?} ({reason}: {message})"));
         }
         expected.insert((uuid.as_str(), pod.node.clone(), pod.assignment.as_str()));
     }

@@ -37,7 +37,10 @@ impl World {
             _ => {}
         }
         let reply = match name.as_str() {
-            "BRPOPLPUSH" => self.redis.ask(&[b"LMOVE", &words[1][..], &words[2], b"RIGHT", b"LEFT"]),
+            "BRPOPLPUSH" => {
+                self.change(&[b"LMOVE", &words[1][..], &words[2], b"RIGHT", b"LEFT"], &words[1..3])
+            }
+            "LMOVE" => self.change(words, &words[1..3]),
             "SRANDMEMBER" => {
                 let count = text(&words[2]).parse().unwrap();
                 let mut members = list(self.redis.ask(&[b"SMEMBERS", &words[1][..]]));
@@ -53,7 +56,6 @@ impl World {
             _ => self.redis.ask(words),
         };
         let moves = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply != Value::Nil;
-        self.touched |= moves;
         if self.is_traced() && (moves || !matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE")) {
             let key = words.get(1).map(|word| text(word)).unwrap_or_default();
             let reply = self.in_short(&reply);
@@ -67,7 +69,7 @@ impl World {
             panic!("a script that nobody knows: {}", String::from_utf8_lossy(&words[1]));
         };
         let keys: usize = String::from_utf8_lossy(&words[2]).parse().unwrap();
-        let arguments = &words[3 + keys..];
+        let (keys, arguments) = words[3..].split_at(keys);
         self.before(who, name, arguments);
         let now = self.redis_now().to_string();
         let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -75,7 +77,10 @@ impl World {
         self.redis.add(&["HSET", KEY, "now", &now]);
         self.redis.add(&changed);
         self.redis.add(&["LPOP", HINTS, "1000"]);
-        let [mut reply, hints] = self.redis.answers(1);
+        // A script may change what it declares, and nothing else.
+        self.look_at(keys);
+        let [mut reply, hints, rows] = self.redis.answers(1);
+        self.rows.push(rows);
         if name == "heartbeat" {
             sort_nested(&mut reply);
         }

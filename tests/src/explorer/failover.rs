@@ -50,18 +50,33 @@ impl World {
         self.master_changed = Some(self.now);
         self.stats.failovers += 1;
         self.say("redis", "FAILOVER: the replica takes over");
+        let is_sure = self.api_is_sure();
         self.break_all_lines();
-        if self.now < self.seats[Who::Api.index()].paused_until {
-            // It may have an answer that it has not looked at: what it told its users then would be of no worth.
+        if is_sure || self.now < self.seats[Who::Api.index()].paused_until {
+            // It has, or may have without having looked at it, an answer that there are no replicas to wait for: what it
+            // told its users then would be of no worth.
             self.kill(Who::Api, self.now);
         }
-        self.look();
+        self.refresh();
         let known: Vec<String> = self.known_pods.iter().cloned().collect();
         let mut desk = self.desk.lock();
         let unsure = desk.unsure();
         for unsure in [past.unsure, unsure] {
             desk.wishes.roll_back(past.at, unsure, &self.view, &mut self.heads, known.clone());
         }
+    }
+}
+
+impl World {
+    /// Whether the API knows that a write is as durable as it can be, and has not said so yet: it takes its note away.
+    fn api_is_sure(&self) -> bool {
+        let is_tidying = |words: &common::store::Words| {
+            let script = words.get(1).and_then(|hash| self.scripts.get(hash));
+            script.is_some_and(|(name, _)| *name == "writes_confirmed")
+        };
+        let bus = self.bus.lock();
+        let mut asked = bus.requests.iter().filter(|request| request.who == Who::Api);
+        asked.any(|request| request.commands.iter().any(is_tidying))
     }
 }
 

@@ -111,14 +111,13 @@ impl World {
         }
         let Some((key, raw, uuid)) = self.random.pick(&there).cloned() else { return };
         if key.starts_with("cs:") {
-            self.redis.ask(&[b"SREM", key.as_bytes(), &raw]);
+            self.change(&[b"SREM", key.as_bytes(), &raw], &[&key]);
         } else {
-            self.redis.ask(&[b"LREM", key.as_bytes(), b"1", &raw]);
+            self.change(&[b"LREM", key.as_bytes(), b"1", &raw], &[&key]);
         }
         self.stats.lost_payloads += 1;
         self.say("hand", format!("removes {} from {key}", short(&uuid)));
         self.desk.lock().wishes.lose(&uuid);
-        self.touched = true;
         self.observe();
     }
 

@@ -15,9 +15,10 @@ use super::seat::Times;
 use super::who::{PROCESSES, Who};
 use super::world::World;
 
-/// What a node can hold: few enough pods that some have to wait when one node is gone.
+/// What a node can hold: CPU for so few pods of services that some have to wait when one node is gone,
 const CPUS: &str = "2";
-const PODS: &str = "6";
+/// and beside those all that are pushed, which need none: what is wished fits, wherever somebody pushed what.
+const PODS: &str = "8";
 const MOST_PUSHED: usize = 4;
 
 impl World {
@@ -110,8 +111,7 @@ impl World {
 
     fn push_words(&mut self, queue: &str, payload: &str, name: &str) {
         self.say("hand", format!("LPUSH {queue} {name}"));
-        self.redis.ask(&["LPUSH", queue, payload]);
-        self.touched = true;
+        self.change(&["LPUSH", queue, payload], &[queue]);
         self.observe();
     }
 }

@@ -1,4 +1,4 @@
-//! What the explorer knows of the scripts: who may write what, what may have changed, and how it is told.
+//! What the explorer knows of the scripts: who may write what, and how it is told.
 
 use ::redis::Value;
 
@@ -22,8 +22,7 @@ impl World {
         }
         let node = self.view.nodes.get(&who.to_string());
         if !node.is_some_and(|node| node.state == "alive" && node.incarnation.as_bytes() == incarnation) {
-            let words = format!("invariant 3: {script} of a fenced life of {who} changed something");
-            (self.fenced, self.touched) = (Some(words), true);
+            self.fenced = Some(format!("invariant 3: {script} of a fenced life of {who} changed something"));
         }
         for (uuid, assignment) in named(script, arguments) {
             let record = self.view.pods.get(&uuid).cloned();
@@ -38,7 +37,6 @@ impl World {
         if let Value::ServerError(error) = reply {
             self.wrong.push(format!("{script} of {who} failed: {error:?}"));
         }
-        self.touched |= may_have_changed(script, reply);
         self.assigns |= script == "assign";
         let said = first_word(reply);
         if let Some(host) = who.host()
@@ -95,17 +93,6 @@ fn named(script: &str, arguments: &[Vec<u8>]) -> Vec<(String, String)> {
             .collect(),
         "finish" | "lost" | "report" => one(2, 3),
         _ => Vec::new(),
-    }
-}
-
-fn may_have_changed(script: &str, reply: &Value) -> bool {
-    match script {
-        // Only beats, and the hands that are shown to live.
-        "lease" | "heartbeat" => false,
-        "take" | "take_work" => *reply != Value::Array(Vec::new()),
-        "unpark" => *reply != Value::Int(0),
-        "guest_beat" => !matches!(first_word(reply).as_str(), "OURS" | "SILENT"),
-        _ => true,
     }
 }
 

@@ -37,6 +37,7 @@ mod wishes;
 mod world;
 
 use std::fmt;
+use std::path::Path;
 
 pub use plot::Plot;
 pub use stats::Stats;
@@ -92,14 +93,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs one seed on the Redis behind this port. Gives what happened, and with `traced` all
-/// steps. The thread is of no use for
-/// anything else afterwards: it has lost its clock.
+/// Runs one seed on the Redis behind this socket. Gives what happened, and with `traced` all steps. The thread is of no
+/// use for anything else afterwards: it has lost its clock.
 ///
 /// # Errors
 /// When something does not hold.
 pub fn explore(
-    port: u16,
+    redis: &Path,
     seed: u64,
     plot: Plot,
     switches: Switches,
@@ -107,7 +107,7 @@ pub fn explore(
     traced: bool,
 ) -> Result<(Stats, Vec<String>), Box<Failure>> {
     tame::tame(seed);
-    let mut world = World::new(port, seed, switches, ablation, traced);
+    let mut world = World::new(redis, seed, switches, ablation, traced);
     let found = match plot {
         Plot::Chance => play(&mut world),
         plot => act(&mut world, plot),
@@ -157,7 +157,8 @@ fn come_to_rest(world: &mut World) -> Result<(), Vec<String>> {
             rests_since = None;
         } else if world.now > *rests_since.get_or_insert(world.now) + AT_REST * dead {
             world.stats.to_rest = world.now - begun;
-            return Ok(());
+            world.look_at_all();
+            return if world.wrong.is_empty() { Ok(()) } else { Err(std::mem::take(&mut world.wrong)) };
         }
     }
     let mut wrong = checks::unrest(world);

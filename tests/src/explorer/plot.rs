@@ -75,41 +75,45 @@ impl Director {
     }
 
     fn revival(&mut self, world: &mut World) {
-        let (fence, dead) = (world.times.fence, world.times.dead);
-        let victim = Who::Worker(self.victim);
-        match (self.stage, host(world)) {
-            (1, Some(host)) if world.hosts[host].is_leased() => {
-                self.victim = host;
-                world.pause(Who::Worker(host), world.now + 10 * dead);
-                self.stage = 2;
-            }
-            (2, _) if world.silence(self.victim) + dead / 10 > dead => {
-                world.remember();
-                self.stage = 3;
-            }
-            (3, Some(other)) if other != self.victim && world.hosts[other].is_leased() => {
-                world.fail_over();
-                world.pause(Who::Worker(other), world.now + 2 * fence);
-                world.pause(victim, world.now);
-                self.stage = 4;
-            }
-            _ => {}
+        if let (1, Some(host)) = (self.stage, host(world))
+            && world.hosts[host].is_leased()
+        {
+            self.victim = host;
+            world.pause(Who::Worker(host), world.now + 10 * world.times.dead);
+            self.stage = 2;
+        } else if self.move_is_lost(world) {
+            world.pause(Who::Worker(self.victim), world.now);
         }
     }
-}
 
-impl Director {
     fn late_start(&mut self, world: &mut World) {
         let (fence, dead) = (world.times.fence, world.times.dead);
-        let victim = Who::Worker(self.victim);
-        match (self.stage, host(world)) {
-            (1, _) => {
+        match self.stage {
+            1 => {
                 let Some(host) = hold_start(world, u64::MAX) else { return };
                 self.victim = host;
                 world.cut_off(Who::Worker(host), world.now + 10 * dead);
                 world.seats[Who::Worker(host).index()].deaf = false;
                 self.stage = 2;
             }
+            4 if world.hosts[self.victim].is_leased() || world.now > self.wakes => {
+                hold_start(world, 0);
+                self.stage = 5;
+            }
+            _ => {
+                if self.move_is_lost(world) {
+                    world.seats[Who::Worker(self.victim).index()].cut_until = world.now;
+                    self.wakes = world.now + fence;
+                }
+            }
+        }
+    }
+
+    /// Just before the victim is declared dead the replica falls behind; when the pod runs on another host it takes over,
+    /// and that host stands still. True when that has happened now.
+    fn move_is_lost(&mut self, world: &mut World) -> bool {
+        let (fence, dead) = (world.times.fence, world.times.dead);
+        match (self.stage, host(world)) {
             (2, _) if world.silence(self.victim) + dead / 10 > dead => {
                 world.remember();
                 self.stage = 3;
@@ -117,16 +121,12 @@ impl Director {
             (3, Some(other)) if other != self.victim && world.hosts[other].is_leased() => {
                 world.fail_over();
                 world.pause(Who::Worker(other), world.now + 2 * fence);
-                world.seats[victim.index()].cut_until = world.now;
-                self.wakes = world.now + fence;
                 self.stage = 4;
-            }
-            (4, _) if world.hosts[self.victim].is_leased() || world.now > self.wakes => {
-                hold_start(world, 0);
-                self.stage = 5;
+                return true;
             }
             _ => {}
         }
+        false
     }
 }
 

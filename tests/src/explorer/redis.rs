@@ -1,20 +1,20 @@
 //! A connection to the Redis that all commands are carried out on, one at a time and without any runtime.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use ::redis::{Value, parse_redis_value};
 
 /// See the module.
 pub(super) struct Redis {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<UnixStream>,
     pending: Vec<u8>,
 }
 
 impl Redis {
-    pub(super) fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_nodelay(true).unwrap();
+    pub(super) fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
         Self { stream: BufReader::new(stream), pending: Vec::new() }
     }
 

@@ -1,26 +1,23 @@
-//! All that stands in Redis, read in one step after every step of the explorer, as far as the invariants speak of it.
+//! All that stands in Redis, as far as the invariants speak of it. It is kept up to date key by key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::payload::Payload;
 
-/// Rows of `{key, content}`; tombstones come in one row, by key alone.
+/// Rows of `{key, content}`, of the keys that are named or of all; a key that is not there has no content, and a
+/// tombstone is just that word.
 pub(super) const READ: &str = r"
-local out, stopped = {}, {}
-local keys = redis.call('KEYS', '*')
-table.sort(keys)
-for _, key in ipairs(keys) do
+local out = {}
+for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   local head = string.sub(key, 1, 3)
   local value
-  if head == 'pod' then
-    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'service', 'replica', 'generation', 'image', 'reason')
-    if value[1] == 'stopped' then
-      stopped[#stopped + 1] = string.sub(key, 5)
-      value = nil
-    else
-      for i = 1, 10 do value[i] = value[i] or '' end
-    end
+  if redis.call('EXISTS', key) == 0 then
+    value = false
+  elseif head == 'pod' then
+    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'service', 'replica', 'generation', 'image', 'reason', 'message')
+    for i = 1, 11 do value[i] = value[i] or '' end
+    if value[1] == 'stopped' then value = 'stopped' end
   elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
     value = redis.call('LRANGE', key, 0, -1)
   elseif head == 'cs:' or head == 'sto' or key == 'pushed' then
@@ -34,9 +31,8 @@ for _, key in ipairs(keys) do
   elseif head == 'ser' and key ~= 'services' then
     value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text')
   end
-  if value then out[#out + 1] = { key, value } end
+  if value ~= nil then out[#out + 1] = { key, value } end
 end
-out[#out + 1] = { 'stopped', stopped }
 return out";
 
 /// A pod that is no tombstone.
@@ -52,6 +48,7 @@ pub(super) struct Pod {
     pub(super) generation: u64,
     pub(super) image: String,
     pub(super) reason: String,
+    pub(super) message: String,
 }
 
 impl Pod {
@@ -87,6 +84,8 @@ pub(super) struct Service {
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct View {
+    /// As it was read, of every key that is there.
+    rows: BTreeMap<String, Value>,
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) stopped: BTreeSet<String>,
     /// Queues, in-flight lists, container sets, `uq`, `dq`: what stands in them.
@@ -99,42 +98,55 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn of(value: &Value) -> Self {
-        let mut view = Self::default();
-        let rows: Vec<(String, Value)> = read(value);
-        for (key, content) in rows {
-            match key.split_once(':') {
-                Some(("pod", uuid)) => {
-                    view.pods.insert(uuid.to_owned(), pod(&content));
-                }
-                Some(("stop", node)) => {
-                    view.stops.insert(node.to_owned(), read(&content));
-                }
-                Some(("node", name)) => {
-                    view.nodes.insert(name.to_owned(), node(&content));
-                }
-                Some(("service", name)) => {
-                    view.services.insert(name.to_owned(), service(&content));
-                }
-                Some(("slots", name)) => {
-                    view.slots.insert(name.to_owned(), read(&content));
-                }
-                Some(("fq" | "pq" | "rq" | "cs", _)) => {
-                    view.payloads.insert(key, read(&content));
-                }
-                None if key == "sq" || key == "dq" => {
-                    view.payloads.insert(key, read(&content));
-                }
-                None if key == "uq" => {
-                    let parked: BTreeMap<String, Vec<u8>> = read(&content);
-                    view.payloads.insert(key, parked.into_values().collect());
-                }
-                None if key == "pushed" => view.pushed = read(&content),
-                None if key == "stopped" => view.stopped = read(&content),
-                _ => {}
+    /// Takes in what was read of some keys; true when something is not as it was.
+    pub(super) fn take(&mut self, rows: Value) -> bool {
+        let mut changed = false;
+        for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
+            let content = (content != Value::Nil).then_some(content);
+            if self.rows.get(&key) == content.as_ref() {
+                continue;
             }
+            changed = true;
+            self.set(&key, content.as_ref());
+            put(&mut self.rows, &key, content);
         }
-        view
+        changed
+    }
+
+    fn set(&mut self, key: &str, content: Option<&Value>) {
+        match key.split_once(':') {
+            Some(("pod", uuid)) => {
+                let tombstone = content.is_some_and(|content| matches!(content, Value::BulkString(_)));
+                put(&mut self.pods, uuid, content.filter(|_| !tombstone).map(pod));
+                if tombstone {
+                    self.stopped.insert(uuid.to_owned());
+                } else {
+                    self.stopped.remove(uuid);
+                }
+            }
+            Some(("stop", node)) => put(&mut self.stops, node, content.map(read)),
+            Some(("node", name)) => put(&mut self.nodes, name, content.map(node)),
+            Some(("service", name)) => put(&mut self.services, name, content.map(service)),
+            Some(("slots", name)) => put(&mut self.slots, name, content.map(read)),
+            Some(("fq" | "pq" | "rq" | "cs", _)) => put(&mut self.payloads, key, content.map(read)),
+            None if key == "sq" || key == "dq" => put(&mut self.payloads, key, content.map(read)),
+            None if key == "uq" => {
+                let parked = content.map(read::<BTreeMap<String, Vec<u8>>>);
+                put(&mut self.payloads, key, parked.map(|parked| parked.into_values().collect()));
+            }
+            None if key == "pushed" => self.pushed = content.map(read).unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    /// The keys whose content is another one there. Rows alone say nothing: Redis' hashes have no order.
+    pub(super) fn differing(&self, other: &Self) -> Vec<String> {
+        let bare = |view: &Self| Self { rows: BTreeMap::new(), ..view.clone() };
+        if bare(self) == bare(other) {
+            return Vec::new();
+        }
+        let keys: BTreeSet<&String> = self.rows.keys().chain(other.rows.keys()).collect();
+        keys.into_iter().filter(|key| self.rows.get(*key) != other.rows.get(*key)).cloned().collect()
     }
 
     /// What stands in a queue or set.
@@ -143,15 +155,24 @@ impl View {
     }
 }
 
+/// In its place, or away with what was there.
+fn put<T>(into: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
+    match value {
+        Some(value) => drop(into.insert(key.to_owned(), value)),
+        None => drop(into.remove(key)),
+    }
+}
+
 fn read<T: FromRedisValue>(value: &Value) -> T {
     from_redis_value(value.clone()).unwrap()
 }
 
 fn pod(value: &Value) -> Pod {
-    let [phase, node, assignment, cpu, memory, service, replica, generation, image, reason] = texts(value);
+    let [phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message] =
+        texts(value);
     let (cpu, memory) = (number(&cpu), number(&memory));
     let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
-    Pod { phase, node, assignment, cpu, memory, service, replica, generation, image, reason }
+    Pod { phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message }
 }
 
 fn node(value: &Value) -> Node {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
+use std::path::Path;
 
 use ::redis::Value;
 
@@ -21,6 +22,9 @@ use crate::Ablation;
 
 /// Who waits for a time of its own may be so late without anybody wondering.
 const HARDLY_ANY: u64 = 5;
+
+/// So many times only what may have changed is looked at, then all of it.
+const PART_LOOKS: u64 = 100;
 
 /// See the module.
 pub(super) struct World {
@@ -61,13 +65,13 @@ pub(super) struct World {
     /// When Redis last processed a beat of each worker.
     pub(super) beats: [u64; WORKERS],
     pub(super) view: View,
-    pub(super) seen: Value,
+    /// What was read since, and is not in the view yet.
+    pub(super) rows: Vec<Value>,
+    part_looks: u64,
     pub(super) heads: Heads,
     pub(super) known_pods: BTreeSet<String>,
     pub(super) past: Option<Past>,
     pub(super) master_changed: Option<u64>,
-    /// The view is not what Redis holds.
-    pub(super) touched: bool,
     /// What was executed last comes from a worker that may not write: nothing may change.
     pub(super) fenced: Option<String>,
     /// It names assignments that are no more: these pods may not change.
@@ -84,13 +88,13 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(
-        port: u16,
+        redis: &Path,
         seed: u64,
         switches: Switches,
         ablation: Option<Ablation>,
         traced: bool,
     ) -> Self {
-        let mut redis = Redis::connect(port);
+        let mut redis = Redis::connect(redis);
         redis.ask(&["FLUSHALL"]);
         let scripts = Scripts::load(&mut redis, ablation);
         let Value::BulkString(look) = redis.ask(&["SCRIPT", "LOAD", READ]) else { panic!("no hash") };
@@ -132,12 +136,12 @@ impl World {
             incarnations: HashSet::new(),
             beats: [now; WORKERS],
             view: View::default(),
-            seen: Value::Nil,
+            rows: Vec::new(),
+            part_looks: 0,
             heads: Heads::default(),
             known_pods: BTreeSet::new(),
             past: None,
             master_changed: None,
-            touched: true,
             fenced: None,
             untouchable: HashMap::new(),
             assigns: false,
@@ -230,40 +234,78 @@ impl World {
         }
     }
 
-    /// Looks at Redis, and checks what must hold at every instant.
+    /// Takes in what was read, and checks what must hold at every instant.
     pub(super) fn observe(&mut self) {
         self.wrong.extend(checks::twice(self));
         let fenced = self.fenced.take();
         let untouchable = std::mem::take(&mut self.untouchable);
-        let assigns = std::mem::take(&mut self.assigns);
-        if !std::mem::take(&mut self.touched) {
+        let before = std::mem::take(&mut self.assigns).then(|| self.view.nodes.clone());
+        let mut changed = false;
+        for rows in std::mem::take(&mut self.rows) {
+            changed |= self.view.take(rows);
+            self.part_looks += 1;
+        }
+        if self.part_looks > PART_LOOKS {
+            self.look_at_all();
+        }
+        if !changed {
             return;
         }
-        let before = self.view.clone();
-        if !self.look() {
-            return;
-        }
+        self.know_pods();
         self.wrong.extend(fenced);
         let changed = untouchable.into_iter().filter(|(uuid, pod)| self.view.pods.get(uuid) != pod.as_ref());
         let changed = changed.map(|(uuid, _)| format!("invariant 3: {uuid} changed by an older assignment"));
         self.wrong.extend(changed);
-        if assigns {
-            self.wrong.extend(checks::overcommitted(&before, &self.view));
+        if let Some(before) = before {
+            self.wrong.extend(checks::overcommitted(&before, &self.view.nodes));
         }
         let found = checks::violations(self);
         self.wrong.extend(found);
     }
 
-    /// Reads all of Redis; true when it is not as it was.
-    pub(super) fn look(&mut self) -> bool {
-        let fresh = self.redis.ask(&["EVALSHA", &self.look, "0"]);
-        if fresh == self.seen {
-            return false;
+    /// Carries out a command that changes these keys, and reads what they are then.
+    pub(super) fn change(&mut self, words: &[impl AsRef<[u8]>], keys: &[impl AsRef<[u8]>]) -> Value {
+        self.redis.add(words);
+        self.look_at(keys);
+        let [reply, rows] = self.redis.answers(0);
+        assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+        self.rows.push(rows);
+        reply
+    }
+
+    /// To be read with what is asked next: these keys.
+    pub(super) fn look_at(&mut self, keys: &[impl AsRef<[u8]>]) {
+        let count = keys.len().to_string();
+        let words = [b"EVALSHA", self.look.as_bytes(), count.as_bytes()];
+        let words: Vec<&[u8]> = words.into_iter().chain(keys.iter().map(AsRef::as_ref)).collect();
+        self.redis.add(&words);
+    }
+
+    /// Reads all of Redis: nothing may have changed but what scripts have declared.
+    pub(super) fn look_at_all(&mut self) {
+        let differing = self.refresh();
+        if !differing.is_empty() {
+            self.wrong.push(format!("changed, and no script has declared it: {differing:?}"));
         }
-        self.view = View::of(&fresh);
-        self.seen = fresh;
-        self.known_pods.extend(self.view.pods.keys().cloned());
-        true
+    }
+
+    /// Reads all of Redis; gives the keys that are not what they were.
+    pub(super) fn refresh(&mut self) -> Vec<String> {
+        let mut all = View::default();
+        all.take(self.redis.ask(&["EVALSHA", &self.look, "0"]));
+        let differing = self.view.differing(&all);
+        (self.view, self.part_looks) = (all, 0);
+        self.know_pods();
+        differing
+    }
+
+    fn know_pods(&mut self) {
+        let known = &mut self.known_pods;
+        for uuid in self.view.pods.keys() {
+            if !known.contains(uuid) {
+                known.insert(uuid.clone());
+            }
+        }
     }
 
     /// Takes a line into the trace.

@@ -19,6 +19,7 @@ use self::host::Space;
 /// Hosts on a switch, and the machine they run on as one more that is never cut off.
 pub struct Hosts {
     hosts: Vec<Host>,
+    machine: String,
     _switch: Space,
 }
 
@@ -40,7 +41,8 @@ impl Hosts {
         // A network of its own among those that are private, so that tests do not meet.
         let net = uuid::Uuid::new_v4().into_bytes();
         let net = format!("10.{}.{}", 100 + net[0] % 100, net[1]);
-        uplink(&switch, &net);
+        let machine = format!("{net}.254");
+        uplink(&switch, &machine);
         let mut hosts = Vec::new();
         for number in 1..=count {
             hosts.push(Host::start(number, &net, switch.init()).await);
@@ -48,12 +50,17 @@ impl Hosts {
         for host in &mut hosts {
             host.engine_is_up().await;
         }
-        Some(Self { hosts, _switch: switch })
+        Some(Self { hosts, machine, _switch: switch })
     }
 
     /// One of them, from 0.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
+    }
+
+    /// The machine's own address on the switch.
+    pub fn machine(&self) -> &str {
+        &self.machine
     }
 
     /// All of them.
@@ -63,11 +70,11 @@ impl Hosts {
 }
 
 /// The machine's own plug in the switch. It goes when the switch goes.
-fn uplink(switch: &Space, net: &str) {
+fn uplink(switch: &Space, address: &str) {
     let name = format!("kt{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
     let init = switch.init().as_raw_nonzero();
     shell(&format!("ip link add {name} type veth peer name uplink netns {init}"));
-    shell(&format!("ip addr add {net}.254/24 dev {name} && ip link set {name} up"));
+    shell(&format!("ip addr add {address}/24 dev {name} && ip link set {name} up"));
     switch.run("ip link set dev uplink master bridge && ip link set dev uplink up");
 }
 

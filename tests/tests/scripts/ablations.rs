@@ -20,7 +20,7 @@ macro_rules! notices {
 notices! {
     /// Invariant 2.
     an_ack_that_leaves_the_payload_in_rq: pods_start, "ack",
-        "redis.call('LREM', KEYS[4], -1, payload)" => "", "Starting(\"w1\")";
+        "take_out(run)" => "", "Starting(\"w1\")";
     /// Invariant 3.
     writes_that_are_not_fenced: a_zombie_speaks, "_prelude",
         "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false", "not told";

@@ -29,7 +29,9 @@ async fn put(bed: &Bed, desired: DesiredService, mode: PutMode, expected: Option
 async fn a_service_is_created_replaced_scaled_and_left_as_it_is() {
     let bed = Bed::new().await;
     let (one, more, other) = (desired("nginx", 1), desired("nginx", 3), desired("httpd", 3));
-    assert_eq!(put(&bed, one.clone(), PutMode::Create, None).await, PutOutcome::Created);
+    let created = put(&bed, one.clone(), PutMode::Create, None).await;
+    let stored = bed.store.service(&WEB).await.unwrap().unwrap();
+    assert_eq!(created, PutOutcome::Created(Box::new(stored)), "what it says is what is there");
     assert_eq!(
         put(&bed, more.clone(), PutMode::Replace, Some(1)).await,
         PutOutcome::Scaled { generation: 1 }
@@ -92,7 +94,7 @@ async fn a_service_is_forgotten_after_its_last_pod_and_not_before() {
     assert_eq!(bed.stop(&pod).await, StopOutcome::Stopped);
     assert!(bed.store.forget_service(&service).await.unwrap());
     assert_eq!(bed.store.service(&WEB).await.unwrap(), None);
-    assert_eq!(put(&bed, desired("nginx", 1), PutMode::Create, None).await, PutOutcome::Created);
+    assert!(matches!(put(&bed, desired("nginx", 1), PutMode::Create, None).await, PutOutcome::Created(_)));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use common::service::{MADE_AT_ONCE, Service, ServiceState};
 use common::store::{CreateOutcome, PutOutcome, Written};
 
 use crate::census;
-use crate::dto::{DurabilityState, ServiceView};
+use crate::dto::{DurabilityState, DurabilityView, ServiceView};
 use crate::problem::{ApiProblem, Kind};
 use crate::state::App;
 use crate::views;
@@ -24,7 +24,7 @@ pub(super) async fn accepted(
     written: Written,
 ) -> Result<Response, ApiProblem> {
     match outcome {
-        PutOutcome::Created => stored(app, name, StatusCode::CREATED, written).await,
+        PutOutcome::Created(service) => Ok(created(app, &service, written).await),
         PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
             stored(app, name, StatusCode::OK, written).await
         }
@@ -36,6 +36,19 @@ pub(super) async fn accepted(
         PutOutcome::Deleting => Err(deleting(name)),
         PutOutcome::Conflict { generation } => Err(conflict(name, generation)),
     }
+}
+
+/// What is done once a new service is stored: its pods are made, and the client sees it. Nothing is read again: what the
+/// script has stored is known, and whoever waits for the first pod waits for every question asked before it.
+async fn created(app: &App, service: &Service, written: Written) -> Response {
+    let durability = app.note_write(&service.name, written);
+    let progress = if service.replicas <= MADE_AT_ONCE {
+        census::just_made(service, make(app, service, all(service)).await)
+    } else {
+        make_later(app, service.clone());
+        census::just_stored(service)
+    };
+    answer(StatusCode::CREATED, views::service(service.clone(), progress), durability)
 }
 
 /// What is done once a service is stored: its missing pods are made, and the client sees it.
@@ -52,45 +65,68 @@ pub(super) async fn stored(
         make_missing(app, &service).await;
         census::status(&app.store, &service).await?
     } else {
-        // A crash on the way is healed by reconcile.
-        let (app_too, service_too) = (app.clone(), service.clone());
-        app.tasks.spawn(async move {
-            let work = make_missing(&app_too, &service_too);
-            app_too.shutdown.run_until_cancelled(work).await;
-        });
+        make_later(app, service.clone());
         census::just_stored(&service)
     };
-    let mut view = views::service(service, progress);
+    Ok(answer(status, views::service(service, progress), durability))
+}
+
+fn answer(status: StatusCode, mut view: ServiceView, durability: DurabilityView) -> Response {
     let status = match durability.state {
         DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
         DurabilityState::Confirmed | DurabilityState::SingleMachine => status,
     };
     view.durability = Some(durability);
+    let location = format!("/service/{}", view.name).parse();
     let mut response = with_etag(status, view);
     if status != StatusCode::OK
-        && let Ok(location) = format!("/service/{name}").parse()
+        && let Ok(location) = location
     {
         response.headers_mut().insert(LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
-/// Makes the pods whose slots are free. What fails here is no failure of the request: reconcile does it again.
+/// A crash on the way is healed by reconcile.
+fn make_later(app: &App, service: Service) {
+    let app_too = app.clone();
+    app.tasks.spawn(async move {
+        let work = make_missing(&app_too, &service);
+        app_too.shutdown.run_until_cancelled(work).await;
+    });
+}
+
+/// Makes the pods whose slots are free.
 async fn make_missing(app: &App, service: &Service) {
-    let made = async {
-        let slots = app.store.slots(&service.name).await?;
-        let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
-        let free: Vec<u32> = (0..service.replicas).filter(|replica| !taken.contains(replica)).collect();
-        app.store.create_pods(service, &free).await
-    };
     if service.state == ServiceState::Deleting {
         return;
     }
-    match made.await {
-        Ok(CreateOutcome::Created(count)) => tracing::debug!(service = %service.name, count, "pods made"),
+    let free = match app.store.slots(&service.name).await {
+        Ok(slots) => {
+            let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
+            all(service).into_iter().filter(|replica| !taken.contains(replica)).collect()
+        }
+        // The script looks as well.
+        Err(_) => all(service),
+    };
+    make(app, service, free).await;
+}
+
+fn all(service: &Service) -> Vec<u32> {
+    (0..service.replicas).collect()
+}
+
+/// Makes pods; gives how many. What fails here is no failure of the request: reconcile does it again.
+async fn make(app: &App, service: &Service, replicas: Vec<u32>) -> usize {
+    match app.store.create_pods(service, &replicas).await {
+        Ok(CreateOutcome::Created(count)) => {
+            tracing::debug!(service = %service.name, count, "pods made");
+            return count;
+        }
         Ok(CreateOutcome::Changed) => tracing::debug!(service = %service.name, "changed meanwhile"),
         Err(error) => tracing::warn!(service = %service.name, %error, "pods not made yet; reconcile will"),
     }
+    0
 }
 
 pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {

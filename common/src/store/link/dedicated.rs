@@ -63,12 +63,22 @@ impl Dedicated {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a script by its hash; Redis is given its text when it does not know it.
-    pub(super) async fn script(&mut self, call: &Call<'_>) -> Result<Value, StoreError> {
+    /// Runs a script by its hash; Redis is given its text when it does not know it. A command follows in the same breath:
+    /// gives both answers, where the second may have failed alone.
+    pub(super) async fn script_and<T: FromRedisValue>(
+        &mut self,
+        call: &Call<'_>,
+        then: &Cmd,
+    ) -> Result<(Value, Option<T>), StoreError> {
         let what = call.name();
         let mut connection = self.take(what)?;
+        let mut also = connection.clone();
         failpoint::pass(SEAM, what, Side::Before);
-        let reply = self.unless_another_master(call.invoke_async(&mut connection)).await;
+        let both = async {
+            let (reply, then) = tokio::join!(call.invoke_async(&mut connection), then.query_async(&mut also));
+            reply.map(|reply| (reply, then.ok()))
+        };
+        let reply = self.unless_another_master(both).await;
         failpoint::pass(SEAM, what, Side::After);
         self.put_back(what, connection, reply)
     }

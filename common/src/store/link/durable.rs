@@ -17,8 +17,8 @@ use super::dedicated::Dedicated;
 use super::fault::Fault;
 use super::state::Shared;
 
-/// Durable writes at the same time. They come from people and the API, not from queues.
-const CONNECTIONS: usize = 4;
+/// Durable writes at the same time, each of which waits for the replicas. They come from people and the API, not from queues.
+const CONNECTIONS: usize = 16;
 /// A connection that rested for longer is asked whether it still works before a write is entrusted to it.
 const RESTED: Duration = Duration::from_secs(1);
 
@@ -78,13 +78,23 @@ impl Durable {
         wait: Duration,
     ) -> Result<(Value, Durability), StoreError> {
         let mut connection = self.pool.get().await.map_err(not_got)?;
-        let value = connection.script(call).await?;
-        Ok((value, self.confirm(&mut connection, wait).await))
+        // Who is attached to the master right now.
+        let mut info = redis::cmd("INFO");
+        info.arg("replication");
+        let (value, info) = connection.script_and::<Vec<u8>>(call, &info).await?;
+        let attached = info.map(|info| read_attached(&String::from_utf8_lossy(&info)));
+        Ok((value, self.confirm(&mut connection, attached, wait).await))
     }
 
-    async fn confirm(&self, connection: &mut Dedicated, wait: Duration) -> Durability {
+    /// Waits for the replicas; `attached` is none when the master could not be asked for them.
+    async fn confirm(
+        &self,
+        connection: &mut Dedicated,
+        attached: Option<BTreeSet<String>>,
+        wait: Duration,
+    ) -> Durability {
         let unconfirmed = |confirmed, known| Durability::Unconfirmed { confirmed, known };
-        let Some(attached) = attached_replicas(connection).await else {
+        let Some(attached) = attached else {
             return unconfirmed(0, self.shared.known_replicas());
         };
         let known = self.shared.note_attached(attached);
@@ -100,14 +110,6 @@ impl Durable {
             Err(_) => unconfirmed(0, known),
         }
     }
-}
-
-/// The replicas that are connected to the master right now; none when it could not be asked.
-async fn attached_replicas(connection: &mut Dedicated) -> Option<BTreeSet<String>> {
-    let mut command = redis::cmd("INFO");
-    command.arg("replication");
-    let info: Vec<u8> = connection.query(&command).await.ok()?;
-    Some(read_attached(&String::from_utf8_lossy(&info)))
 }
 
 /// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`, as the sentinels name it.

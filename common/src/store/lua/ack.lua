@@ -24,8 +24,6 @@ for p = 1, count do
   elseif phase == 'running' then
     replies[p + 1] = 'ok'
   elseif phase == 'assigned' or phase == 'stopping' then
-    -- Out of rq if it is there; after a failover it may be in neither place, and reconcile would put it back.
-    redis.call('LREM', KEYS[4], -1, payload)
     run[#run + 1] = payload
     if phase == 'assigned' then
       redis.call('HSET', KEYS[6 + p], 'phase', 'running', 'since', STAMP, 'attempts', '0')
@@ -41,6 +39,28 @@ for p = 1, count do
     replies[p + 1] = 'stale'
   end
 end
-if #run > 0 then redis.call('SADD', KEYS[5], unpack(run)) end
+-- Out of rq where they are there; after a failover they may be in neither place, and reconcile would put them back.
+-- Usually they are just the oldest there, in some order: then they are cut off in one piece.
+local function are_the_oldest(payloads)
+  local missing = {}
+  for _, payload in ipairs(payloads) do missing[payload] = (missing[payload] or 0) + 1 end
+  local oldest = redis.call('LRANGE', KEYS[4], -#payloads, -1)
+  for _, payload in ipairs(oldest) do
+    if (missing[payload] or 0) == 0 then return false end
+    missing[payload] = missing[payload] - 1
+  end
+  return #oldest == #payloads
+end
+local function take_out(payloads)
+  if #payloads > 1 and are_the_oldest(payloads) then
+    redis.call('LTRIM', KEYS[4], 0, -#payloads - 1)
+  else
+    for _, payload in ipairs(payloads) do redis.call('LREM', KEYS[4], -1, payload) end
+  end
+end
+if #run > 0 then
+  take_out(run)
+  redis.call('SADD', KEYS[5], unpack(run))
+end
 emit_story(started)
 return replies

@@ -1,7 +1,7 @@
 -- Stores what somebody wants of a service.
 -- KEYS: events, meta, service:<name>, services, spec:<id>, unconfirmed
 -- ARGV: name, mode (create | replace | upsert), spec id, spec, replicas, labels, generation expected or '', id of this write
--- Reply: {'CREATED'|'REPLACED'|'SCALED'|'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'} | {'DELETING'} | {'CONFLICT', generation}
+-- Reply: {'CREATED', time ms} | {'REPLACED'|'SCALED'|'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'} | {'DELETING'} | {'CONFLICT', generation}
 local name, mode, spec_id, spec, replicas, labels, expected, write = unpack(ARGV)
 local found = redis.call('HMGET', KEYS[3], 'state', 'generation', 'spec', 'replicas', 'labels', 'spec_text')
 redis.call('SCARD', KEYS[4])
@@ -19,8 +19,9 @@ if not found[1] then
     'replicas', replicas, 'labels', labels, 'created_at', STAMP, 'updated_at', STAMP, 'write', write)
   redis.call('SADD', KEYS[4], name)
   emit('service', name, 'ServiceCreated', name, '', '', replicas .. ' pods are wanted')
-  redis.call('PUBLISH', 'wake:reconcile', name)
-  return { 'CREATED', 1 }
+  -- Whoever creates a service makes its pods as well: no reason to look at once.
+  redis.call('PUBLISH', 'wake:reconcile', 'created ' .. name)
+  return { 'CREATED', NOW }
 end
 
 if found[6] == spec and found[4] == replicas and found[5] == labels then return { 'UNCHANGED', generation } end

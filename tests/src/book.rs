@@ -1,9 +1,10 @@
-//! What the client was told: for each service, what it may be according to the answers.
+//! What a client that writes services was told: for each service, what it may be according to the answers.
 
 use std::collections::BTreeMap;
 
-use kubeleet_tests::Keyspace;
 use serde_json::Value;
+
+use crate::Keyspace;
 
 /// What a service shall be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +53,11 @@ pub enum Answer {
 /// How many answers there were.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Answers {
+    /// That it is durable.
     pub durable: u64,
+    /// That it is stored.
     pub stored: u64,
+    /// None, or one that leaves it open.
     pub unknown: u64,
 }
 
@@ -107,6 +111,9 @@ impl Book {
     }
 
     /// The answer to the write of the service that was opened.
+    ///
+    /// # Panics
+    /// When it was not.
     pub fn answered(&mut self, name: &str, write: Write, answer: Answer) {
         match answer {
             Answer::Durable => self.answers.durable += 1,
@@ -165,4 +172,78 @@ fn stored(keyspace: &Keyspace, name: &str) -> Option<Wish> {
     let labels: Value = serde_json::from_str(&field("labels")).unwrap_or_default();
     let version = labels["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(Wish { replicas: field("replicas").parse().unwrap_or(0), version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Entry;
+
+    const ONE: Wish = Wish { replicas: 1, version: 1 };
+    const TWO: Wish = Wish { replicas: 2, version: 2 };
+
+    /// A cluster with one service, or with none.
+    fn cluster(service: Option<Wish>) -> Keyspace {
+        let fields = service.map(|wish| {
+            let labels = format!(r#"{{"v":"{}"}}"#, wish.version);
+            [("state", "active".to_owned()), ("replicas", wish.replicas.to_string()), ("labels", labels)]
+        });
+        let hash = |fields: [(&str, String); 3]| {
+            Entry::Hash(fields.map(|(name, value)| (name.to_owned(), value.into_bytes())).into())
+        };
+        Keyspace::with(fields.map(|fields| ("service:web", hash(fields))))
+    }
+
+    /// Writes and their answers, what is there in the end, how many are lost, how many 202s came to nothing.
+    type Case<'a> = (&'a [(Write, Answer)], Option<Wish>, usize, u64);
+
+    #[test]
+    fn what_a_durable_answer_said_is_lost_when_it_is_not_there() {
+        use Answer::{Durable, Refused, Stored, Unknown};
+        use Write::{Delete, Put, Scale};
+        let scaled = Some(Wish { replicas: 5, version: 1 });
+        let table: &[Case<'_>] = &[
+            (&[(Put(ONE), Durable)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable)], None, 1, 0),
+            (&[(Put(ONE), Durable)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Delete, Durable)], None, 0, 0),
+            (&[(Put(ONE), Durable), (Delete, Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Durable), (Scale(5), Durable)], scaled, 0, 0),
+            (&[(Put(ONE), Durable), (Scale(5), Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Stored)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Stored)], None, 0, 1),
+            (&[(Put(ONE), Stored)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Stored)], Some(ONE), 0, 1),
+            (&[(Put(ONE), Durable), (Put(TWO), Stored)], None, 1, 0),
+            (&[(Put(ONE), Stored), (Put(TWO), Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Stored), (Scale(5), Durable)], scaled, 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Refused)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Refused)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], Some(TWO), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], None, 1, 0),
+        ];
+        for (writes, there, lost, forgotten) in table {
+            let mut book = Book::default();
+            for (write, answer) in *writes {
+                assert!(book.open("web").is_some(), "{writes:?}");
+                book.answered("web", *write, *answer);
+            }
+            let audit = book.audit(&cluster(*there));
+            assert_eq!((audit.lost.len(), audit.forgotten), (*lost, *forgotten), "{writes:?}: {audit:?}");
+            // What was found is what is known from here on.
+            assert!(book.audit(&cluster(*there)).lost.is_empty(), "{writes:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_writes_a_service_of_which_something_is_open() {
+        let mut book = Book::default();
+        assert_eq!(book.open("web"), Some((None, 1)));
+        assert_eq!(book.open("web"), None);
+        book.answered("web", Write::Put(ONE), Answer::Unknown);
+        assert_eq!(book.open("web"), None);
+        book.audit(&cluster(Some(ONE)));
+        assert_eq!(book.open("web"), Some((Some(ONE), 2)));
+    }
 }
