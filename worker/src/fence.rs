@@ -17,6 +17,7 @@ use common::spec::OnDisconnect;
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, jittered};
@@ -26,8 +27,11 @@ use crate::worker::{Asked, Worker};
 
 /// The tokio clock stands still while the machine sleeps; the lease's does not. So no sleep is longer than this.
 const GLANCE: Duration = Duration::from_secs(1);
-/// Between two looks while the lease is out.
+/// Between two looks while the lease is out and what was begun under it may still appear.
 pub(crate) const AGAIN: Duration = Duration::from_millis(250);
+/// The same when no start is under way and nothing has appeared for [`QUIET`]: Redis may be away for hours.
+const SELDOM: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(3);
 /// Kept free between the last SIGKILL and the moment another node may start the pod.
 const MARGIN: Duration = Duration::from_secs(2);
 /// How long leftovers of a worker that is gone have to end: they may run elsewhere by now.
@@ -51,6 +55,7 @@ pub(crate) async fn hold(worker: Arc<Worker>, shutdown: CancellationToken, swept
 
 async fn watch(worker: &Worker) {
     let mut fenced = false;
+    let mut last_found = Instant::now();
     loop {
         match worker.lease.standing(worker.now()) {
             Standing::None => {
@@ -65,6 +70,7 @@ async fn watch(worker: &Worker) {
             }
             Standing::Out(deadline) => {
                 if !std::mem::replace(&mut fenced, true) {
+                    last_found = Instant::now();
                     metrics::counter!("kubeleet_worker_fenced_total").increment(1);
                     tracing::error!(
                         node = %worker.node,
@@ -75,16 +81,25 @@ async fn watch(worker: &Worker) {
                 }
                 let timing = &worker.config.timing;
                 let look = enforce(&*worker.runtime, &worker.node, timing, deadline, &*worker.clock);
-                match look.await {
-                    Ok(_) => worker.lease.fenced(deadline),
+                let all_is_seen = match look.await {
+                    Ok(found) => worker.lease.fenced(deadline) && found == 0,
                     Err(error) => {
                         tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; trying on");
+                        false
                     }
+                };
+                if !all_is_seen {
+                    last_found = Instant::now();
                 }
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(rest(last_found.elapsed())).await;
             }
         }
     }
+}
+
+/// Between two looks while the lease is out, when nothing was found for so long.
+fn rest(quiet: Duration) -> Duration {
+    if quiet > QUIET { SELDOM } else { AGAIN }
 }
 
 /// One look: stops every `stop` pod of this node that runs, or may yet. Gives how many there were.
@@ -186,6 +201,13 @@ async fn insist(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_looks_less_often_once_nothing_appears_any_more_and_never_seldom() {
+        assert_eq!(rest(Duration::ZERO), AGAIN);
+        assert_eq!(rest(QUIET), AGAIN);
+        assert_eq!(rest(Duration::from_secs(3600)), GLANCE);
+    }
 
     #[test]
     fn what_is_stopped_is_gone_before_it_may_start_elsewhere() {

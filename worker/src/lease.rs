@@ -124,11 +124,14 @@ impl Lease {
         self.is_good(now).then_some(start)
     }
 
-    /// The fence has ended all that must not run without it.
-    pub(crate) fn fenced(&self, deadline: BootInstant) {
-        if self.starts.load(Ordering::Acquire) == 0 {
+    /// The fence has ended all that must not run without it. False while a start is under way: then it may not have seen
+    /// all.
+    pub(crate) fn fenced(&self, deadline: BootInstant) -> bool {
+        let all_is_seen = self.starts.load(Ordering::Acquire) == 0;
+        if all_is_seen {
             self.fenced.store(deadline.millis, Ordering::Release);
         }
+        all_is_seen
     }
 
     /// It is good until `deadline`, if it was not good for longer already, and unless it is out and the fence has not
@@ -248,7 +251,7 @@ mod tests {
         lease.renew(at(5), at(100));
         lease.renew(at(100), at(200));
         assert_eq!(lease.standing(at(100)), Standing::Out(at(100)));
-        lease.fenced(at(100));
+        assert!(lease.fenced(at(100)));
         lease.renew(at(100), at(200));
         assert_eq!(lease.standing(at(100)), Standing::Good(Duration::from_millis(100)));
         lease.renew(at(200), at(300));
@@ -262,11 +265,11 @@ mod tests {
         lease.renew(at(5), at(100));
         let start = lease.start(at(99));
         assert!(start.is_some() && lease.start(at(100)).is_none());
-        lease.fenced(at(100));
+        assert!(!lease.fenced(at(100)));
         lease.renew(at(100), at(200));
         assert_eq!(lease.standing(at(100)), Standing::Out(at(100)), "it may begin to run at any moment");
         drop(start);
-        lease.fenced(at(100));
+        assert!(lease.fenced(at(100)));
         lease.renew(at(100), at(200));
         assert!(lease.is_good(at(100)));
     }

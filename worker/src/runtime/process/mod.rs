@@ -12,8 +12,9 @@ mod system;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,14 +59,8 @@ impl ProcessRuntime {
         let folder = inner.root.join(node);
         let shown = folder.display().to_string();
         let task = tokio::task::spawn_blocking(move || {
-            let lock = (|| {
-                std::fs::create_dir_all(&folder)?;
-                let lock = folder::private().write(true).truncate(false).open(folder.join(".lock"))?;
-                flock(&lock, FlockOperation::LockExclusive)?;
-                io::Result::Ok(lock)
-            })();
-            let lock =
-                lock.map_err(|error| RuntimeError::Engine(format!("{}: {error}", folder.display())))?;
+            let lock = lock(&folder)
+                .map_err(|error| RuntimeError::Engine(format!("{}: {error}", folder.display())))?;
             let result = work(&inner);
             drop(lock);
             result
@@ -97,6 +92,20 @@ impl ProcessRuntime {
         let node = folder.node().to_owned();
         self.locked(&node, move |_| pods::remove(&folder)).await
     }
+}
+
+/// The lock of a node's folder, once it is free. The folder is made where there is none yet.
+fn lock(folder: &Path) -> io::Result<File> {
+    let open = || folder::private().write(true).truncate(false).open(folder.join(".lock"));
+    let file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(folder)?;
+            open()?
+        }
+        other => other?,
+    };
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
 }
 
 impl Runtime for ProcessRuntime {
