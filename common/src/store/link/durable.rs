@@ -15,6 +15,7 @@ use super::super::scripts::Call;
 use super::Durability;
 use super::dedicated::Dedicated;
 use super::fault::Fault;
+use super::replicas::Reach;
 use super::state::Shared;
 
 /// Durable writes at the same time, each of which waits for the replicas. They come from people and the API, not from queues.
@@ -97,13 +98,13 @@ impl Durable {
         let Some(attached) = attached else {
             return unconfirmed(0, self.shared.known_replicas());
         };
-        let known = self.shared.note_attached(attached);
+        let Reach { known, expected } = self.shared.note_attached(attached);
         if known == 0 {
             return Durability::SingleMachine;
         }
         let mut command = redis::cmd("WAIT");
-        // WAIT 0 would wait for ever.
-        command.arg(known).arg(wait.as_millis().max(1) as u64);
+        // With a limit of 0 it would wait for ever.
+        command.arg(expected).arg(wait.as_millis().max(1) as u64);
         match connection.query_for::<usize>(&command, wait).await {
             Ok(replicas) if replicas >= known => Durability::Confirmed { replicas },
             Ok(confirmed) => unconfirmed(confirmed, known),

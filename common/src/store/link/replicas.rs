@@ -11,6 +11,18 @@ use std::time::{Duration, Instant};
 /// How long a replica counts that was attached to the master, when no sentinel speaks of it.
 const MEMORY: Duration = Duration::from_secs(60);
 
+/// For so long after one is missed a write still waits for it to come back. Later that would only hold up the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How far a write has to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// So many replicas make it durable.
+    pub(super) known: usize,
+    /// So many can be expected to have it soon.
+    pub(super) expected: usize,
+}
+
 /// What the sentinels say of the replicas of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Survey {
@@ -28,15 +40,23 @@ pub(super) struct ReplicaMemory {
     /// When each was last attached to the master.
     attached: BTreeMap<String, Instant>,
     survey: Survey,
+    /// Since when fewer are attached than a write has to reach.
+    short_since: Option<Instant>,
 }
 
 impl ReplicaMemory {
-    /// These are attached to the master at `now`. Gives how many a write has to reach.
-    pub(super) fn note_attached(&mut self, now: Instant, replicas: BTreeSet<String>) -> usize {
+    /// These are attached to the master at `now`. Gives how far a write has to get.
+    pub(super) fn note_attached(&mut self, now: Instant, replicas: BTreeSet<String>) -> Reach {
         self.attached.retain(|_, seen| now.duration_since(*seen) < MEMORY);
-        let count = self.count(&replicas, now);
+        let known = self.count(&replicas, now);
+        let there = replicas.len().min(known);
         self.attached.extend(replicas.into_iter().map(|replica| (replica, now)));
-        count
+        if there == known {
+            self.short_since = None;
+            return Reach { known, expected: known };
+        }
+        let missed_for = now.saturating_duration_since(*self.short_since.get_or_insert(now));
+        Reach { known, expected: if missed_for > PATIENCE { there } else { known } }
     }
 
     /// The sentinels say so. What only few of them say takes no replica off the list.
@@ -96,7 +116,7 @@ mod tests {
             (61, &[], 2),
             (91, &[], 1),
         ] {
-            assert_eq!(memory.note_attached(at(second), set(attached)), expected, "second {second}");
+            assert_eq!(memory.note_attached(at(second), set(attached)).known, expected, "second {second}");
         }
         assert_eq!(memory.known(at(200)), 0);
     }
@@ -106,19 +126,38 @@ mod tests {
         let mut memory = ReplicaMemory::default();
         memory.note_survey(survey(true, &[("a", true), ("b", true)]));
         assert_eq!(
-            memory.note_attached(at(0), set(&["a"])),
+            memory.note_attached(at(0), set(&["a"])).known,
             2,
             "b is cut off from its master, and may be elected"
         );
         memory.note_survey(survey(true, &[("a", true), ("b", false)]));
-        assert_eq!(memory.note_attached(at(1), set(&["a"])), 1, "b is gone");
+        assert_eq!(memory.note_attached(at(1), set(&["a"])).known, 1, "b is gone");
         assert_eq!(
-            memory.note_attached(at(2), set(&["a", "b"])),
+            memory.note_attached(at(2), set(&["a", "b"])).known,
             2,
             "it is back: what it confirms must not stand for a"
         );
-        assert_eq!(memory.note_attached(at(3), set(&["a", "c"])), 2, "c is new");
-        assert_eq!(memory.note_attached(at(4), set(&["a"])), 2, "and was there a moment ago");
+        assert_eq!(memory.note_attached(at(3), set(&["a", "c"])).known, 2, "c is new");
+        assert_eq!(memory.note_attached(at(4), set(&["a"])).known, 2, "and was there a moment ago");
+    }
+
+    #[test]
+    fn one_that_is_missing_for_long_holds_up_no_answer() {
+        let mut memory = ReplicaMemory::default();
+        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
+        let table: [(u64, &[&str], usize); 7] = [
+            (0, &["a", "b"], 2),
+            (10, &["a"], 2),
+            (12, &["a"], 2),
+            (13, &["a"], 1),
+            (14, &[], 0),
+            (15, &["a", "b"], 2),
+            (16, &["b"], 2),
+        ];
+        for (second, attached, expected) in table {
+            let reach = memory.note_attached(at(second), set(attached));
+            assert_eq!(reach, Reach { known: 2, expected }, "second {second}");
+        }
     }
 
     #[test]
@@ -136,7 +175,11 @@ mod tests {
             let gone: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), false)).collect();
             let mut memory = ReplicaMemory::default();
             memory.note_survey(survey(true, &gone));
-            assert_eq!(memory.note_attached(at(0), BTreeSet::new()), least, "{replicas} replicas, all gone");
+            assert_eq!(
+                memory.note_attached(at(0), BTreeSet::new()).known,
+                least,
+                "{replicas} replicas, all gone"
+            );
         }
     }
 
@@ -145,6 +188,6 @@ mod tests {
         let mut memory = ReplicaMemory::default();
         memory.note_attached(at(0), set(&["m", "b"]));
         memory.note_survey(survey(true, &[("b", true), ("old", true)]));
-        assert_eq!(memory.note_attached(at(1), set(&["b"])), 2);
+        assert_eq!(memory.note_attached(at(1), set(&["b"])).known, 2);
     }
 }

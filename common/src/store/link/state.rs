@@ -14,7 +14,7 @@ use super::super::error::StoreError;
 use super::LinkHealth;
 use super::dial::{Address, Dialer};
 use super::fault::{Cure, Fault};
-use super::replicas::{ReplicaMemory, Survey};
+use super::replicas::{Reach, ReplicaMemory, Survey};
 use super::wire;
 
 /// The connection all non-blocking commands use.
@@ -208,8 +208,8 @@ impl Shared {
         self.recheck.notified().await;
     }
 
-    /// These replicas are attached to the master right now. Gives how many a write has to reach.
-    pub(super) fn note_attached(&self, replicas: BTreeSet<String>) -> usize {
+    /// These replicas are attached to the master right now. Gives how far a write has to get.
+    pub(super) fn note_attached(&self, replicas: BTreeSet<String>) -> Reach {
         self.replicas().note_attached(Instant::now(), replicas)
     }
 

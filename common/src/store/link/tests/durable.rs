@@ -1,6 +1,6 @@
 //! Writes that wait for the replicas.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
 
@@ -53,6 +53,15 @@ async fn all_known_replicas_have_to_say_yes() {
     other.kill();
     let durability = write(&link, Duration::from_millis(300)).await;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 1, known: 2 });
+
+    // When it stays away, the answer does not wait for it any more.
+    eventually("a write is answered at once", async || {
+        let begun = Instant::now();
+        let durability = write(&link, Duration::from_millis(1000)).await;
+        assert_eq!(durability, Durability::Unconfirmed { confirmed: 1, known: 2 });
+        (begun.elapsed() < Duration::from_millis(500)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
