@@ -20,7 +20,7 @@ use crate::life::{Heard, Life};
 use crate::remove;
 use crate::runtime::{Container, ContainerRequest, ContainerState, Identity, RuntimeError};
 use crate::step::Wish;
-use crate::table::{Held, Rules};
+use crate::table::{Held, Room, Rules};
 
 /// How often a start that waits for something of this machine looks again.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -177,12 +177,19 @@ impl Start {
         }
     }
 
-    /// Waits until this worker has a permit and a good lease and no older container of the pod is in the way. False when
-    /// Redis is to be asked first.
+    /// Waits until this worker has a permit and a good lease and nothing else of the pod is in the way. False when Redis
+    /// is to be asked first.
     async fn is_free_to_start(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
-        let mut looked = false;
-        while !self.life.worker.is_leased() || !self.life.table.has_room_for(&pod, assignment) {
+        let (mut looked, mut was_busy) = (false, false);
+        loop {
+            if self.life.worker.is_leased() {
+                match self.life.table.room_for(&pod, assignment) {
+                    Room::Free => break,
+                    Room::Taken => {}
+                    Room::Busy => was_busy = true,
+                }
+            }
             if !std::mem::replace(&mut looked, true) {
                 self.life.look();
             }
@@ -190,6 +197,10 @@ impl Start {
             if !self.sleep(GLANCE).await {
                 return false;
             }
+        }
+        if was_busy {
+            // Redis may have been told that it was lost, and then it is another assignment now.
+            return false;
         }
         if self.permit.is_none() {
             let permit = tokio::select! {

@@ -133,6 +133,17 @@ pub(crate) enum Begun {
     Twin,
 }
 
+/// What [`Table::room_for`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Nothing is in the way.
+    Free,
+    /// Something of an older assignment is.
+    Taken,
+    /// Something is being done to the pod as this assignment: what comes of it may be another assignment.
+    Busy,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Table {
@@ -362,19 +373,27 @@ impl Table {
         self.lock().leaving.remove(handle);
     }
 
-    /// Whether nothing of this pod from an older assignment is in the way. What is held as an older one is disowned.
-    pub(crate) fn has_room_for(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+    /// Whether a pod that was claimed may be started. What is held as an older assignment is disowned. What is held as this
+    /// very one (a failover can put back a payload that runs) is held no more: the start decides about it alone, and
+    /// nothing that was seen before it does.
+    pub(crate) fn room_for(&self, pod: &PodId, assignment: &AssignmentId) -> Room {
         let mut inner = self.lock();
         let version = inner.next_version();
-        let leaving = inner.leaving.values().any(|leaving| leaving == pod);
-        let older = inner.held.get_mut(pod).filter(|held| held.assignment != *assignment);
-        let in_the_way = older.is_some();
-        if let Some(older) = older
-            && older.wish != Wish::Drop
-        {
-            (older.wish, older.version, older.retry_at) = (Wish::Drop, version, None);
+        if inner.leaving.values().any(|leaving| leaving == pod) {
+            return Room::Taken;
         }
-        !leaving && !in_the_way
+        let Some(held) = inner.held.get_mut(pod) else { return Room::Free };
+        if held.assignment != *assignment {
+            if held.wish != Wish::Drop {
+                (held.wish, held.version, held.retry_at) = (Wish::Drop, version, None);
+            }
+            return Room::Taken;
+        }
+        if held.busy {
+            return Room::Busy;
+        }
+        inner.held.remove(pod);
+        Room::Free
     }
 
     /// The pod ended: its container stays for its logs.
@@ -409,12 +428,56 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
+    fn payload(uuid: &str) -> Payload {
+        Payload::parse(format!(r#"{{"name":"a","uuid":"{uuid}","image":"a","replica":0}}"#).into()).unwrap()
+    }
+
+    fn held(uuid: &str, assignment: &str) -> Held {
+        let rules = Rules {
+            restart: RestartPolicy::Always,
+            on_disconnect: OnDisconnect::Stop,
+            grace: Duration::ZERO,
+        };
+        Held::new(payload(uuid), None, AssignmentId::new(assignment).unwrap(), rules)
+    }
+
+    #[test]
+    fn a_start_and_what_is_done_to_a_held_pod_never_overlap() {
+        let table = Table::default();
+        let (first, second) = (AssignmentId::new("first").unwrap(), AssignmentId::new("second").unwrap());
+        let pod = payload("p").id;
+        assert_eq!(table.room_for(&pod, &first), Room::Free);
+        table.adopt(held("p", "first"));
+        let seen = table.get(&pod).unwrap();
+
+        assert!(table.take(&seen));
+        assert_eq!(
+            table.room_for(&pod, &first),
+            Room::Busy,
+            "it may be reported lost, and start again as another"
+        );
+        table.update(&pod, &first, |held| held.busy = false);
+
+        let seen = table.get(&pod).unwrap();
+        assert_eq!(table.room_for(&pod, &first), Room::Free);
+        assert!(!table.take(&seen), "what was seen before the start is nothing to act upon");
+        assert!(!table.knows(&pod));
+
+        table.adopt(held("p", "first"));
+        assert_eq!(table.room_for(&pod, &second), Room::Taken);
+        assert_eq!(table.get(&pod).unwrap().wish, Wish::Drop);
+        table.forget(&pod, &first);
+        assert!(table.leaves("container", &pod));
+        assert_eq!(table.room_for(&pod, &second), Room::Taken);
+        table.left("container");
+        assert_eq!(table.room_for(&pod, &second), Room::Free);
+    }
+
     #[test]
     fn beats_ask_about_everybody_in_turn_and_about_nobody_twice() {
         let table = Table::default();
         for n in 0..150 {
-            let raw = format!(r#"{{"name":"a","uuid":"{n:03}","image":"a","replica":0}}"#);
-            let payload = Payload::parse(raw.into()).unwrap();
+            let payload = payload(&format!("{n:03}"));
             table.begin(&payload);
             table.starts_as(&payload.id, &AssignmentId::new("a").unwrap());
         }
