@@ -97,11 +97,15 @@ async fn best(fleet: &Fleet, pods: usize) -> Best {
 async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
     let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
     let mut why_no_swarm = None;
+    let say = |by: &str, (launch, remove): Took| {
+        println!("  {pods} by {by}: launched in {launch:.1?}, removed in {remove:.1?}");
+        (launch, remove)
+    };
     for _ in 0..runs {
-        direct.push(directly(fleet, pods, best).await);
-        ours.push(kubeleet(fleet, pods).await);
+        direct.push(say("the engines", directly(fleet, pods, best).await));
+        ours.push(say("kubeleet", kubeleet(fleet, pods).await));
         match by_swarm(fleet, pods).await {
-            Ok(times) => swarm.push(times),
+            Ok(times) => swarm.push(say("Swarm", times)),
             Err(error) => why_no_swarm = Some(error),
         }
     }

@@ -25,21 +25,23 @@ pub(super) async fn run(client: &Client, request: &ContainerRequest) -> Result<C
     let deadline = tokio::time::Instant::now() + SLOW;
     while tokio::time::Instant::now() < deadline {
         match create(client, &name, request).await {
+            // What we have just made is ours and not started: it need not be looked at.
             Ok(()) => {}
-            Err(fault) if fault.name_is_taken() => {}
+            Err(fault) if fault.name_is_taken() => match inspect(client, &name).await? {
+                Some(found) => {
+                    let container = adopt(&name, found, &request.identity)?;
+                    if container.state != ContainerState::Created {
+                        return Ok(container);
+                    }
+                }
+                None => {
+                    // The name is reserved before the container can be seen: somebody else's create is under way. Or
+                    // it was removed between our two calls.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            },
             Err(fault) => return Err(fault.into()),
-        }
-        let container = match inspect(client, &name).await? {
-            Some(found) => adopt(&name, found, &request.identity)?,
-            None => {
-                // The name is reserved before the container can be seen: somebody else's create is under way. Or it
-                // was removed between our two calls.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        if container.state != ContainerState::Created {
-            return Ok(container);
         }
         if let Some(started) = start_created(client, &name, &request.identity).await? {
             return Ok(started);

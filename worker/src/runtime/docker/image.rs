@@ -1,8 +1,8 @@
 //! Images: looked for first, pulled only when absent, and pulled once however many pods wait for one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
@@ -18,16 +18,44 @@ const PULL: Duration = Duration::from_secs(600);
 /// Without any progress in it: the registry has died on us.
 const STALL: Duration = Duration::from_secs(120);
 
+/// An image that was there is not looked for again for so long: a hundred pods of one service would ask a hundred times.
+/// Whoever finds it gone all the same says so ([`Images::is_gone`]).
+const SEEN: Duration = Duration::from_secs(5);
+
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 
-/// The pulls under way, by image. Weak: a pull nobody waits for any more is dropped, which ends it.
+/// What is known of images.
 #[derive(Default)]
-pub(super) struct Pulls(Mutex<HashMap<String, WeakShared<Pull>>>);
+pub(super) struct Images {
+    /// The pulls under way, by image. Weak: a pull nobody waits for any more is dropped, which ends it.
+    pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
+    /// When each was last seen.
+    seen: Mutex<HashMap<String, Instant>>,
+}
 
-impl Pulls {
+impl Images {
+    /// The engine has no such image, although it was seen.
+    pub(super) fn is_gone(&self, image: &str) {
+        self.seen().remove(image);
+    }
+
+    fn was_just_seen(&self, image: &str) -> bool {
+        self.seen().get(image).is_some_and(|at| at.elapsed() < SEEN)
+    }
+
+    fn is_there(&self, image: &str) {
+        let mut seen = self.seen();
+        seen.retain(|_, at| at.elapsed() < SEEN);
+        seen.insert(image.to_owned(), Instant::now());
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The pull of this image that is under way, or a new one.
     fn join(&self, client: &Arc<Client>, image: &str) -> Shared<Pull> {
-        let mut pulls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         // A finished one answers nobody anew: its image may be gone again, its failure outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
@@ -43,18 +71,22 @@ impl Pulls {
     /// How many wait for this image right now.
     #[cfg(test)]
     pub(super) fn waiting(&self, image: &str) -> usize {
-        let pulls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         let count = pulls.get(image).and_then(WeakShared::upgrade).and_then(|pull| pull.strong_count());
         count.map_or(0, |count| count - 1)
     }
 }
 
 /// See [`crate::runtime::Runtime::ensure_image`].
-pub(super) async fn ensure(client: &Arc<Client>, pulls: &Pulls, image: &str) -> Result<(), RuntimeError> {
-    if is_present(client, image).await? {
+pub(super) async fn ensure(client: &Arc<Client>, images: &Images, image: &str) -> Result<(), RuntimeError> {
+    if images.was_just_seen(image) {
         return Ok(());
     }
-    pulls.join(client, &one_tag(image)).await
+    if !is_present(client, image).await? {
+        images.join(client, &one_tag(image)).await?;
+    }
+    images.is_there(image);
+    Ok(())
 }
 
 /// Whether the engine has the image already.

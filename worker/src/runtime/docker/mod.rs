@@ -2,7 +2,8 @@
 //!
 //! [`client`] is the connection and its deadlines, [`create`] the allow-list of what a container may have,
 //! [`errors`] what the engine's complaints mean, [`containers`] and [`image`] the calls that change something,
-//! [`view`] the engine's words in ours. Nothing is remembered here but which pulls are under way.
+//! [`view`] the engine's words in ours. Nothing is remembered here but which pulls are under way and which
+//! images were just seen.
 
 mod client;
 mod containers;
@@ -48,7 +49,7 @@ const EVENTS: [&str; 10] =
 /// A Docker or Podman engine.
 pub struct DockerRuntime {
     client: Arc<Client>,
-    pulls: image::Pulls,
+    images: image::Images,
     /// Asked once, for an engine runs programs to answer; forgotten when a ping fails, for it may come back newer.
     info: Mutex<Option<EngineInfo>>,
 }
@@ -59,7 +60,7 @@ impl DockerRuntime {
     /// that can not be meant is an error here.
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(Client::new(host)?);
-        Ok(Self { client, pulls: image::Pulls::default(), info: Mutex::default() })
+        Ok(Self { client, images: image::Images::default(), info: Mutex::default() })
     }
 
     /// Whether the engine has this image already.
@@ -233,11 +234,17 @@ impl Runtime for DockerRuntime {
     }
 
     fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        Box::pin(image::ensure(&self.client, &self.pulls, image))
+        Box::pin(image::ensure(&self.client, &self.images, image))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
-        Box::pin(containers::run(&self.client, request))
+        Box::pin(async {
+            let run = containers::run(&self.client, request).await;
+            if matches!(run, Err(RuntimeError::Image(_))) {
+                self.images.is_gone(&request.container.image);
+            }
+            run
+        })
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -294,7 +294,7 @@ async fn many_pods_that_wait_for_one_image_share_one_pull() {
             Some((200, if number == 0 { failure } else { r#"{"status":"done"}"# }.to_owned()))
         }
     });
-    let waiting = || async { (engine.runtime.pulls.waiting("busy:latest") == 2).then_some(()) };
+    let waiting = || async { (engine.runtime.images.waiting("busy:latest") == 2).then_some(()) };
     let free = async {
         eventually("both wait", waiting).await;
         release.add_permits(1);
@@ -307,6 +307,29 @@ async fn many_pods_that_wait_for_one_image_share_one_pull() {
     release.add_permits(1);
     engine.runtime.ensure_image("busy").await.unwrap();
     assert_eq!(PULLS.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn an_image_is_looked_for_once_until_it_is_found_gone() {
+    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+    let engine = FakeEngine::new(|line| async move {
+        if line.starts_with("GET /images/") {
+            LOOKS.fetch_add(1, Ordering::SeqCst);
+            return Some((200, "{}".to_owned()));
+        }
+        assert!(line.starts_with("POST /containers/create"), "{line}");
+        Some((404, r#"{"message":"No such image: busy:latest"}"#.to_owned()))
+    });
+    for _ in 0..3 {
+        engine.runtime.ensure_image("busy").await.unwrap();
+    }
+    assert_eq!(LOOKS.load(Ordering::SeqCst), 1);
+    let request =
+        ContainerRequest { identity: identity("n", "p", "a"), container: ContainerSpec::of_image("busy") };
+    let gone = engine.runtime.run(&request).await;
+    assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
+    engine.runtime.ensure_image("busy").await.unwrap();
+    assert_eq!(LOOKS.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
