@@ -37,11 +37,12 @@ struct Act {
     container: Option<Container>,
 }
 
-/// However it ends, also by a panic: whatever came meanwhile is for the next look.
+/// However it ends, also by a panic: whatever came meanwhile is for the next look. What is held no more needs none.
 impl Drop for Act {
     fn drop(&mut self) {
-        self.update(|held| held.busy = false);
-        self.life.look();
+        if self.update(|held| held.busy = false) {
+            self.life.look();
+        }
     }
 }
 
@@ -74,8 +75,9 @@ impl Act {
         PodRef { id: &self.held.payload.id, assignment: &self.held.assignment }
     }
 
-    fn update(&self, change: impl FnOnce(&mut Held)) {
-        self.life.table.update(&self.held.payload.id, &self.held.assignment, change);
+    /// Whether it is held still, and was changed.
+    fn update(&self, change: impl FnOnce(&mut Held)) -> bool {
+        self.life.table.update(&self.held.payload.id, &self.held.assignment, change).is_some()
     }
 
     fn forget(&self) {
@@ -214,7 +216,11 @@ impl Act {
                 self.life.table.keep_ended(ended);
                 self.forget();
             }
-            Some(Write::Stale | Write::Wanted) => self.forget(),
+            Some(Write::Stale | Write::Wanted) => {
+                self.forget();
+                // Its container stands there still.
+                self.life.look();
+            }
             None => self.later(),
         }
     }
@@ -230,9 +236,9 @@ impl Act {
         let report = StatusReport { reason, message, restarts: Some(restarts), exit_code };
         let answer = self.life.session.report(self.pod(), &report).await;
         match self.life.heard("reporting on a pod", answer) {
-            Heard::Answer(_) => self.update(|now| now.told = now.status == held.status),
+            Heard::Answer(_) => _ = self.update(|now| now.told = now.status == held.status),
             Heard::Again => self.later(),
-            Heard::Fenced | Heard::Hopeless => self.update(|now| now.told = true),
+            Heard::Fenced | Heard::Hopeless => _ = self.update(|now| now.told = true),
         }
     }
 }

@@ -235,13 +235,13 @@ impl Hints {
         }
     }
 
-    /// Ends with the next hint, or when the stream does. That a start of our own made a container is no news: a look at
-    /// everything for each of them would keep the engine from starting the others.
+    /// Ends with the next hint that is news, or when the stream does. What comes of our own starts and stops is none: a look
+    /// at everything for each of them would keep the engine from the others.
     async fn next(&mut self, life: &Life) {
         match &mut self.stream {
             Some(stream) => {
                 while let Some(hint) = stream.next().await {
-                    if !(hint.began && hint.pod.is_some_and(|pod| life.table.is_starting(&pod))) {
+                    if hint.pod.is_none_or(|pod| life.table.is_news(&pod, hint.began)) {
                         return;
                     }
                 }

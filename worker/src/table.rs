@@ -236,9 +236,13 @@ impl Table {
         }
     }
 
-    /// Whether somebody here is starting a pod.
-    pub(crate) fn is_starting(&self, pod: &PodId) -> bool {
-        self.lock().starting.contains_key(pod)
+    /// Whether something has to be done about it that a container of this pod began to run, or that anything else
+    /// happened to it. Not when that is our own doing, or when nothing is held that could miss it.
+    pub(crate) fn is_news(&self, pod: &PodId, began: bool) -> bool {
+        let inner = self.lock();
+        let is_starting = inner.starting.contains_key(pod);
+        let is_idle = inner.held.get(pod).is_some_and(|held| !held.busy);
+        if began { !is_starting } else { is_starting || is_idle }
     }
 
     /// Whether a pod is held or being started.
@@ -471,6 +475,21 @@ mod tests {
         assert_eq!(table.room_for(&pod, &second), Room::Taken);
         table.left("container");
         assert_eq!(table.room_for(&pod, &second), Room::Free);
+    }
+
+    #[test]
+    fn what_comes_of_our_own_starts_and_stops_is_no_news() {
+        let table = Table::default();
+        let pod = payload("p").id;
+        let news = |table: &Table| (table.is_news(&pod, true), table.is_news(&pod, false));
+        assert_eq!(news(&table), (true, false), "a container of nobody: only that it runs matters");
+        table.begin(&payload("p"));
+        assert_eq!(news(&table), (false, true), "it may end before it is held");
+        table.let_go(&pod);
+        table.adopt(held("p", "first"));
+        assert_eq!(news(&table), (true, true));
+        assert!(table.take(&table.get(&pod).unwrap()));
+        assert_eq!(news(&table), (true, false), "whoever is busy with it looks when he is done");
     }
 
     #[test]
