@@ -169,6 +169,11 @@ fn a_start_that_was_under_way_when_the_lease_ran_out_is_waited_for() {
 }
 
 #[test]
+fn a_pod_that_is_reported_lost_while_it_is_started_again_runs_once() {
+    must_hold(Plot::LateReport, SEEDS_OF_PLOTS);
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let (one, other) = (start_redis(), start_redis());
     for seed in 0..setting("EXPLORER_TWICE").unwrap_or(10) {

@@ -189,6 +189,28 @@ impl World {
         }
     }
 
+    /// This script, where somebody has asked for it and it is next on its connection, is carried out now and its reply is
+    /// lost. False when it is not.
+    pub(super) fn lose_reply_of(&mut self, script: &str, who: Who) -> bool {
+        let mut bus = self.bus.lock();
+        let is_asked = |request: &Request| {
+            let hash = request.commands.first().and_then(|words| words.get(1));
+            let asked = hash.and_then(|hash| self.scripts.get(hash));
+            request.who == who && asked.is_some_and(|(name, _)| *name == script)
+        };
+        let Some(index) = bus.requests.iter().position(is_asked) else { return false };
+        if bus.requests[..index].iter().any(|other| other.line == bus.requests[index].line) {
+            return false;
+        }
+        let request = bus.requests.remove(index);
+        drop(bus);
+        self.stats.lost_replies += 1;
+        self.carry_out(&request);
+        self.say(who, "  that reply is lost");
+        self.break_line(request);
+        true
+    }
+
     /// The connection breaks: whoever waits for an answer on it hears so.
     fn break_line(&mut self, request: Request) {
         let mut bus = self.bus.lock();

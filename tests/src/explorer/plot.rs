@@ -21,11 +21,15 @@ pub enum Plot {
     /// a failover loses all that while the other one stands still. When the worker counts on its pods again, its engine
     /// is through with that start.
     LateStart,
+    /// A failover puts back the payload of a pod that runs, and its worker starts it anew as the very same assignment.
+    /// Just before that its container vanishes; whoever reports this does so twice, for the first reply is lost.
+    LateReport,
 }
 
 impl Plot {
     /// All there are.
-    pub const ALL: [Plot; 4] = [Plot::Chance, Plot::StaleRenewal, Plot::Revival, Plot::LateStart];
+    pub const ALL: [Plot; 5] =
+        [Plot::Chance, Plot::StaleRenewal, Plot::Revival, Plot::LateStart, Plot::LateReport];
 }
 
 /// Where the plot stands.
@@ -49,6 +53,7 @@ impl Director {
             Plot::StaleRenewal => self.stale_renewal(world),
             Plot::Revival => self.revival(world),
             Plot::LateStart => self.late_start(world),
+            Plot::LateReport => self.late_report(world),
         }
     }
 
@@ -109,6 +114,33 @@ impl Director {
         }
     }
 
+    fn late_report(&mut self, world: &mut World) {
+        match (self.stage, host(world)) {
+            (1, _) if world.view.pods.values().any(|pod| pod.phase == "assigned") => {
+                world.remember();
+                self.stage = 2;
+            }
+            (2, Some(host)) if world.hosts[host].is_leased() => {
+                world.fail_over();
+                self.victim = host;
+                self.stage = 3;
+            }
+            (3, _) if starts(world, self.victim) => {
+                hold_start(world, u64::MAX);
+                for container in world.hosts[self.victim].running() {
+                    world.hosts[self.victim].lose(&container.handle, None);
+                }
+                self.wakes = world.now + world.times.fence / 2;
+                self.stage = 4;
+            }
+            (4, _) if world.lose_reply_of("lost", Who::Worker(self.victim)) || world.now > self.wakes => {
+                hold_start(world, 0);
+                self.stage = 5;
+            }
+            _ => {}
+        }
+    }
+
     /// Just before the victim is declared dead the replica falls behind; when the pod runs on another host it takes over,
     /// and that host stands still. True when that has happened now.
     fn move_is_lost(&mut self, world: &mut World) -> bool {
@@ -136,6 +168,12 @@ fn hold_start(world: &World, until: u64) -> Option<usize> {
     let start = bus.calls.iter_mut().find(|call| matches!(call.asked, Asked::Run(_)))?;
     start.held_until = until;
     start.who.host()
+}
+
+/// Whether a start is under way there.
+fn starts(world: &World, host: usize) -> bool {
+    let bus = world.bus.lock();
+    bus.calls.iter().any(|call| matches!(call.asked, Asked::Run(_)) && call.who.host() == Some(host))
 }
 
 /// Where the pod runs, as far as Redis knows.
