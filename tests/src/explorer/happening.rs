@@ -189,16 +189,18 @@ impl World {
         }
     }
 
+    /// Holds up the request for this script that somebody has made, until that time. False when there is none.
+    pub(super) fn hold_script(&mut self, script: &str, who: Who, until: u64) -> bool {
+        let Some(index) = self.asked_for(script, who) else { return false };
+        self.bus.lock().requests[index].held_until = until;
+        true
+    }
+
     /// This script, where somebody has asked for it and it is next on its connection, is carried out now and its reply is
     /// lost. False when it is not.
     pub(super) fn lose_reply_of(&mut self, script: &str, who: Who) -> bool {
+        let Some(index) = self.asked_for(script, who) else { return false };
         let mut bus = self.bus.lock();
-        let is_asked = |request: &Request| {
-            let hash = request.commands.first().and_then(|words| words.get(1));
-            let asked = hash.and_then(|hash| self.scripts.get(hash));
-            request.who == who && asked.is_some_and(|(name, _)| *name == script)
-        };
-        let Some(index) = bus.requests.iter().position(is_asked) else { return false };
         if bus.requests[..index].iter().any(|other| other.line == bus.requests[index].line) {
             return false;
         }
@@ -209,6 +211,16 @@ impl World {
         self.say(who, "  that reply is lost");
         self.break_line(request);
         true
+    }
+
+    /// Which of the requests that wait is for this script.
+    fn asked_for(&self, script: &str, who: Who) -> Option<usize> {
+        let is_asked = |request: &Request| {
+            let hash = request.commands.first().and_then(|words| words.get(1));
+            let asked = hash.and_then(|hash| self.scripts.get(hash));
+            request.who == who && asked.is_some_and(|(name, _)| *name == script)
+        };
+        self.bus.lock().requests.iter().position(is_asked)
     }
 
     /// The connection breaks: whoever waits for an answer on it hears so.

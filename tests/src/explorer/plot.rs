@@ -22,7 +22,7 @@ pub enum Plot {
     /// is through with that start.
     LateStart,
     /// A failover puts back the payload of a pod that runs, and its worker starts it anew as the very same assignment.
-    /// Just before that its container vanishes; whoever reports this does so twice, for the first reply is lost.
+    /// About then its container vanishes; whoever reports this does so twice, for the first reply is lost.
     LateReport,
 }
 
@@ -115,6 +115,7 @@ impl Director {
     }
 
     fn late_report(&mut self, world: &mut World) {
+        let victim = Who::Worker(self.victim);
         match (self.stage, host(world)) {
             (1, _) if world.view.pods.values().any(|pod| pod.phase == "assigned") => {
                 world.remember();
@@ -122,23 +123,39 @@ impl Director {
             }
             (2, Some(host)) if world.hosts[host].is_leased() => {
                 world.fail_over();
-                self.victim = host;
-                self.stage = 3;
+                // Nothing is claimed before.
+                (self.victim, self.wakes) = (host, world.now + world.times.fence);
+                self.stage = if world.random.per_mille(500) { 3 } else { 4 };
             }
-            (3, _) if starts(world, self.victim) => {
-                hold_start(world, u64::MAX);
-                for container in world.hosts[self.victim].running() {
-                    world.hosts[self.victim].lose(&container.handle, None);
-                }
-                self.wakes = world.now + world.times.fence / 2;
-                self.stage = 4;
-            }
-            (4, _) if world.lose_reply_of("lost", Who::Worker(self.victim)) || world.now > self.wakes => {
-                hold_start(world, 0);
+            // The report is under way when the start begins,
+            (3, _) if world.now > self.wakes && world.hold_script("claim", victim, u64::MAX) => {
+                self.lose_containers(world);
                 self.stage = 5;
+            }
+            (5, _) if world.hold_script("lost", victim, 0) || world.now > self.wakes => {
+                world.hold_script("claim", victim, 0);
+                self.stage = 6;
+            }
+            // or begins when the start is under way.
+            (4, _) if starts(world, self.victim) => {
+                hold_start(world, u64::MAX);
+                self.lose_containers(world);
+                self.stage = 6;
+            }
+            (6, _) if world.lose_reply_of("lost", victim) || world.now > self.wakes => {
+                hold_start(world, 0);
+                self.stage = 7;
             }
             _ => {}
         }
+    }
+
+    fn lose_containers(&mut self, world: &World) {
+        let host = &world.hosts[self.victim];
+        for container in host.running() {
+            host.lose(&container.handle, None);
+        }
+        self.wakes = world.now + world.times.fence / 2;
     }
 
     /// Just before the victim is declared dead the replica falls behind; when the pod runs on another host it takes over,
