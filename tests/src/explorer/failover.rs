@@ -75,7 +75,9 @@ impl World {
             script.is_some_and(|(name, _)| *name == "writes_confirmed")
         };
         let bus = self.bus.lock();
-        let mut asked = bus.requests.iter().filter(|request| request.who == Who::Api);
+        // One that is never answered as well: it waits for a moment, and says so then.
+        let asked = bus.requests.iter().chain(&self.limbo);
+        let mut asked = asked.filter(|request| request.who == Who::Api);
         asked.any(|request| request.commands.iter().any(is_tidying))
     }
 }

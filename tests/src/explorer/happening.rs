@@ -116,7 +116,7 @@ impl World {
             }
         }
         drop(bus);
-        self.limbo.retain(|reply| !reply.is_closed());
+        self.limbo.retain(|request| !request.reply.is_closed());
     }
 
     fn fate(&mut self, request: &Request) -> Fate {
@@ -179,7 +179,7 @@ impl World {
                     self.say(who, format!("{} -> lost on its way", name(&request.commands)));
                 }
                 self.mute.insert(request.line);
-                self.limbo.push(request.reply);
+                self.limbo.push(request);
             }
             Fate::Held(millis) => {
                 self.say(who, format!("{} is held up for {millis} ms", name(&request.commands)));

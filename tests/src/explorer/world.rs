@@ -7,7 +7,7 @@ use std::path::Path;
 use ::redis::Value;
 
 use super::api::Desk;
-use super::bus::SharedBus;
+use super::bus::{Request, SharedBus};
 use super::checks;
 use super::failover::Past;
 use super::host::{Host, never_twice};
@@ -56,8 +56,8 @@ pub(super) struct World {
     /// Nobody is answered before.
     pub(super) stalled_until: u64,
     pub(super) hints: Vec<Hint>,
-    /// Replies that nobody will ever get, kept so that whoever waits for them does.
-    pub(super) limbo: Vec<tokio::sync::oneshot::Sender<std::io::Result<Vec<Value>>>>,
+    /// What will never be answered, kept so that whoever waits for it does.
+    pub(super) limbo: Vec<Request>,
     /// Connections on which no answer comes any more.
     pub(super) mute: HashSet<u64>,
     /// Of all lives of all workers.
