@@ -40,7 +40,8 @@ struct Act {
 /// However it ends, also by a panic: whatever came meanwhile is for the next look. What is held no more needs none.
 impl Drop for Act {
     fn drop(&mut self) {
-        if self.update(|held| held.busy = false) {
+        let Held { payload, assignment, .. } = &self.held;
+        if self.life.table.update(&payload.id, assignment, |held| held.busy = false).is_some() {
             self.life.look();
         }
     }
@@ -75,9 +76,8 @@ impl Act {
         PodRef { id: &self.held.payload.id, assignment: &self.held.assignment }
     }
 
-    /// Whether it is held still, and was changed.
-    fn update(&self, change: impl FnOnce(&mut Held)) -> bool {
-        self.life.table.update(&self.held.payload.id, &self.held.assignment, change).is_some()
+    fn update(&self, change: impl FnOnce(&mut Held)) {
+        self.life.table.update(&self.held.payload.id, &self.held.assignment, change);
     }
 
     fn forget(&self) {
@@ -236,9 +236,9 @@ impl Act {
         let report = StatusReport { reason, message, restarts: Some(restarts), exit_code };
         let answer = self.life.session.report(self.pod(), &report).await;
         match self.life.heard("reporting on a pod", answer) {
-            Heard::Answer(_) => _ = self.update(|now| now.told = now.status == held.status),
+            Heard::Answer(_) => self.update(|now| now.told = now.status == held.status),
             Heard::Again => self.later(),
-            Heard::Fenced | Heard::Hopeless => _ = self.update(|now| now.told = true),
+            Heard::Fenced | Heard::Hopeless => self.update(|now| now.told = true),
         }
     }
 }

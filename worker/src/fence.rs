@@ -29,8 +29,7 @@ use crate::worker::{Asked, Worker};
 const GLANCE: Duration = Duration::from_secs(1);
 /// Between two looks while the lease is out and what was begun under it may still appear.
 pub(crate) const AGAIN: Duration = Duration::from_millis(250);
-/// The same when no start is under way and nothing has appeared for [`QUIET`]: Redis may be away for hours.
-const SELDOM: Duration = Duration::from_secs(1);
+/// When no start is under way and nothing has appeared for so long, a [`GLANCE`] is enough: Redis may be away for hours.
 const QUIET: Duration = Duration::from_secs(3);
 /// Kept free between the last SIGKILL and the moment another node may start the pod.
 const MARGIN: Duration = Duration::from_secs(2);
@@ -99,7 +98,7 @@ async fn watch(worker: &Worker) {
 
 /// Between two looks while the lease is out, when nothing was found for so long.
 fn rest(quiet: Duration) -> Duration {
-    if quiet > QUIET { SELDOM } else { AGAIN }
+    if quiet > QUIET { GLANCE } else { AGAIN }
 }
 
 /// One look: stops every `stop` pod of this node that runs, or may yet. Gives how many there were.
