@@ -13,8 +13,6 @@ use common::store::{Store, StoreError};
 
 use crate::decide::{Snapshot, Weights};
 
-/// Changes are read again when the view is older than this.
-const FRESH: Duration = Duration::from_millis(200);
 /// Nodes that are gone are noticed within this.
 const MEMBERS: Duration = Duration::from_secs(2);
 /// Beats are asked for from a little before the newest one known: what costs little can not miss any.
@@ -70,9 +68,9 @@ impl View {
         self.clock.map_or(0, |(read, at)| read + at.elapsed().as_millis() as RedisMillis)
     }
 
-    /// Reads what changed, unless that was done a moment ago.
-    pub(crate) async fn freshen(&mut self, store: &Store) -> Result<(), StoreError> {
-        if self.clock.is_some_and(|(_, at)| at.elapsed() < FRESH) {
+    /// Reads what changed, if the view is older than `old`.
+    pub(crate) async fn freshen(&mut self, store: &Store, old: Duration) -> Result<(), StoreError> {
+        if self.clock.is_some_and(|(_, at)| at.elapsed() < old) {
             return Ok(());
         }
         let members = self.members_at.is_none_or(|at| at.elapsed() >= MEMBERS);

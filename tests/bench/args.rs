@@ -12,6 +12,8 @@ pub enum Part {
     Latency,
     /// How long the pods of a dead node are away.
     DeadNode,
+    /// How long nobody can post a service while Redis gets another master.
+    Failover,
     /// Memory, processor, commands and bytes of a cluster at rest.
     Footprint,
     /// How cost grows with nodes and pods, drawn.

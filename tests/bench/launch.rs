@@ -1,6 +1,6 @@
 //! Launching, stopping and removing containers on real engines, one and three: kubeleet, the engines asked directly with the
-//! best parallelism, and the same engines as a Swarm. The engines are by far the slowest part of all three, so a share
-//! near one says that kubeleet does not stand in their way.
+//! best parallelism, the same engines as a Swarm, and the first kubeleet's worker, which starts one after the other. The
+//! engines are by far the slowest part of all, so a share near one says that kubeleet does not stand in their way.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::args::Args;
+use crate::first_loop;
 use crate::fleet::{Fleet, service};
 use crate::report::{Table, save};
 use crate::stats::Series;
@@ -23,7 +24,7 @@ const HEAD: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
 /// Launch, and stop with removal.
-type Took = (Duration, Duration);
+pub type Took = (Duration, Duration);
 
 /// The same of several runs, in seconds.
 #[derive(Default)]
@@ -96,6 +97,7 @@ async fn best(fleet: &Fleet, pods: usize) -> Best {
 /// In turns, so that what else happens on this machine meets all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
     let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
+    let mut first = Times::default();
     let mut why_no_swarm = None;
     let say = |by: &str, (launch, remove): Took| {
         println!("  {pods} by {by}: launched in {launch:.1?}, removed in {remove:.1?}");
@@ -108,12 +110,14 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
             Ok(times) => swarm.push(say("Swarm", times)),
             Err(error) => why_no_swarm = Some(error),
         }
+        first.push(say("the first kubeleet's loop", first_loop::run(fleet, pods).await));
     }
     let engines = fleet.engines.len();
     let begin = |by: String| [engines.to_string(), pods.to_string(), by];
     let directly = format!("the engines, {} and {} at a time each", best.launch, best.remove);
     table.row(direct.row(begin(directly), &direct));
     table.row(ours.row(begin("kubeleet".to_owned()), &direct));
+    table.row(first.row(begin("the first kubeleet's loop".to_owned()), &direct));
     let swarm = match &why_no_swarm {
         None => {
             table.row(swarm.row(begin("Swarm".to_owned()), &direct));
@@ -128,6 +132,7 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
         "engines": engines, "engine": fleet.engines[0].describe().await, "containers": pods,
         "best_parallelism_each": { "launch": best.launch, "remove": best.remove },
         "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
+        "first_loop": first.json(),
     })
 }
 

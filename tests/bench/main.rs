@@ -17,6 +17,8 @@ mod beats;
 mod cut_host;
 mod dead_node;
 mod engine;
+mod failover;
+mod first_loop;
 mod fleet;
 mod footprint;
 mod growth;
@@ -49,6 +51,7 @@ async fn main() {
             Part::Placement => placement::run(&args).await,
             Part::Latency => latency::run(&args).await,
             Part::DeadNode => dead_node::run(&args).await,
+            Part::Failover => failover::run(&args).await,
             Part::Footprint => footprint::run(&args).await,
             Part::Growth => growth::run(&args).await,
             Part::Launch => launch::run(&args).await,

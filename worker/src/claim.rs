@@ -105,6 +105,10 @@ async fn serve(life: &Arc<Life>) {
 
 /// False when nothing new shall be taken on.
 async fn wait(life: &Life, pause: Duration) -> bool {
+    // A timer rounds up to the next millisecond, nothing as well.
+    if pause.is_zero() {
+        return !life.quit.is_cancelled();
+    }
     tokio::select! {
         () = life.quit.cancelled() => false,
         () = tokio::time::sleep(pause) => true,

@@ -51,8 +51,8 @@ pub(crate) async fn create(
     Posted(input): Posted<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    let (outcome, written) = app.store.put_service(&desired, PutMode::Create, None).await?;
-    accepted(&app, &desired.name, outcome, written).await
+    let (outcome, made, written) = app.store.create_service(&desired).await?;
+    accepted(&app, &desired.name, outcome, made, written).await
 }
 
 /// Lists services.
@@ -128,7 +128,7 @@ pub(crate) async fn put(
         let detail = format!("there is no service {name}, and If-Match says that there should be");
         return Err(ApiProblem::new(Kind::GenerationConflict, detail));
     }
-    accepted(&app, &name, outcome, written).await
+    accepted(&app, &name, outcome, 0, written).await
 }
 
 /// Changes some fields of a service.
@@ -164,7 +164,7 @@ pub(crate) async fn patch(
         match app.store.put_service(&desired, PutMode::Replace, expected).await? {
             // Somebody was faster: the patch means what is there now.
             (PutOutcome::Conflict { .. }, _) => {}
-            (outcome, written) => return accepted(&app, &name, outcome, written).await,
+            (outcome, written) => return accepted(&app, &name, outcome, 0, written).await,
         }
     }
     Err(ApiProblem::new(Kind::ServiceBusy, format!("others keep changing service {name}; try again")))

@@ -52,14 +52,26 @@ impl Store {
         id: WriteId,
         write: &Call<'_>,
     ) -> Result<(Value, Written), StoreError> {
-        let (reply, durability) = self.link.durable_script(write, CONFIRM_WITHIN).await?;
+        let (reply, _, written) = self.write_service_and(name, id, write, None).await?;
+        Ok((reply, written))
+    }
+
+    /// The same with another script right behind it; its reply unless it failed.
+    pub(super) async fn write_service_and(
+        &self,
+        name: &ServiceName,
+        id: WriteId,
+        write: &Call<'_>,
+        also: Option<&Call<'_>>,
+    ) -> Result<(Value, Option<Value>, Written), StoreError> {
+        let (reply, also, durability) = self.link.durable_scripts(write, also, CONFIRM_WITHIN).await?;
         if let Some(message) = confirmation(durability) {
             let note = [(name.to_string(), id.to_string())];
             let tidy = self.settle("quiet", &message, &note);
             // It changes nothing about the answer. What is left is confirmed once more, and an event too many says so.
             let _left_to_the_loop = tokio::time::timeout(TIDIED_WITHIN, tidy).await;
         }
-        Ok((reply, Written { id, durability }))
+        Ok((reply, also, Written { id, durability }))
     }
 
     /// How many services have a write that the replicas have not confirmed, those of this moment included.

@@ -35,7 +35,7 @@ pub use logs::{LogChunk, LogRequest};
 pub use nodes::{DeclareOutcome, DrainOutcome, GuestBeat, GuestSign, NodeQueues};
 pub use pods::{CreateOutcome, RequeueOutcome, StopOutcome};
 pub use queues::{QueueLengths, QueueName};
-pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, Unpark};
+pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
 pub use services::{PutMode, PutOutcome, ScaleOutcome};
 use spec_cache::SpecCache;
 pub use working::{

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use redis::{Value, cmd};
 
 use super::reply::{Fields, list, read, unexpected, verdict, word};
-use super::scripts::{self, call};
+use super::scripts::{self, Call, call};
 use super::{Store, StoreError, keys};
 use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName};
 use crate::lifecycle::Phase;
@@ -143,21 +143,7 @@ impl Store {
     }
 
     async fn create_part(&self, service: &Service, replicas: &[u32]) -> Result<CreateOutcome, StoreError> {
-        let what = "making pods";
-        let mut create = call(&scripts::pods_create);
-        create.key(keys::service(&service.name)).key(keys::slots(&service.name)).key(keys::SQ);
-        create.arg(service.name.as_str()).arg(service.spec_id.as_str()).arg(service.generation);
-        create.arg(service.pod.image()).arg(service.pod.cpu_millis()).arg(service.pod.memory_bytes());
-        for replica in replicas {
-            let payload = service_payload(service, PodId::random(), *replica);
-            create.key(keys::pod(&payload.id)).arg(*replica).arg(payload.id.as_str()).arg(&payload.raw[..]);
-        }
-        let (answer, rest) = verdict(what, self.link.script(&create).await?)?;
-        match (answer.as_str(), rest.into_iter().next()) {
-            ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
-            ("CHANGED", _) => Ok(CreateOutcome::Changed),
-            (other, _) => Err(unexpected(what, other)),
-        }
+        read_created(self.link.script(&create_call(service, replicas)).await?)
     }
 
     /// Says that pods are not wanted any more. Each comes with the node it was seen on. All of one service, or all pushed.
@@ -266,6 +252,30 @@ impl Store {
 pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Payload {
     let name = PodName::from(service.name.clone());
     Payload::of_service(name, id, service.pod.image(), replica, service.spec_id.clone())
+}
+
+/// The call that makes the pods of these replica indices, at most [`BATCH`] of them.
+pub(super) fn create_call(service: &Service, replicas: &[u32]) -> Call<'static> {
+    let mut create = call(&scripts::pods_create);
+    create.key(keys::service(&service.name)).key(keys::slots(&service.name)).key(keys::SQ);
+    create.arg(service.name.as_str()).arg(service.spec_id.as_str()).arg(service.generation);
+    create.arg(service.pod.image()).arg(service.pod.cpu_millis()).arg(service.pod.memory_bytes());
+    for replica in replicas {
+        let payload = service_payload(service, PodId::random(), *replica);
+        create.key(keys::pod(&payload.id)).arg(*replica).arg(payload.id.as_str()).arg(&payload.raw[..]);
+    }
+    create
+}
+
+/// What became of a [`create_call`].
+pub(super) fn read_created(reply: Value) -> Result<CreateOutcome, StoreError> {
+    let what = "making pods";
+    let (answer, rest) = verdict(what, reply)?;
+    match (answer.as_str(), rest.into_iter().next()) {
+        ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
+        ("CHANGED", _) => Ok(CreateOutcome::Changed),
+        (other, _) => Err(unexpected(what, other)),
+    }
 }
 
 fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, StoreError> {

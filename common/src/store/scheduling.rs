@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::link::Dedicated;
 use super::reply::{list, payloads, read, unexpected, verdict, word};
-use super::scripts::{self, call};
+use super::scripts::{self, Call, call};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
@@ -16,7 +16,7 @@ use crate::payload::Payload;
 use crate::pod::Refusal;
 
 /// One script takes so many: a few milliseconds of Redis.
-const TAKEN_AT_ONCE: usize = 4096;
+pub const TAKEN_AT_ONCE: usize = 4096;
 
 /// A scheduler's decision, to be carried out.
 #[derive(Debug, Clone)]
@@ -89,13 +89,15 @@ pub struct SchedulerQueue {
 }
 
 impl SchedulerQueue {
-    /// Waits until a pod is in this scheduler's in-flight list, or for one block period; true when there is one.
+    /// Waits for a pod, for at most one block period, and does what [`Store::take`] does in the same breath: takes more, up
+    /// to `max`, shows that the scheduler lives, and gives all it has in hand, oldest first. Of very many only a part.
     /// After an error or a dropped call make a new queue: the connection may hold a late reply.
-    pub async fn wait(&mut self) -> Result<bool, StoreError> {
+    pub async fn next(&mut self, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut pop = cmd("BRPOPLPUSH");
         pop.arg(keys::SQ).arg(keys::in_flight(&self.id)).arg(self.block.as_secs_f64());
-        let moved: Option<Vec<u8>> = self.connection.query(&pop).await?;
-        Ok(moved.is_some())
+        let take = take_call(&self.id, max.min(TAKEN_AT_ONCE), 0);
+        let (_popped, in_hand): (Value, Value) = self.connection.query_then(&pop, &take).await?;
+        read_taken(in_hand)
     }
 }
 
@@ -116,11 +118,7 @@ impl Store {
         loop {
             let known = in_hand.len();
             let until = max.min(known + TAKEN_AT_ONCE);
-            let mut take = call(&scripts::take);
-            take.key(keys::SQ).key(keys::in_flight(id)).key(keys::SCHEDULERS);
-            take.arg(id.as_str()).arg(until).arg(known);
-            let more = payloads("taking pods", self.link.script(&take).await?)?;
-            in_hand.extend(more.into_iter().rev());
+            in_hand.extend(read_taken(self.link.script(&take_call(id, until, known)).await?)?);
             if in_hand.len() < until || until == max {
                 return Ok(in_hand);
             }
@@ -253,4 +251,19 @@ impl Store {
         lease.key(keys::lease(name)).arg(holder.as_str()).arg(period.as_millis() as u64);
         Ok(read::<u8>("taking a lease", self.link.script(&lease).await?)? == 1)
     }
+}
+
+/// Up to `until` pods in hand, of which so many, the oldest, are known.
+fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
+    let mut take = call(&scripts::take);
+    take.key(keys::SQ).key(keys::in_flight(id)).key(keys::SCHEDULERS);
+    take.arg(id.as_str()).arg(until).arg(known);
+    take
+}
+
+/// What a [`take_call`] gives, oldest first.
+fn read_taken(reply: Value) -> Result<Vec<Bytes>, StoreError> {
+    let mut taken = payloads("taking pods", reply)?;
+    taken.reverse();
+    Ok(taken)
 }

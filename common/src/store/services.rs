@@ -7,12 +7,13 @@ use redis::cmd;
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Written;
+use super::pods::{CreateOutcome, create_call, read_created};
 use super::reply::{Fields, corrupt, list, read, unexpected, verdict, word};
-use super::scripts::{self, call};
+use super::scripts::{self, Call, call};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{ServiceName, SpecId, WriteId};
-use crate::service::{Service, ServiceState};
+use crate::service::{MADE_AT_ONCE, Service, ServiceState};
 use crate::spec::{DesiredService, PodSpec};
 
 /// Specifications read in one go: a fraction of a millisecond of Redis.
@@ -91,38 +92,33 @@ impl Store {
         mode: PutMode,
         expected: Option<u64>,
     ) -> Result<(PutOutcome, Written), StoreError> {
-        let what = "storing a service";
         let (id, write) = (SpecId::random(), WriteId::random());
-        let file = SpecFile { service: desired.name.clone(), pod: desired.pod.clone() };
-        let mode = match mode {
-            PutMode::Create => "create",
-            PutMode::Replace => "replace",
-            PutMode::Upsert => "upsert",
-        };
-        let mut put = call(&scripts::service_put);
-        put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(&id)).key(keys::UNCONFIRMED);
-        put.arg(desired.name.as_str()).arg(mode).arg(id.as_str()).arg(to_json(&file)).arg(desired.replicas);
-        put.arg(to_json(&desired.labels)).arg(expected.map(|g| g.to_string()).unwrap_or_default());
-        put.arg(write.as_str());
+        let put = put_call(desired, mode, expected, &id, &write);
         let (reply, written) = self.write_service(&desired.name, write, &put).await?;
-        let (answer, rest) = verdict(what, reply)?;
-        // The time of the one that was created, the generation of another.
-        let generation = match rest.into_iter().next() {
-            Some(value) => read(what, value)?,
-            None => 0,
+        Ok((read_put(desired, id, reply)?, written))
+    }
+
+    /// Stores a service that must not exist, and makes its pods in the same breath where they are few: whoever waits for
+    /// the first of them waits for one answer of Redis. Gives how many were made; those that were not are made as of any
+    /// other service. Should it not be stored, none is: no other service has its specification.
+    pub async fn create_service(
+        &self,
+        desired: &DesiredService,
+    ) -> Result<(PutOutcome, usize, Written), StoreError> {
+        let (id, write) = (SpecId::random(), WriteId::random());
+        let put = put_call(desired, PutMode::Create, None, &id, &write);
+        let pods = (desired.replicas <= MADE_AT_ONCE).then(|| {
+            let replicas: Vec<u32> = (0..desired.replicas).collect();
+            create_call(&just_created(desired, id.clone(), 0), &replicas)
+        });
+        let (reply, made, written) =
+            self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
+        let made = match made.map(read_created) {
+            Some(Ok(CreateOutcome::Created(count))) => count,
+            // They are made once more anyway.
+            Some(Ok(CreateOutcome::Changed) | Err(_)) | None => 0,
         };
-        let outcome = match answer.as_str() {
-            "CREATED" => PutOutcome::Created(Box::new(just_created(desired, id, generation))),
-            "REPLACED" => PutOutcome::Replaced { generation },
-            "SCALED" => PutOutcome::Scaled { generation },
-            "UNCHANGED" => PutOutcome::Unchanged { generation },
-            "EXISTS" => PutOutcome::Exists,
-            "MISSING" => PutOutcome::Missing,
-            "DELETING" => PutOutcome::Deleting,
-            "CONFLICT" => PutOutcome::Conflict { generation },
-            other => return Err(unexpected(what, other)),
-        };
-        Ok((outcome, written))
+        Ok((read_put(desired, id, reply)?, made, written))
     }
 
     /// Changes the number of replicas and nothing else.
@@ -244,6 +240,48 @@ impl Store {
         let file: SpecFile = serde_json::from_slice(text).map_err(|e| corrupt("reading a spec", e))?;
         Ok(self.specs.insert(id.clone(), file.pod))
     }
+}
+
+fn put_call(
+    desired: &DesiredService,
+    mode: PutMode,
+    expected: Option<u64>,
+    id: &SpecId,
+    write: &WriteId,
+) -> Call<'static> {
+    let file = SpecFile { service: desired.name.clone(), pod: desired.pod.clone() };
+    let mode = match mode {
+        PutMode::Create => "create",
+        PutMode::Replace => "replace",
+        PutMode::Upsert => "upsert",
+    };
+    let mut put = call(&scripts::service_put);
+    put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(id)).key(keys::UNCONFIRMED);
+    put.arg(desired.name.as_str()).arg(mode).arg(id.as_str()).arg(to_json(&file)).arg(desired.replicas);
+    put.arg(to_json(&desired.labels)).arg(expected.map(|g| g.to_string()).unwrap_or_default());
+    put.arg(write.as_str());
+    put
+}
+
+fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result<PutOutcome, StoreError> {
+    let what = "storing a service";
+    let (answer, rest) = verdict(what, reply)?;
+    // The time of the one that was created, the generation of another.
+    let generation = match rest.into_iter().next() {
+        Some(value) => read(what, value)?,
+        None => 0,
+    };
+    Ok(match answer.as_str() {
+        "CREATED" => PutOutcome::Created(Box::new(just_created(desired, id, generation))),
+        "REPLACED" => PutOutcome::Replaced { generation },
+        "SCALED" => PutOutcome::Scaled { generation },
+        "UNCHANGED" => PutOutcome::Unchanged { generation },
+        "EXISTS" => PutOutcome::Exists,
+        "MISSING" => PutOutcome::Missing,
+        "DELETING" => PutOutcome::Deleting,
+        "CONFLICT" => PutOutcome::Conflict { generation },
+        other => return Err(unexpected(what, other)),
+    })
 }
 
 /// A service as the script that made it has stored it, at this time.

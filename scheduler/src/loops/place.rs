@@ -10,12 +10,14 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use common::ids::{NodeName, SchedulerId};
 use common::node::Resources;
 use common::payload::Payload;
 use common::pod::Refusal;
 use common::store::{
-    AssignOutcome, Assignment, Parked, SchedulerQueue, Store, StoreError, Subscription, channel,
+    AssignOutcome, Assignment, Parked, SchedulerQueue, Store, StoreError, Subscription, TAKEN_AT_ONCE,
+    channel,
 };
 
 use crate::Context;
@@ -39,6 +41,11 @@ const LARGEST_PER_NODE: usize = 32;
 const LARGEST_ON_FEW: usize = 8_192;
 /// However many: what one batch takes of this process' memory is some hundred bytes for each pod.
 const LARGEST: usize = 131_072;
+/// With a backlog the view is kept as fresh as that,
+const FRESH: Duration = Duration::from_millis(200);
+/// and a pod that comes after a quiet time need not wait for it to be read again, unless it is older than that: younger
+/// than a heartbeat, and what it gets wrong the script that assigns refuses.
+const OLD: Duration = Duration::from_secs(3);
 /// Many nodes are all read again at most so often because somebody said that room appeared.
 const ALL_AT_MOST: Duration = Duration::from_millis(500);
 
@@ -51,6 +58,8 @@ pub(crate) struct Place {
     view: View,
     /// Our end of `sq`. Absent while we wait on it, and after an error: whoever drops the wait drops the connection.
     queue: Option<SchedulerQueue>,
+    /// What the wait has brought.
+    came: Vec<Bytes>,
     batch: usize,
     hints: Subscription,
     /// Something changed that no heartbeat tells: a cordon, a pod that ended.
@@ -62,14 +71,18 @@ impl Loop for Place {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let begun = Instant::now();
-        let taken = self.store.take(&self.id, self.batch).await?;
+        // Whoever waited for a pod has looked at the nodes meanwhile.
+        let (mut taken, mut old) = (std::mem::take(&mut self.came), OLD);
         if taken.is_empty() {
-            self.freshen().await?;
+            (taken, old) = (self.store.take(&self.id, self.batch).await?, FRESH);
+        }
+        if taken.is_empty() {
+            self.hear_of_room().await?;
             return Ok(Next::Rest);
         }
         let count = taken.len();
         let store = self.store.clone();
-        let ((), intake) = tokio::try_join!(self.freshen(), Intake::read(&store, taken))?;
+        let ((), intake) = tokio::try_join!(self.freshen(old), Intake::read(&store, taken))?;
         self.place(intake.waiting, begun).await?;
         self.park_unspecified(intake.unspecified).await?;
         // Last, so that dead letters which can not be written hold up nobody else.
@@ -77,7 +90,7 @@ impl Loop for Place {
             self.hands().reject(bad).await?;
         }
         measure::batch_took(begun.elapsed());
-        let more = count >= self.batch;
+        let more = count >= self.batch.min(TAKEN_AT_ONCE);
         self.batch = next_batch(self.batch, count, self.view.snapshot().len());
         Ok(if more { Next::Again } else { Next::Rest })
     }
@@ -87,7 +100,10 @@ impl Loop for Place {
             Some(queue) => queue,
             None => self.store.scheduler_queue(&self.id, self.block).await?,
         };
-        queue.wait().await?;
+        let store = self.store.clone();
+        // What came is in our in-flight list as well: whoever drops this wait, or it fails, finds it there.
+        let (came, ()) = tokio::try_join!(queue.next(self.batch), self.view.freshen(&store, FRESH))?;
+        self.came = came;
         self.queue = Some(queue);
         Ok(())
     }
@@ -103,20 +119,27 @@ impl Place {
             view: View::new(policy.weights),
             policy,
             queue: None,
+            came: Vec::new(),
             batch: SMALLEST_BATCH,
             hints: context.store.subscribe(channel::SCHEDULER),
             room_changed: false,
         }
     }
 
-    async fn freshen(&mut self) -> Result<(), StoreError> {
+    /// Reads all nodes if room appeared, and those that changed if the view is older than `old`.
+    async fn freshen(&mut self, old: Duration) -> Result<(), StoreError> {
+        self.hear_of_room().await?;
+        self.view.freshen(&self.store, old).await
+    }
+
+    async fn hear_of_room(&mut self) -> Result<(), StoreError> {
         self.room_changed |= !heard_already(&mut self.hints).is_empty();
         if self.room_changed && self.may_read_all() {
             self.view.read_all_after(&self.store, Instant::now()).await?;
             // Only now: a hint that was put off, or whose reading failed, still stands.
             self.room_changed = false;
         }
-        self.view.freshen(&self.store).await
+        Ok(())
     }
 
     /// Few nodes are read at once. Of many the reading costs more than a moment with an old view.

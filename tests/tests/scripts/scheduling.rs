@@ -55,13 +55,19 @@ async fn the_oldest_are_taken_first_and_what_is_in_hand_stays_there() {
 }
 
 #[tokio::test]
-async fn waiting_moves_one_pod_into_the_hands() {
+async fn who_waits_for_a_pod_gets_what_comes_and_shows_that_it_lives() {
     let bed = Bed::new().await;
     let mut queue = bed.store.scheduler_queue(&bed.scheduler, Duration::from_millis(100)).await.unwrap();
-    assert!(!queue.wait().await.unwrap());
-    bed.service("web", 2).await;
-    assert!(queue.wait().await.unwrap());
-    assert_eq!(indices(&take(&bed, 1).await), [0], "the oldest");
+    assert!(queue.next(2).await.unwrap().is_empty());
+    assert_eq!(bed.store.schedulers().await.unwrap().len(), 1, "it waited in vain, and lives");
+    bed.service("web", 3).await;
+    let mut next = async || {
+        let came = queue.next(2).await.unwrap().into_iter().map(|raw| Payload::parse(raw).unwrap());
+        indices(&came.collect::<Vec<_>>())
+    };
+    assert_eq!(next().await, [0, 1], "the oldest, no more than asked for");
+    assert_eq!(next().await, [0, 1, 2], "the pop takes one whatever is in hand");
+    assert_eq!(indices(&take(&bed, 10).await), [0, 1, 2], "all of it is in hand");
 }
 
 #[tokio::test]

@@ -16,15 +16,16 @@ use crate::problem::{ApiProblem, Kind};
 use crate::state::App;
 use crate::views;
 
-/// Turns what became of a write into an answer.
+/// Turns what became of a write into an answer; so many pods were made with it.
 pub(super) async fn accepted(
     app: &App,
     name: &ServiceName,
     outcome: PutOutcome,
+    made: usize,
     written: Written,
 ) -> Result<Response, ApiProblem> {
     match outcome {
-        PutOutcome::Created(service) => Ok(created(app, &service, written).await),
+        PutOutcome::Created(service) => Ok(created(app, &service, made, written).await),
         PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
             stored(app, name, StatusCode::OK, written).await
         }
@@ -38,12 +39,15 @@ pub(super) async fn accepted(
     }
 }
 
-/// What is done once a new service is stored: its pods are made, and the client sees it. Nothing is read again: what the
-/// script has stored is known, and whoever waits for the first pod waits for every question asked before it.
-async fn created(app: &App, service: &Service, written: Written) -> Response {
+/// What is done once a new service is stored, and so many of its pods are made already: the others are made, and the client
+/// sees it. Nothing is read again: what the script has stored is known, and whoever waits for the first pod waits for
+/// every question asked before it.
+async fn created(app: &App, service: &Service, made: usize, written: Written) -> Response {
     let durability = app.note_write(&service.name, written);
-    let progress = if service.replicas <= MADE_AT_ONCE {
-        census::just_made(service, make(app, service, all(service)).await)
+    let progress = if made as u64 == u64::from(service.replicas) {
+        census::just_made(service, made)
+    } else if service.replicas <= MADE_AT_ONCE {
+        census::just_made(service, made + make(app, service, all(service)).await)
     } else {
         make_later(app, service.clone());
         census::just_stored(service)

@@ -63,23 +63,50 @@ impl Dedicated {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a script by its hash; Redis is given its text when it does not know it. A command follows in the same breath:
-    /// gives both answers, where the second may have failed alone.
+    /// Runs a command that may block, see [`Dedicated::query`], and a script as soon as that is over.
+    pub(crate) async fn query_then<T: FromRedisValue>(
+        &mut self,
+        cmd: &Cmd,
+        then: &Call<'_>,
+    ) -> Result<(T, Value), StoreError> {
+        let what = name_of(cmd);
+        let mut connection = self.take(&what)?;
+        let mut second = connection.clone();
+        let names = || [what.as_str(), then.name()].into_iter();
+        names().for_each(|name| failpoint::pass(SEAM, name, Side::Before));
+        let both = async {
+            // They are sent in this order.
+            let (reply, then) =
+                tokio::join!(cmd.query_async(&mut connection), then.invoke_async::<Value>(&mut second));
+            Ok((reply?, then?))
+        };
+        let reply = self.unless_another_master(both).await;
+        names().for_each(|name| failpoint::pass(SEAM, name, Side::After));
+        self.put_back(&what, connection, reply)
+    }
+
+    /// Runs a script by its hash; Redis is given its text when it does not know it. Perhaps another script, and a command
+    /// follow in the same breath: gives all answers, where those after the first may have failed alone.
     pub(super) async fn script_and<T: FromRedisValue>(
         &mut self,
         call: &Call<'_>,
+        also: Option<&Call<'_>>,
         then: &Cmd,
-    ) -> Result<(Value, Option<T>), StoreError> {
+    ) -> Result<(Value, Option<Value>, Option<T>), StoreError> {
         let what = call.name();
         let mut connection = self.take(what)?;
-        let mut also = connection.clone();
-        failpoint::pass(SEAM, what, Side::Before);
-        let both = async {
-            let (reply, then) = tokio::join!(call.invoke_async(&mut connection), then.query_async(&mut also));
-            reply.map(|reply| (reply, then.ok()))
+        let (mut second, mut third) = (connection.clone(), connection.clone());
+        let names = || std::iter::once(what).chain(also.map(Call::name));
+        names().for_each(|name| failpoint::pass(SEAM, name, Side::Before));
+        let all = async {
+            let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
+            // They are sent in this order.
+            let (reply, also, then) =
+                tokio::join!(call.invoke_async(&mut connection), also, then.query_async(&mut third));
+            reply.map(|reply| (reply, also, then.ok()))
         };
-        let reply = self.unless_another_master(both).await;
-        failpoint::pass(SEAM, what, Side::After);
+        let reply = self.unless_another_master(all).await;
+        names().for_each(|name| failpoint::pass(SEAM, name, Side::After));
         self.put_back(what, connection, reply)
     }
 

@@ -69,22 +69,24 @@ impl Durable {
         Self { shared, pool }
     }
 
-    /// Runs the script, then waits at most `wait` for the replicas.
+    /// Runs the script, perhaps another one in the same breath, then waits at most `wait` for the replicas.
     ///
     /// # Errors
-    /// Those of the script. What goes wrong after the script is no error (it was done), but `Unconfirmed`.
+    /// Those of the first script. What goes wrong after it is no error (it was done): no answer of the other one, or
+    /// `Unconfirmed`.
     pub(super) async fn script(
         &self,
         call: &Call<'_>,
+        also: Option<&Call<'_>>,
         wait: Duration,
-    ) -> Result<(Value, Durability), StoreError> {
+    ) -> Result<(Value, Option<Value>, Durability), StoreError> {
         let mut connection = self.pool.get().await.map_err(not_got)?;
         // Who is attached to the master right now.
         let mut info = redis::cmd("INFO");
         info.arg("replication");
-        let (value, info) = connection.script_and::<Vec<u8>>(call, &info).await?;
+        let (value, also, info) = connection.script_and::<Vec<u8>>(call, also, &info).await?;
         let attached = info.map(|info| read_attached(&String::from_utf8_lossy(&info)));
-        Ok((value, self.confirm(&mut connection, attached, wait).await))
+        Ok((value, also, self.confirm(&mut connection, attached, wait).await))
     }
 
     /// Waits for the replicas; `attached` is none when the master could not be asked for them.

@@ -205,8 +205,19 @@ impl Link {
         call: &Call<'_>,
         wait: Duration,
     ) -> Result<(Value, Durability), StoreError> {
+        let (reply, _, durability) = self.durable_scripts(call, None, wait).await?;
+        Ok((reply, durability))
+    }
+
+    /// The same with another script right behind it, before anything is waited for; its reply unless it failed.
+    pub(crate) async fn durable_scripts(
+        &self,
+        call: &Call<'_>,
+        also: Option<&Call<'_>>,
+        wait: Duration,
+    ) -> Result<(Value, Option<Value>, Durability), StoreError> {
         self.start();
-        self.inner.durable.script(call, wait).await
+        self.inner.durable.script(call, also, wait).await
     }
 
     /// Whether there is a master to talk to, now and from now on.
