@@ -44,3 +44,10 @@ pub struct Service {
     /// What each pod is.
     pub pod: PodSpec,
 }
+
+impl Service {
+    /// The replica indices that shall have a pod.
+    pub fn all_replicas(&self) -> Vec<u32> {
+        (0..self.replicas).collect()
+    }
+}

@@ -97,7 +97,7 @@ async fn best(fleet: &Fleet, pods: usize) -> Best {
 /// In turns, so that what else happens on this machine meets all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
     let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
-    let mut first = Times::default();
+    let (mut first, mut own_cpu) = (Times::default(), Series::default());
     let mut why_no_swarm = None;
     let say = |by: &str, (launch, remove): Took| {
         println!("  {pods} by {by}: launched in {launch:.1?}, removed in {remove:.1?}");
@@ -105,7 +105,10 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
     };
     for _ in 0..runs {
         direct.push(say("the engines", directly(fleet, pods, best).await));
-        ours.push(say("kubeleet", kubeleet(fleet, pods).await));
+        let (took, own) = kubeleet(fleet, pods).await;
+        ours.push(say("kubeleet", took));
+        println!("  of which kubeleet and Redis themselves took {own:.2} s of processor time");
+        own_cpu.push(own);
         match by_swarm(fleet, pods).await {
             Ok(times) => swarm.push(say("Swarm", times)),
             Err(error) => why_no_swarm = Some(error),
@@ -132,6 +135,7 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
         "engines": engines, "engine": fleet.engines[0].describe().await, "containers": pods,
         "best_parallelism_each": { "launch": best.launch, "remove": best.remove },
         "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
+        "kubeleets_own_processor_seconds": own_cpu.json(),
         "first_loop": first.json(),
     })
 }
@@ -150,9 +154,13 @@ async fn directly(fleet: &Fleet, pods: usize, at_a_time: Best) -> Took {
     (launched, begun.elapsed())
 }
 
-async fn kubeleet(fleet: &Fleet, pods: usize) -> Took {
+/// Also gives how many seconds of processor time the launch took of everything but the engines: Redis and all daemons.
+async fn kubeleet(fleet: &Fleet, pods: usize) -> (Took, f64) {
     let cluster = fleet.cluster().await;
-    (cluster.launch(&service(NAME, pods)).await, cluster.remove(fleet, NAME).await)
+    let before = cluster.rig.cpu();
+    let launched = cluster.launch(&service(NAME, pods)).await;
+    let own = cluster.rig.cpu().since(&before).total();
+    ((launched, cluster.remove(fleet, NAME).await), own)
 }
 
 async fn by_swarm(fleet: &Fleet, pods: usize) -> Result<Took, String> {

@@ -108,8 +108,7 @@ impl Bed {
         let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
         let service = self.store.service(&desired.name).await.unwrap().unwrap();
-        let all: Vec<u32> = (0..service.replicas).collect();
-        self.store.create_pods(&service, &all).await.unwrap();
+        self.store.create_pods(&service, &service.all_replicas()).await.unwrap();
         service
     }
 

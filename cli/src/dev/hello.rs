@@ -23,8 +23,7 @@ pub(crate) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> an
     let begun = Instant::now();
     let service = service(engine.kind)?;
     if let (PutOutcome::Created(service), _) = store.put_service(&service, PutMode::Upsert, None).await? {
-        let all: Vec<u32> = (0..service.replicas).collect();
-        store.create_pods(&service, &all).await?;
+        store.create_pods(&service, &service.all_replicas()).await?;
     }
     loop {
         let ids: Vec<_> = store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();

@@ -108,8 +108,8 @@ impl Store {
         let (id, write) = (SpecId::random(), WriteId::random());
         let put = put_call(desired, PutMode::Create, None, &id, &write);
         let pods = (desired.replicas <= MADE_AT_ONCE).then(|| {
-            let replicas: Vec<u32> = (0..desired.replicas).collect();
-            create_call(&just_created(desired, id.clone(), 0), &replicas)
+            let service = just_created(desired, id.clone(), 0);
+            create_call(&service, &service.all_replicas())
         });
         let (reply, made, written) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use common::ids::{NodeName, PodId, ServiceName};
-use common::spec::ServiceInput;
+use common::spec::{DesiredService, ServiceInput};
 use common::store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, Written};
 use tokio::time::sleep;
 
@@ -158,7 +158,7 @@ async fn put(store: &Store, desk: &Desk, name: &str, wanted: Wanted) -> Result<b
         "name": name, "image": wanted.image, "replicas": wanted.replicas, "cpus": "0.5", "on_disconnect": kind,
     });
     let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
-    let (outcome, written) = store.put_service(&desired, PutMode::Upsert, None).await?;
+    let (outcome, made, written) = post_or_put(store, desk, &desired).await?;
     if outcome == PutOutcome::Deleting || is_doubtful(&written) {
         return Ok(outcome == PutOutcome::Deleting);
     }
@@ -173,11 +173,28 @@ async fn put(store: &Store, desk: &Desk, name: &str, wanted: Wanted) -> Result<b
         PutOutcome::Created(service) => Some(*service),
         _ => store.service(&desired.name).await?,
     };
-    if let Some(service) = stored {
-        let all: Vec<u32> = (0..service.replicas).collect();
-        store.create_pods(&service, &all).await?;
+    if let Some(service) = stored
+        && made < service.replicas as usize
+    {
+        store.create_pods(&service, &service.all_replicas()).await?;
     }
     Ok(true)
+}
+
+/// What its user thinks is new is posted; what is there already, perhaps by a post that was never answered, is put.
+async fn post_or_put(
+    store: &Store,
+    desk: &Desk,
+    desired: &DesiredService,
+) -> Result<(PutOutcome, usize, Written), StoreError> {
+    if desk.lock().wishes.of(desired.name.as_str()).is_none() {
+        let posted = store.create_service(desired).await?;
+        if posted.0 != PutOutcome::Exists {
+            return Ok(posted);
+        }
+    }
+    let (outcome, written) = store.put_service(desired, PutMode::Upsert, None).await?;
+    Ok((outcome, 0, written))
 }
 
 async fn unpush(store: &Store, desk: &Desk, pod: &PodId) -> Result<bool, StoreError> {

@@ -47,7 +47,7 @@ async fn created(app: &App, service: &Service, made: usize, written: Written) ->
     let progress = if made as u64 == u64::from(service.replicas) {
         census::just_made(service, made)
     } else if service.replicas <= MADE_AT_ONCE {
-        census::just_made(service, made + make(app, service, all(service)).await)
+        census::just_made(service, made + make(app, service, service.all_replicas()).await)
     } else {
         make_later(app, service.clone());
         census::just_stored(service)
@@ -108,16 +108,12 @@ async fn make_missing(app: &App, service: &Service) {
     let free = match app.store.slots(&service.name).await {
         Ok(slots) => {
             let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
-            all(service).into_iter().filter(|replica| !taken.contains(replica)).collect()
+            service.all_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
         }
         // The script looks as well.
-        Err(_) => all(service),
+        Err(_) => service.all_replicas(),
     };
     make(app, service, free).await;
-}
-
-fn all(service: &Service) -> Vec<u32> {
-    (0..service.replicas).collect()
 }
 
 /// Makes pods; gives how many. What fails here is no failure of the request: reconcile does it again.
