@@ -4,7 +4,8 @@
 //! What arrives are services of [`PODS`] pods each. First it is measured how many of those can be had (a closed loop),
 //! then latency at shares of that. When a pod was queued and acknowledged is read from the stream of events, whose ids
 //! are Redis' clock in milliseconds, the same clock as ours on one machine; one millisecond is added, so that rounding
-//! never flatters.
+//! never flatters. Beside it one question after the other is put to Redis, the smallest there is: no step of a pod's way can
+//! be faster than that on this machine under this load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,8 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::store::Store;
 use kubeleet_tests::Http;
+use redis::aio::MultiplexedConnection;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::args::Args;
@@ -26,6 +29,8 @@ use crate::stats::Series;
 const PODS: u32 = 10;
 /// Services before the first that counts.
 const WARM_UP: u32 = 50;
+/// Between two questions to Redis.
+const ASK_EACH: Duration = Duration::from_millis(5);
 /// Events read at a time.
 const PAGE: usize = 5_000;
 /// Clients of the closed loop.
@@ -46,8 +51,20 @@ pub async fn run(args: &Args) {
             "Latency: services of {PODS} pods on {nodes} nodes, AOF {}, of {rate:.0} pods/s; ms from when the POST was due",
             persistence.word()
         );
-        let head =
-            ["load", "pods/s", "pods", "in a queue p50", "p99", "p99.9", "running p50", "p99", "p99.9"];
+        let head = [
+            "load",
+            "pods/s",
+            "pods",
+            "in a queue p50",
+            "p99",
+            "p99.9",
+            "running p50",
+            "p99",
+            "p99.9",
+            "a PING p50",
+            "p99",
+            "p99.9",
+        ];
         let mut table = Table::new(&title, &head);
         let mut results = Vec::new();
         for share in SHARES {
@@ -97,6 +114,8 @@ struct Loaded {
     pods: u32,
     queued: Series,
     running: Series,
+    /// One question to Redis at that load.
+    question: Series,
 }
 
 async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: f64) -> Loaded {
@@ -105,6 +124,8 @@ async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: 
     let services = (rate / f64::from(PODS) * OPEN.as_secs_f64()).ceil().max(20.0) as u32;
     let gap = Duration::from_secs_f64(f64::from(PODS) / rate);
     let reader = tokio::spawn(read_events(rig.redis.store(), services));
+    let (over, is_over) = oneshot::channel();
+    let asking = tokio::spawn(ask_on(rig.connection().await, is_over));
     let (begun, begun_millis) = (Instant::now(), now_millis());
     let mut requests = JoinSet::new();
     for number in 0..services {
@@ -114,13 +135,27 @@ async fn open_loop(persistence: Persistence, nodes: u32, schedulers: u32, rate: 
     }
     requests.join_all().await;
     let (queued, running) = reader.await.unwrap();
+    over.send(()).unwrap();
     let due = |service: u32| begun_millis + (gap * service).as_secs_f64() * 1000.0;
     let latencies = |times: &[(u32, u64)]| {
         let mut series = Series::default();
         times.iter().for_each(|(service, at)| series.push(*at as f64 + 1.0 - due(*service)));
         series
     };
-    Loaded { pods: services * PODS, queued: latencies(&queued), running: latencies(&running) }
+    let question = asking.await.unwrap();
+    Loaded { pods: services * PODS, queued: latencies(&queued), running: latencies(&running), question }
+}
+
+/// Asks Redis the smallest question there is until it is over; gives how long each answer took, milliseconds.
+async fn ask_on(mut connection: MultiplexedConnection, mut is_over: oneshot::Receiver<()>) -> Series {
+    let mut took = Series::default();
+    while is_over.try_recv().is_err() {
+        tokio::time::sleep(ASK_EACH).await;
+        let begun = Instant::now();
+        let () = redis::cmd("PING").query_async(&mut connection).await.unwrap();
+        took.push(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    took
 }
 
 /// The first requests of all open connections and teach Redis its scripts. They are not what is measured.
@@ -182,6 +217,7 @@ impl Loaded {
             vec![format!("{:.0} %", share * 100.0), format!("{:.0}", rate * share), self.pods.to_string()];
         row.extend(quantiles(&self.queued));
         row.extend(quantiles(&self.running));
+        row.extend(quantiles(&self.question));
         row
     }
 
@@ -190,6 +226,7 @@ impl Loaded {
         json!({
             "load": share, "pods_per_second": rate * share, "pods": self.pods,
             "queued_millis": quantiles(&self.queued), "running_millis": quantiles(&self.running),
+            "question_millis": quantiles(&self.question),
         })
     }
 }

@@ -50,6 +50,34 @@ async fn a_service_is_created_replaced_scaled_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_new_service_and_its_pods_are_made_in_one_breath_and_one_that_exists_is_left_alone() {
+    let bed = Bed::new().await;
+    let (outcome, made, _) = bed.store.create_service(&desired("nginx", 3)).await.unwrap();
+    let service = bed.store.service(&WEB).await.unwrap().unwrap();
+    assert_eq!(outcome, PutOutcome::Created(Box::new(service.clone())));
+    assert_eq!(made, 3);
+    let pods = bed.pods(&WEB).await;
+    assert_eq!(pods.iter().map(|pod| pod.replica).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(pods.iter().all(|pod| (pod.phase, pod.generation) == (Phase::Pending, 1)), "{pods:?}");
+    let again = bed.store.create_pods(&service, &service.all_replicas()).await.unwrap();
+    assert_eq!(again, CreateOutcome::Created(0), "all were made");
+    let more = desired("httpd", 5);
+    let (outcome, made, _) = changing_nothing(&bed, bed.store.create_service(&more)).await.unwrap();
+    assert_eq!((outcome, made), (PutOutcome::Exists, 0));
+    assert_eq!(bed.violations().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_service_is_stored_although_its_pods_can_not_be_made_yet() {
+    let bed = Bed::new().await;
+    let () = bed.redis.cli(&["SET", "sq", "not a list"]).await;
+    let (outcome, made, _) = bed.store.create_service(&desired("nginx", 3)).await.unwrap();
+    assert!(matches!(outcome, PutOutcome::Created(_)), "{outcome:?}");
+    assert_eq!(made, 0, "reconcile makes them when somebody has mended the queue");
+    assert!(bed.store.slots(&WEB).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn what_can_not_be_stored_is_refused_and_changes_nothing() {
     let bed = Bed::new().await;
     let refused = put(&bed, desired("nginx", 1), PutMode::Replace, None);
