@@ -56,11 +56,16 @@ impl Fleet {
         }
     }
 
-    /// A cluster of these hosts, ready and at rest.
+    /// A cluster of these hosts, ready and at rest, with default settings.
     pub async fn cluster(&self) -> Cluster {
+        self.cluster_with(&[]).await
+    }
+
+    /// The same with these settings for its daemons.
+    pub async fn cluster_with(&self, settings: &[(&'static str, &str)]) -> Cluster {
         let machine = self.hosts.machine();
         let reachable = ["--bind", "127.0.0.1", machine, "--protected-mode", "no"];
-        let mut rig = Rig::over(Persistence::Everysec.redis_with(&reachable).await, &[]).await;
+        let mut rig = Rig::over(Persistence::Everysec.redis_with(&reachable).await, settings).await;
         let url = format!("redis://{machine}:{}", rig.redis.port());
         for host in self.hosts.all() {
             let socket = host.docker_host();

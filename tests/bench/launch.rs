@@ -20,6 +20,8 @@ const RUNS: usize = 3;
 /// Calls at a time on each engine.
 const PARALLELISMS: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
+/// What an operator sets who has several workers on one machine, as the hosts here are: they do not know of each other.
+const AT_A_TIME: &str = "KUBELEET_START_CONCURRENCY";
 const HEAD: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
@@ -97,7 +99,9 @@ async fn best(fleet: &Fleet, pods: usize) -> Best {
 /// In turns, so that what else happens on this machine meets all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
     let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
-    let (mut first, mut own_cpu) = (Times::default(), Series::default());
+    let (mut first, mut shared, mut own_cpu) = (Times::default(), Times::default(), Series::default());
+    let engines = fleet.engines.len();
+    let sharing = format!("kubeleet, {} at a time each", best.launch);
     let mut why_no_swarm = None;
     let say = |by: &str, (launch, remove): Took| {
         println!("  {pods} by {by}: launched in {launch:.1?}, removed in {remove:.1?}");
@@ -105,21 +109,27 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
     };
     for _ in 0..runs {
         direct.push(say("the engines", directly(fleet, pods, best).await));
-        let (took, own) = kubeleet(fleet, pods).await;
+        let (took, own) = kubeleet(fleet, pods, &[]).await;
         ours.push(say("kubeleet", took));
         println!("  of which kubeleet and Redis themselves took {own:.2} s of processor time");
         own_cpu.push(own);
+        if engines > 1 {
+            shared
+                .push(say(&sharing, kubeleet(fleet, pods, &[(AT_A_TIME, &best.launch.to_string())]).await.0));
+        }
         match by_swarm(fleet, pods).await {
             Ok(times) => swarm.push(say("Swarm", times)),
             Err(error) => why_no_swarm = Some(error),
         }
         first.push(say("the first kubeleet's loop", first_loop::run(fleet, pods).await));
     }
-    let engines = fleet.engines.len();
     let begin = |by: String| [engines.to_string(), pods.to_string(), by];
     let directly = format!("the engines, {} and {} at a time each", best.launch, best.remove);
     table.row(direct.row(begin(directly), &direct));
     table.row(ours.row(begin("kubeleet".to_owned()), &direct));
+    if engines > 1 {
+        table.row(shared.row(begin(sharing), &direct));
+    }
     table.row(first.row(begin("the first kubeleet's loop".to_owned()), &direct));
     let swarm = match &why_no_swarm {
         None => {
@@ -135,6 +145,7 @@ async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mu
         "engines": engines, "engine": fleet.engines[0].describe().await, "containers": pods,
         "best_parallelism_each": { "launch": best.launch, "remove": best.remove },
         "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
+        "kubeleet_with_the_best_parallelism": (engines > 1).then(|| shared.json()),
         "kubeleets_own_processor_seconds": own_cpu.json(),
         "first_loop": first.json(),
     })
@@ -155,8 +166,8 @@ async fn directly(fleet: &Fleet, pods: usize, at_a_time: Best) -> Took {
 }
 
 /// Also gives how many seconds of processor time the launch took of everything but the engines: Redis and all daemons.
-async fn kubeleet(fleet: &Fleet, pods: usize) -> (Took, f64) {
-    let cluster = fleet.cluster().await;
+async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Took, f64) {
+    let cluster = fleet.cluster_with(settings).await;
     let before = cluster.rig.cpu();
     let launched = cluster.launch(&service(NAME, pods)).await;
     let own = cluster.rig.cpu().since(&before).total();

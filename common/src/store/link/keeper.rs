@@ -4,10 +4,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::backoff::Backoff;
-use super::dial::{Address, Dialer, check_master};
+use super::dial::{Address, check_master};
 use super::fault::Fault;
 use super::sentinel::Sentinels;
 use super::state::{Shared, Up};
@@ -23,13 +24,18 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs until it is dropped.
 pub(super) async fn keep(shared: &Shared, place: Place) {
+    // There is another master.
+    let news = Notify::new();
     match place {
         Place::Sentinel { peers, name } => {
             let mut finder = Finder::Sentinels(Sentinels::new(name.clone(), peers.clone()));
-            tokio::join!(stay_connected(shared, &mut finder), hear_of_switches(shared, &peers, &name));
+            tokio::join!(
+                stay_connected(shared, &mut finder, &news),
+                hear_of_switches(shared, &peers, &name, &news)
+            );
         }
-        Place::Tcp(at) => stay_connected(shared, &mut Finder::Fixed(Address::Tcp(at))).await,
-        Place::Unix(path) => stay_connected(shared, &mut Finder::Fixed(Address::Unix(path))).await,
+        Place::Tcp(at) => stay_connected(shared, &mut Finder::Fixed(Address::Tcp(at)), &news).await,
+        Place::Unix(path) => stay_connected(shared, &mut Finder::Fixed(Address::Unix(path)), &news).await,
     }
 }
 
@@ -52,7 +58,7 @@ impl Finder {
     }
 }
 
-async fn stay_connected(shared: &Shared, finder: &mut Finder) {
+async fn stay_connected(shared: &Shared, finder: &mut Finder, news: &Notify) {
     let mut backoff = Backoff::default();
     loop {
         match connect(shared, finder).await {
@@ -69,7 +75,15 @@ async fn stay_connected(shared: &Shared, finder: &mut Finder) {
             }
             Err(fault) => shared.still_away(fault.error),
         }
-        sleep(backoff.next()).await;
+        pause(&mut backoff, news).await;
+    }
+}
+
+/// Until the next try. By the time the sentinels have voted a pause is seconds long: their news ends it.
+async fn pause(backoff: &mut Backoff, news: &Notify) {
+    tokio::select! {
+        () = sleep(backoff.next()) => {}
+        () = news.notified() => backoff.reset(),
     }
 }
 
@@ -107,11 +121,11 @@ async fn still_named(shared: &Shared, finder: &mut Finder, up: &Up) -> Result<()
 }
 
 /// Listens to one sentinel after the other for the news of a failover; [`watch_over`] asks anyway, only later.
-async fn hear_of_switches(shared: &Shared, peers: &[HostPort], name: &str) {
+async fn hear_of_switches(shared: &Shared, peers: &[HostPort], name: &str, news: &Notify) {
     let mut backoff = Backoff::default();
     for peer in peers.iter().cycle() {
         let since = Instant::now();
-        if let Err(fault) = listen(shared, &shared.dialer, peer, name).await {
+        if let Err(fault) = listen(shared, peer, name, news).await {
             tracing::debug!(sentinel = %peer, error = %fault.error, "not listening to this sentinel any more");
         }
         if since.elapsed() >= SETTLED {
@@ -121,10 +135,10 @@ async fn hear_of_switches(shared: &Shared, peers: &[HostPort], name: &str) {
     }
 }
 
-async fn listen(shared: &Shared, dialer: &Dialer, peer: &HostPort, name: &str) -> Result<(), Fault> {
+async fn listen(shared: &Shared, peer: &HostPort, name: &str, news: &Notify) -> Result<(), Fault> {
     let fault = |error: redis::RedisError| Fault::of("SUBSCRIBE", &error);
     let silent = || Fault::lost("SUBSCRIBE", "no answer");
-    let (mut sink, mut messages) = dialer.sentinel_messages(peer).await?.split();
+    let (mut sink, mut messages) = shared.dialer.sentinel_messages(peer).await?.split();
     let subscribed = timeout(shared.connect_timeout, sink.subscribe("+switch-master")).await;
     subscribed.map_err(|_| silent())?.map_err(fault)?;
     loop {
@@ -135,6 +149,7 @@ async fn listen(shared: &Shared, dialer: &Dialer, peer: &HostPort, name: &str) -
                     message.get_payload_bytes().split(|&byte| byte == b' ').next() == Some(name.as_bytes());
                 if about_ours {
                     shared.recheck();
+                    news.notify_one();
                 }
             }
             Ok(None) => return Err(silent()),
@@ -143,5 +158,21 @@ async fn listen(shared: &Shared, dialer: &Dialer, peer: &HostPort, name: &str) -
                 alive.map_err(|_| silent())?.map_err(fault)?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn news_of_another_master_end_the_pause_before_the_next_try() {
+        let (mut backoff, news) = (Backoff::default(), Notify::new());
+        (0..10).for_each(|_| drop(backoff.next()));
+        news.notify_one();
+        let begun = Instant::now();
+        pause(&mut backoff, &news).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(backoff.next() < Duration::from_secs(1), "and the next ones are short again");
     }
 }
