@@ -168,7 +168,9 @@ mod tests {
     #[tokio::test]
     async fn news_of_another_master_end_the_pause_before_the_next_try() {
         let (mut backoff, news) = (Backoff::default(), Notify::new());
-        (0..10).for_each(|_| drop(backoff.next()));
+        for _ in 0..10 {
+            backoff.next();
+        }
         news.notify_one();
         let begun = Instant::now();
         pause(&mut backoff, &news).await;
