@@ -159,13 +159,13 @@ async fn post(http: Http, begun: Instant) -> Vec<(Duration, bool)> {
 /// Writes on and on to whom the Sentinels name; gives when each write was taken.
 async fn write(sentinels: Vec<u16>, begun: Instant) -> Vec<Duration> {
     let mut taken = Vec::new();
-    let mut known: Option<(u16, MultiplexedConnection)> = None;
+    let mut known: Option<MultiplexedConnection> = None;
     while begun.elapsed() < BEFORE + AFTER {
         tokio::time::sleep(WRITE_EACH).await;
         if known.is_none() {
             known = master_of(&sentinels).await;
         }
-        let Some((_, connection)) = &mut known else { continue };
+        let Some(connection) = &mut known else { continue };
         let set: Result<(), RedisError> =
             redis::cmd("SET").arg(&["bench:probe", "1"]).query_async(connection).await;
         match set {
@@ -176,8 +176,8 @@ async fn write(sentinels: Vec<u16>, begun: Instant) -> Vec<Duration> {
     taken
 }
 
-/// The master that most Sentinels name, and a connection to it.
-async fn master_of(sentinels: &[u16]) -> Option<(u16, MultiplexedConnection)> {
+/// A connection to the master that most Sentinels name.
+async fn master_of(sentinels: &[u16]) -> Option<MultiplexedConnection> {
     let mut named = Vec::new();
     for sentinel in sentinels {
         let master: Result<(String, u16), _> =
@@ -185,7 +185,7 @@ async fn master_of(sentinels: &[u16]) -> Option<(u16, MultiplexedConnection)> {
         named.extend(master.map(|(_, port)| port));
     }
     let port = *named.iter().find(|port| named.iter().filter(|other| other == port).count() >= 2)?;
-    Some((port, connect(port).await.ok()?))
+    connect(port).await.ok()
 }
 
 async fn ask<T: FromRedisValue>(port: u16, words: &[&str]) -> Result<T, RedisError> {
