@@ -1,84 +1,143 @@
-# Thin lines over cargo. Each installs what it needs first, and says what.
+# Thin lines over cargo and scripts/. Each target installs what it needs first, and says what it installs.
+#
+# PROFILE=dev builds faster and runs slower: `make run PROFILE=dev`. CI runs every target with it.
 
 CARGO ?= cargo
+PROFILE ?= release
 
-.PHONY: run test explore lint build gaps bench instructions sample-image clean help
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+# The one binary that run, ha, images and sample-image use.
+KUBELEET = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/kubeleet
+# In the dev profile everything is built at once, tests and benches included: one set of features, so that no crate is
+# compiled twice for different targets of this file.
+ONE_BUILD = $(filter dev,$(PROFILE))
+BUILD = $(CARGO) build --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace --all-targets,--package kubeleet)
+# The same for targets that always use the dev profile; they start the binary that this builds.
+DEV_BUILD = $(CARGO) build --locked --workspace --all-targets
+DEV_BINARY = KUBELEET_BINARY=$(abspath $(TARGET_DIR)/debug/kubeleet)
+
+.PHONY: help run build test lint clean
 
 help:                ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 run: build           ## a whole cluster in this terminal: Redis, api, scheduler, two workers, a service
 	@scripts/install redis
-	./target/release/kubeleet dev $(ARGS)
+	$(KUBELEET) dev $(ARGS)
 
-build:               ## the release binary, target/release/kubeleet
+build:               ## the binary, target/release/kubeleet
 	@scripts/install build
-	$(CARGO) build --release --locked --package kubeleet
+	$(BUILD)
 
-test:                ## all tests, on a real Redis and, where one answers, a real engine
+test:                ## all tests, on a real Redis and, where one answers, a real engine; ARGS="-p kubeleet-api" for some
 	@scripts/install build redis
-	$(CARGO) build --locked --workspace
-	$(CARGO) test --workspace --locked
+	scripts/test $(ARGS)
 
-lint:                ## formatting and clippy, as CI checks them
+lint:                ## formatting, clippy, words and dependencies, as CI checks them
+	@scripts/install build python
 	$(CARGO) fmt --all --check
+	scripts/check-words
+	scripts/check-docs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	scripts/check-dependencies
 
-explore:             ## production code under adversarial schedules: SEEDS=20000, FROM=0 (the first)
+clean:               ## deletes everything that was built
+	$(CARGO) clean
+
+.PHONY: explore gaps bench instructions check-api
+
+explore:             ## production code under adversarial schedules: SEEDS=20000, FROM=0 (the first), PROFILE=explore is fastest
 	@scripts/install build redis
-	EXPLORER_SEEDS=$(or $(SEEDS),600) EXPLORER_FROM=$(or $(FROM),0) $(CARGO) test --locked --profile explore \
-	  --package kubeleet-tests --test schedules no_schedule_breaks_an_invariant -- --nocapture
+	SIMULATOR_SEEDS=$(or $(SEEDS),600) SIMULATOR_FROM=$(or $(FROM),0) $(CARGO) test --locked \
+	  --profile $(if $(ONE_BUILD),dev --workspace,explore --package kubeleet-tests) \
+	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
+
+GAPS = $(DEV_BINARY) KUBELEET_GAPS=$(or $(TRIES),20) scripts/test --workspace --test scenarios
 
 gaps:                ## measures that `stop` pods never run twice: TRIES=20 of each fault
 	@scripts/install build redis hosts
-	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --workspace --test scenario_guard gaps
-	KUBELEET_GAPS=$(or $(TRIES),20) $(CARGO) test --locked --workspace --test scenario_hosts
+	$(DEV_BUILD)
+	$(GAPS) gaps
+	$(GAPS) hosts
 
 bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
 	@scripts/install build redis hosts
-	$(CARGO) bench --locked --package kubeleet-scheduler -- --quick
-	$(CARGO) build --release --locked --package kubeleet
-	$(CARGO) bench --locked --package kubeleet-tests --bench cluster -- $(ARGS)
+	$(BUILD)
+	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-scheduler) \
+	  --bench decide -- --quick
+	KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
+	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS)
 
 instructions:        ## what one placement decision takes, in instructions; fails on a gross regression
 	scripts/instructions
 
+check-api:           ## the API against its own description, a generated client, and the metrics of every daemon
+	@scripts/install build redis python promtool
+	$(MAKE) --no-print-directory build PROFILE=dev
+	KUBELEET=$(TARGET_DIR)/debug/kubeleet scripts/check-api
+
+.PHONY: images sample-image ha ha-down
+
+images: build        ## kubeleet's image and one of Redis, made without any registry
+	KUBELEET_BINARY=$(KUBELEET) scripts/images
+
 sample-image: build  ## a stand-in for spaster/alpine-sleep where no registry can be reached
-	./target/release/kubeleet sample-image spaster/alpine-sleep
+	$(KUBELEET) sample-image spaster/alpine-sleep
 
-clean:               ## forget everything that was built
-	$(CARGO) clean
-
-.PHONY: images ha ha-down
-
-images:              ## kubeleet's image and one of Redis, made without any registry
-	scripts/images
-
-ha:                  ## the highly available stack in containers: three Redis, three Sentinels, three nodes
-	@scripts/ha up
+ha: build            ## the highly available stack in containers: three Redis, three Sentinels, three nodes
+	KUBELEET_BINARY=$(KUBELEET) scripts/ha up
 
 ha-down:             ## ends it and its pods; what is stored is kept
 	@scripts/ha down
 
-.PHONY: chaos soak failovers
+.PHONY: chaos failovers soak fuzz walk mistakes upgrade
 
-CHAOS = $(CARGO) bench --locked --profile dev --workspace --bench chaos --
+CHAOS = $(DEV_BINARY) $(CARGO) bench --locked --profile dev --workspace --bench chaos --
 
 chaos:               ## the HA stack's processes under faults and a client that remembers; ARGS=failovers for a part
 	@scripts/install build redis
+	$(DEV_BUILD)
 	$(CHAOS) $(ARGS)
 
-failovers:           ## twenty failovers under 50 POST/s: no 201 may be lost
+failovers:           ## FAILOVERS=20 failovers under 50 POST/s: no 201 may be lost
 	@scripts/install build redis
-	$(CHAOS) failovers --failovers 20
+	$(DEV_BUILD)
+	$(CHAOS) failovers --failovers $(or $(FAILOVERS),20)
 
-# Perhaps two hours on two cores, of which the schedules take 75 minutes and more: 110 failovers, 535 kills and aborts, ten
-# minutes without Redis, the ablations, and then 20,000 schedules. Four stacks at a time, of which the one without Redis
-# takes next to nothing; each part is printed, and left in target/chaos, as it ends.
+# About three hours on two cores, of which the schedules take more than one: 110 failovers, 535 kills and aborts, ten
+# minutes without Redis, the ablations, a million random writes, ten minutes of each mistake, and then 20,000 schedules.
+# Four stacks run at a time. Each part is printed, and left in target/chaos, as it ends.
 SOAK_TIMES ?= 10
 SOAK_KILLS ?= 75
-soak:                ## the long round of chaos, then 20,000 seeds of the explorer
+SOAK_FAILOVERS ?= 70
+SOAK_AWAY ?= 10m
+SOAK_ALSO ?= walk fuzz mistakes
+SOAK_PARTS ?= processes failovers outage master slow steps ablations
+soak:                ## the long round of chaos, the walk and the fuzzer, then SEEDS=20000 schedules
 	@scripts/install build redis
-	$(CHAOS) processes failovers outage master slow steps ablations --lanes 4 \
-	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers 70 --away 10m $(ARGS)
-	$(MAKE) explore SEEDS=20000
+	$(DEV_BUILD)
+	$(CHAOS) $(SOAK_PARTS) --lanes 4 \
+	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers $(SOAK_FAILOVERS) --away $(SOAK_AWAY) $(ARGS)
+	$(MAKE) $(SOAK_ALSO)
+	$(MAKE) explore SEEDS=$(or $(SEEDS),20000)
+
+# CI makes 5,000 writes as a part of `make test`.
+FUZZ = $(CARGO) test --locked --workspace --test broken_keys
+fuzz:                ## random writes to Redis while 200 pods run: WRITES=1000000, SEED=1
+	@scripts/install build redis
+	$(DEV_BUILD)
+	FUZZ_WRITES=$(or $(WRITES),1000000) FUZZ_SEED=$(or $(SEED),1) $(FUZZ) random_writes -- --nocapture
+
+walk:                ## every key in Redis with every wrong value
+	@scripts/install build redis
+	$(DEV_BUILD)
+	KUBELEET_WALK_ALL=1 $(FUZZ) every_key -- --ignored --nocapture
+
+mistakes:            ## a full Redis, other clusters on the engine, greedy clients: MISTAKES_SECONDS=600 of each
+	@scripts/install build redis
+	$(DEV_BUILD)
+	$(DEV_BINARY) MISTAKES_SECONDS=$(or $(MISTAKES_SECONDS),600) scripts/test --workspace --test scenarios mistakes
+
+upgrade:             ## this version and the one before, mixed under load: nothing lost, nothing restarted
+	@scripts/install build redis
+	scripts/upgrade

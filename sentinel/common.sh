@@ -1,16 +1,16 @@
-# What the scripts here share. For any POSIX shell: the official image has Debian's or Alpine's, ours has busybox.
+# Shared by the scripts here. For any POSIX shell: the official image has Debian's or Alpine's, ours has busybox.
 # shellcheck shell=sh
 
 umask 077
 
 say() { echo "$(basename "$0"): $*" >&2; }
 
-# The password of a user. Letters and digits only: it is written into URLs and configuration files as it is.
+# The password of a user. Alphanumeric only: it is written into URLs and configuration files unescaped.
 password() {
   text=$(cat "/run/secrets/$1") || exit 1
   case "$text" in
     '' | *[!A-Za-z0-9]*)
-      say "the password in the secret '$1' must consist of letters and digits"
+      say "the password in the secret '$1' must be alphanumeric"
       exit 1
       ;;
   esac
@@ -29,7 +29,7 @@ users() {
   sed "$script" "$1"
 }
 
-# redis-cli as a user, with a limit: a machine that is gone does not answer at all.
+# redis-cli as a user, with a time limit: a machine that is gone does not answer at all.
 cli() {
   user=$1
   shift
@@ -43,7 +43,7 @@ master_by() {
     sed -n '1{/^[0-9][0-9.]*$/p;}'
 }
 
-# The master's address according to at least two of the three Sentinels: one that was cut off names an old one.
+# The master's address according to at least two of the three Sentinels: a Sentinel that was cut off names an old master.
 master() {
   for sentinel in $SENTINELS; do
     master_by "$sentinel"

@@ -1,8 +1,10 @@
-//! Who may come in: whoever has the token; without one, programs of this machine, but not web pages it looks at.
+//! Access control: the bearer token if one is configured, otherwise local programs only.
 //!
-//! Without a token the API listens on loopback only, and still a browser on this machine could be made to send requests
-//! by any page it shows: a form posted across sites, or a host name that is rebound to 127.0.0.1. Both carry a
-//! header that gives them away.
+//! Without a token the API listens on loopback only. Even so, any web page could make a browser on this
+//! machine send requests: through a form that is posted across sites, or through a host name that is rebound
+//! to 127.0.0.1. Both are recognised by a header, `Origin` or `Host`.
+
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -13,57 +15,71 @@ use common::config::Secret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::problem::{ApiProblem, Kind};
-use crate::state::App;
+use crate::problem::{ApiProblem, ProblemKind};
 
-/// Decides who may come in.
-pub(crate) struct Guard {
-    /// SHA-256 of the token: comparing digests tells nothing about where two tokens differ, or how long one is.
+/// Decides which requests are allowed.
+pub(crate) struct AccessControl {
+    /// SHA-256 of the token. The comparison of two digests reveals neither the token's length nor where two
+    /// tokens differ.
     token: Option<[u8; 32]>,
 }
 
-impl Guard {
-    /// Asks for this token, if there is one.
+impl AccessControl {
+    /// Requires `token` if it is given.
     pub(crate) fn new(token: Option<&Secret>) -> Self {
         Self { token: token.map(|token| Sha256::digest(token.expose()).into()) }
     }
 
-    fn judge(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
-        if is_open(uri.path()) {
+    /// Returns whether the client may see everything. A public path is also answered to others.
+    pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
+        self.token.as_ref().is_none_or(|token| check_token(token, headers).is_ok())
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
+        if is_public(uri.path()) {
             return Ok(());
         }
         match &self.token {
-            Some(token) => judge_token(token, headers),
-            None => judge_origin(uri, headers),
+            Some(token) => check_token(token, headers),
+            None => check_origin(uri, headers),
         }
     }
 }
 
-/// Refuses requests before they reach a handler.
-pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    match app.guard.judge(request.uri(), request.headers()) {
+/// Middleware that refuses requests before they reach a handler.
+pub(crate) async fn require_access(
+    State(access): State<Arc<AccessControl>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match access.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-/// What anybody may see: whether the process is well, and how to talk to it.
-fn is_open(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs") || path.starts_with("/docs/")
+/// Whether a path needs no token: health, and the documentation.
+pub(crate) fn is_public(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/problems")
+        || path.starts_with("/docs/")
+        || path.starts_with("/problems/")
 }
 
-fn judge_token(token: &[u8; 32], headers: &HeaderMap) -> Result<(), ApiProblem> {
-    let detail = "send the header `Authorization: Bearer <token>` with the token of KUBELEET_TOKEN";
+fn check_token(token: &[u8; 32], headers: &HeaderMap) -> Result<(), ApiProblem> {
+    let advice = "send the header `Authorization: Bearer <token>` with the token of KUBELEET_TOKEN";
     let Some(header) = headers.get(AUTHORIZATION) else {
-        return Err(ApiProblem::new(Kind::Unauthorized, detail));
+        return Err(ApiProblem::new(ProblemKind::Unauthorized, advice));
     };
-    let given = bearer(header.as_bytes())
-        .ok_or_else(|| ApiProblem::new(Kind::Unauthorized, format!("no bearer token: {detail}")))?;
+    let given = bearer(header.as_bytes()).ok_or_else(|| {
+        let detail = format!("the header Authorization is not a bearer token: {advice}");
+        ApiProblem::new(ProblemKind::Unauthorized, detail)
+    })?;
     let digest: [u8; 32] = Sha256::digest(given).into();
     if bool::from(digest.ct_eq(token)) {
         Ok(())
     } else {
-        Err(ApiProblem::new(Kind::Unauthorized, "this is not the token of this API's KUBELEET_TOKEN"))
+        let detail = "the token differs from the KUBELEET_TOKEN of this API";
+        Err(ApiProblem::new(ProblemKind::Unauthorized, detail))
     }
 }
 
@@ -73,26 +89,27 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer").then(|| token.trim_ascii())
 }
 
-fn judge_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
+fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     if let Some(host) = host
         && !is_local_name(host)
     {
-        let detail =
-            "without KUBELEET_TOKEN the API answers to `localhost` and addresses only, not to other names";
-        return Err(ApiProblem::new(Kind::CrossOrigin, detail));
+        let detail = "without KUBELEET_TOKEN the API answers requests to `localhost` or an IP address only, \
+                      not to other host names";
+        return Err(ApiProblem::new(ProblemKind::CrossOrigin, detail));
     }
     match text(ORIGIN) {
         Some(origin) if origin.split_once("://").map(|(_, site)| site) != host => {
-            let detail = "without KUBELEET_TOKEN pages of other sites may not use the API";
-            Err(ApiProblem::new(Kind::CrossOrigin, detail))
+            let detail = "without KUBELEET_TOKEN web pages of other sites are not allowed to use the API";
+            Err(ApiProblem::new(ProblemKind::CrossOrigin, detail))
         }
         _ => Ok(()),
     }
 }
 
-/// `localhost` or an address, with or without a port. Other names can be rebound by whoever owns them.
+/// Whether a host is `localhost` or an address, with or without a port. The owner of any other name can
+/// rebind it.
 fn is_local_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -109,15 +126,15 @@ mod tests {
 
     type Headers = &'static [(&'static str, &'static str)];
 
-    fn status(guard: &Guard, path: &str, headers: Headers) -> u16 {
+    fn status(access: &AccessControl, path: &str, headers: Headers) -> u16 {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let judged = guard.judge(&path.parse().unwrap(), &headers.collect());
-        judged.map_or_else(|problem| problem.kind.status().as_u16(), |()| 200)
+        let checked = access.check(&path.parse().unwrap(), &headers.collect());
+        checked.map_or_else(|problem| problem.kind.status().as_u16(), |()| 200)
     }
 
     #[test]
-    fn with_a_token_only_the_token_counts() {
-        let guard = Guard::new(Some(&Secret::new("s3cret")));
+    fn a_configured_token_is_required_and_sufficient() {
+        let access = AccessControl::new(Some(&Secret::new("s3cret")));
         let table: &[(&str, Headers, u16)] = &[
             ("/service", &[], 401),
             ("/metrics", &[], 401),
@@ -132,16 +149,18 @@ mod tests {
             ("/readyz", &[], 200),
             ("/openapi.json", &[], 200),
             ("/docs/index.html", &[], 200),
+            ("/problems", &[], 200),
+            ("/problems/unauthorized", &[], 200),
             ("/docsx", &[], 401),
         ];
         for (path, headers, expected) in table {
-            assert_eq!(status(&guard, path, headers), *expected, "{path} {headers:?}");
+            assert_eq!(status(&access, path, headers), *expected, "{path} {headers:?}");
         }
     }
 
     #[test]
-    fn without_a_token_pages_of_other_sites_stay_out() {
-        let guard = Guard::new(None);
+    fn without_a_token_pages_of_other_sites_are_refused() {
+        let access = AccessControl::new(None);
         let table: &[(Headers, u16)] = &[
             (&[], 200),
             (&[("host", "127.0.0.1:7070")], 200),
@@ -153,7 +172,7 @@ mod tests {
             (&[("host", "localhost:7070"), ("origin", "null")], 403),
         ];
         for (headers, expected) in table {
-            assert_eq!(status(&guard, "/service", headers), *expected, "{headers:?}");
+            assert_eq!(status(&access, "/service", headers), *expected, "{headers:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading bodies: JSON or YAML into one type, with errors that point at the field.
+//! Request bodies: JSON or YAML read into one type, with errors that point at the field.
 
 use std::time::Duration;
 
@@ -7,18 +7,19 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use common::json_pointer::escape;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_path_to_error::{Path, Segment};
 
-use crate::problem::{ApiProblem, Kind};
+use crate::problem::{ApiProblem, ProblemKind};
 
-/// The largest body that is read.
-pub(crate) const MAX_BODY: usize = 1024 * 1024;
-/// How long a body may take to arrive.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(10);
+/// The largest body that is read, in bytes.
+pub(crate) const MAX_BODY_SIZE: usize = 1024 * 1024;
+/// The time within which a body must arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A body that was read into `T`.
-pub(crate) struct Posted<T>(pub(crate) T);
+/// A request body that was read into `T`.
+pub(crate) struct JsonOrYaml<T>(pub(crate) T);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -26,33 +27,47 @@ enum Format {
     Yaml,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Posted<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
     type Rejection = ApiProblem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
         let format = format_of(request.headers())?;
-        let bytes = match tokio::time::timeout(ARRIVES_WITHIN, Bytes::from_request(request, state)).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                return Err(ApiProblem::new(Kind::BodyTooLarge, "a body has at most 1 MiB"));
-            }
-            Ok(Err(rejection)) => {
-                drop(rejection.into_response());
-                return Err(ApiProblem::new(Kind::BadRequest, "the body ended before it was whole"));
-            }
-            Err(_) => {
-                let detail = format!("the body did not arrive within {} s", ARRIVES_WITHIN.as_secs());
-                return Err(ApiProblem::new(Kind::RequestTimeout, detail));
-            }
-        };
+        let bytes = read_bytes(request, state, "a body is at most 1 MiB").await?;
         match format {
-            Format::Json => read_json(&bytes).map(Posted),
-            Format::Yaml => read_yaml(&bytes).map(Posted),
+            Format::Json => read_json(&bytes).map(JsonOrYaml),
+            Format::Yaml => read_yaml(&bytes).map(JsonOrYaml),
         }
     }
 }
 
-/// Without a word, and with what `curl -d` says by itself, a body is taken for JSON.
+/// Reads a whole body. `too_large` is the detail of the problem if it is larger than its route allows.
+///
+/// # Errors
+/// `BodyTooLarge`, `BodyTimeout`, or `BadRequest` if the connection breaks.
+pub(crate) async fn read_bytes<S: Send + Sync>(
+    request: Request,
+    state: &S,
+    too_large: &str,
+) -> Result<Bytes, ApiProblem> {
+    match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Err(ApiProblem::new(ProblemKind::BodyTooLarge, too_large))
+        }
+        Ok(Err(rejection)) => {
+            drop(rejection.into_response());
+            let detail = "the connection broke before the body was complete";
+            Err(ApiProblem::new(ProblemKind::BadRequest, detail))
+        }
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Err(ApiProblem::new(ProblemKind::BodyTimeout, detail))
+        }
+    }
+}
+
+/// The format that the content type names. Without one, and with the form type that `curl -d` sends, it is
+/// JSON.
 fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
     let Some(header) = headers.get(CONTENT_TYPE) else { return Ok(Format::Json) };
     let text = header.to_str().unwrap_or_default();
@@ -65,19 +80,22 @@ fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
         | "application/x-www-form-urlencoded" => Ok(Format::Json),
         "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
         other => {
-            let detail = format!("{other:?} is not read here: send application/json or application/yaml");
-            Err(ApiProblem::new(Kind::UnsupportedMediaType, detail))
+            let detail = format!("{other:?} is not supported: send application/json or application/yaml");
+            Err(ApiProblem::new(ProblemKind::UnsupportedMediaType, detail))
         }
     }
 }
 
 /// Reads JSON.
+///
+/// # Errors
+/// `MalformedBody` for a syntax error, `InvalidBody` for a field that does not fit `T`.
 pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     match bytes.trim_ascii().first() {
-        None => return Err(ApiProblem::new(Kind::MalformedBody, "the body is empty")),
-        // serde would take a list for the fields in their order, which nobody means.
+        None => return Err(ApiProblem::new(ProblemKind::MalformedBody, "the body is empty")),
+        // serde would read a list as the fields in their order of declaration.
         Some(b'[') if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
-            return Err(bad_field(String::new(), "a list, and an object is expected".to_owned()));
+            return Err(invalid_field(String::new(), "a list was given, an object is expected".to_owned()));
         }
         Some(_) => {}
     }
@@ -86,26 +104,33 @@ pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProbl
         let pointer = pointer_to(error.path());
         let inner = error.into_inner();
         if inner.is_data() {
-            bad_field(pointer, inner.to_string())
+            invalid_field(pointer, inner.to_string())
         } else {
-            ApiProblem::new(Kind::MalformedBody, format!("the body is not JSON: {inner}"))
+            ApiProblem::new(ProblemKind::MalformedBody, format!("the body is not JSON: {inner}"))
         }
     })?;
-    let end = reader.end();
-    end.map_err(|e| ApiProblem::new(Kind::MalformedBody, format!("after the JSON comes more: {e}")))?;
+    reader.end().map_err(|error| {
+        let detail = format!("the body continues after the JSON value: {error}");
+        ApiProblem::new(ProblemKind::MalformedBody, detail)
+    })?;
     Ok(value)
 }
 
-/// Reads a JSON value that was put together here, from what was stored and what was sent.
+/// Reads a JSON value that is not a request body as it was sent, such as a patched document.
+///
+/// # Errors
+/// `InvalidBody` for a field that does not fit `T`.
 pub(crate) fn read_value<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiProblem> {
     serde_path_to_error::deserialize(value)
-        .map_err(|error| bad_field(pointer_to(error.path()), error.into_inner().to_string()))
+        .map_err(|error| invalid_field(pointer_to(error.path()), error.into_inner().to_string()))
 }
 
-/// Reads one YAML document. Aliases and nesting are bounded by the reader's own budget.
+/// Reads one YAML document. The parser's own budget bounds aliases and nesting.
 fn read_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     let mut pointer = None;
-    let read = serde_saphyr::with_deserializer_from_slice(bytes, |reader| {
+    // YAML 1.2, and what people mean: only `true` and `false` are no text. Otherwise `y` in a command is refused.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let read = serde_saphyr::with_deserializer_from_slice_with_options(bytes, options, |reader| {
         serde_path_to_error::deserialize(reader).map_err(|error| {
             pointer = Some(pointer_to(error.path()));
             error.into_inner()
@@ -114,28 +139,31 @@ fn read_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     read.map_err(|error| {
         // The excerpt that the error can carry would repeat secrets of the environment.
         let error = error.without_snippet();
-        let at = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
-        let said = error.to_string();
-        let text = match at {
-            Some(at) if !said.contains("line ") => said + &at,
-            _ => said,
+        let location = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
+        let message = error.to_string();
+        let text = match location {
+            Some(location) if !message.contains("line ") => message + &location,
+            _ => message,
         };
         match pointer {
             Some(pointer) if serde_saphyr::from_slice::<IgnoredAny>(bytes).is_ok() => {
-                bad_field(pointer, text)
+                invalid_field(pointer, text)
             }
-            _ => ApiProblem::new(Kind::MalformedBody, format!("the body is not one YAML document: {text}")),
+            _ => {
+                let detail = format!("the body is not one YAML document: {text}");
+                ApiProblem::new(ProblemKind::MalformedBody, detail)
+            }
         }
     })
 }
 
-fn bad_field(mut pointer: String, detail: String) -> ApiProblem {
-    // For a field that is missing, or there twice, serde points at the object; its words name the field.
+fn invalid_field(mut pointer: String, detail: String) -> ApiProblem {
+    // For a field that is missing or repeated, serde points at the object; its message names the field.
     if let Some(field) = field_named(&detail) {
-        pointer = format!("{pointer}/{}", escaped(field));
+        pointer = format!("{pointer}/{}", escape(field));
     }
-    let place = if pointer.is_empty() { "the body".to_owned() } else { pointer.clone() };
-    ApiProblem::new(Kind::InvalidBody, format!("{place}: {detail}")).at(pointer, detail)
+    let subject = if pointer.is_empty() { "the body" } else { pointer.as_str() };
+    ApiProblem::new(ProblemKind::InvalidBody, format!("{subject}: {detail}")).at(pointer, detail)
 }
 
 fn field_named(detail: &str) -> Option<&str> {
@@ -148,17 +176,12 @@ fn pointer_to(path: &Path) -> String {
     for segment in path {
         match segment {
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => pointer.push_str(&format!("/{}", escaped(key))),
-            // The document has no step for these.
+            Segment::Map { key } => pointer.push_str(&format!("/{}", escape(key))),
+            // These have no step in the document.
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
     pointer
-}
-
-/// A key as a step of a JSON pointer (RFC 6901).
-fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]
@@ -169,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_by_content_type() {
+    fn the_content_type_selects_the_format() {
         let format = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, text.parse().unwrap());
@@ -190,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_to_the_field() {
+    fn an_invalid_field_is_named_by_its_pointer() {
         let table = [
             (r#"{"image":"nginx"}"#, "/name"),
             (r#"{"name":"web","imagee":"nginx"}"#, "/imagee"),
@@ -210,35 +233,35 @@ mod tests {
         ];
         for (json, pointer) in table {
             let problem = read_json::<ServiceInput>(json.as_bytes()).unwrap_err();
-            assert_eq!(problem.kind, Kind::InvalidBody, "{json}: {problem:?}");
+            assert_eq!(problem.kind, ProblemKind::InvalidBody, "{json}: {problem:?}");
             assert_eq!(problem.errors[0].pointer, pointer, "{json}: {problem:?}");
         }
     }
 
     #[test]
-    fn yaml_says_where() {
+    fn a_yaml_error_has_pointer_and_line() {
         let problem = read_yaml::<ServiceInput>(b"name: web\nimage: nginx\nreplica: three\n").unwrap_err();
-        assert_eq!(problem.kind, Kind::InvalidBody);
+        assert_eq!(problem.kind, ProblemKind::InvalidBody);
         assert_eq!(problem.errors[0].pointer, "/replica", "{problem:?}");
         assert!(problem.detail.contains("line 3"), "{problem:?}");
         let broken = read_yaml::<ServiceInput>(b"name: [web\n").unwrap_err();
-        assert_eq!(broken.kind, Kind::MalformedBody, "{broken:?}");
+        assert_eq!(broken.kind, ProblemKind::MalformedBody, "{broken:?}");
         let two = read_yaml::<ServiceInput>(b"name: a\nimage: a\n---\nname: b\nimage: b\n").unwrap_err();
-        assert_eq!(two.kind, Kind::MalformedBody, "{two:?}");
+        assert_eq!(two.kind, ProblemKind::MalformedBody, "{two:?}");
     }
 
     #[test]
-    fn a_secret_of_the_body_is_not_repeated() {
+    fn an_error_does_not_repeat_secrets_of_the_body() {
         let yaml = b"name: web\nimage: nginx\nenvironment:\n  PASSWORD: hunter2\nreplica: three\n";
         let problem = read_yaml::<ServiceInput>(yaml).unwrap_err();
         assert!(!format!("{problem:?}").contains("hunter2"), "{problem:?}");
     }
 
     #[test]
-    fn syntax_is_told_from_fields() {
+    fn a_syntax_error_is_a_malformed_body() {
         for broken in ["", " ", "{", "nonsense", r#"{"name":"web"} x"#, "{\"name\":\"web\",}"] {
             let problem = read_json::<ServiceInput>(broken.as_bytes()).unwrap_err();
-            assert_eq!(problem.kind, Kind::MalformedBody, "{broken}: {problem:?}");
+            assert_eq!(problem.kind, ProblemKind::MalformedBody, "{broken}: {problem:?}");
         }
     }
 }

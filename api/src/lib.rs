@@ -1,23 +1,29 @@
-//! The HTTP API: stores what people want, and shows what is.
+//! The HTTP API: stores what users want to run, and shows what runs.
 //!
-//! Stateless: any number of these processes over one Redis behave as one. `routes/` has one file per resource;
-//! `problem` is the only mapping from errors to HTTP.
+//! The process is stateless: any number of them over one Redis behave as one. `routes/` has one file per
+//! resource, `problem` is the only mapping from errors to HTTP, `openapi` completes the document that the
+//! handlers' annotations begin.
 
-mod around;
 mod auth;
 mod body;
-mod census;
-pub mod dto;
-mod feed;
-mod metrics;
+mod broken;
+mod connections;
+mod event_feed;
+mod growth;
+pub mod metrics;
+mod middleware;
+mod openapi;
 mod overview;
+mod params;
 mod patch;
+mod pod_counts;
 mod problem;
-mod query;
+mod recovery;
 mod router;
 mod routes;
 mod server;
 mod state;
+mod streams;
 mod views;
 
 #[cfg(test)]

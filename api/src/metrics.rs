@@ -1,57 +1,247 @@
-//! Metrics of this process, in Prometheus' text form.
+//! Metrics of this process in the Prometheus text format, and a small server for daemons that have no API.
 
-use std::sync::OnceLock;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use common::config::Secret;
+use common::lifecycle::Phase;
+use common::store::RedisMemory;
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{AccessControl, require_access};
+use crate::connections;
+use crate::middleware;
+use crate::problem::ApiProblem;
 
 const REQUESTS: &str = "kubeleet_http_requests_total";
-const SECONDS: &str = "kubeleet_http_request_duration_seconds";
-const BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const REQUEST_SECONDS: &str = "kubeleet_http_request_duration_seconds";
+const REDIS_UP: &str = "kubeleet_redis_up";
+const PODS: &str = "kubeleet_pods";
+const NODES: &str = "kubeleet_nodes";
+const NODES_CORDONED: &str = "kubeleet_nodes_cordoned";
+const SERVICES: &str = "kubeleet_services";
+const SERVICES_UNCONFIRMED: &str = "kubeleet_services_unconfirmed";
+const REDIS_MEMORY_USED: &str = "kubeleet_redis_memory_used_bytes";
+const REDIS_MEMORY_LIMIT: &str = "kubeleet_redis_memory_limit_bytes";
+const REDIS_MEMORY_HEADROOM: &str = "kubeleet_redis_memory_headroom_bytes";
+const SCHEDULERS: &str = "kubeleet_schedulers";
+const BROKEN_KEYS: &str = "kubeleet_broken_keys";
+const QUEUE_LENGTH: &str = "kubeleet_queue_length";
 
-/// The one recorder of this process; everybody's `metrics::counter!` ends here.
-pub(crate) fn handle() -> PrometheusHandle {
-    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
-    HANDLE.get_or_init(install).clone()
+/// All durations are in seconds, and their names end like this.
+const SECONDS_SUFFIX: &str = "_seconds";
+const SECONDS_BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// How often histograms are compacted.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Connections that a daemon without an API keeps open.
+const MAX_CONNECTIONS: usize = 64;
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Returns the only metrics recorder of this process, and installs it on the first call. Metrics that were
+/// recorded before are lost.
+pub(crate) fn recorder() -> PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    RECORDER.get_or_init(install).clone()
 }
 
 fn install() -> PrometheusHandle {
     let builder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), BUCKETS)
+        .set_buckets_for_metric(Matcher::Suffix(SECONDS_SUFFIX.to_owned()), SECONDS_BUCKETS)
         .expect("the buckets are not empty");
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
     if metrics::set_global_recorder(recorder).is_err() {
-        tracing::warn!("this process records its metrics elsewhere: /metrics stays empty");
+        tracing::warn!("another recorder of metrics is installed in this process: /metrics stays empty");
     }
-    metrics::describe_counter!(REQUESTS, "HTTP requests by method, route and status");
-    metrics::describe_histogram!(SECONDS, "Time until an answer began, in seconds");
-    metrics::describe_gauge!("kubeleet_redis_up", "1 when Redis answers");
-    metrics::describe_gauge!("kubeleet_pods", "Pods of the cluster by phase");
-    metrics::describe_gauge!("kubeleet_nodes", "Nodes of the cluster by state");
-    metrics::describe_gauge!("kubeleet_services", "Services of the cluster");
-    metrics::describe_gauge!(
-        "kubeleet_services_unconfirmed",
-        "Services with a write that not all replicas of Redis have confirmed"
-    );
-    metrics::describe_gauge!("kubeleet_queue_length", "Payloads in the queues, summed over nodes");
+    describe_metrics();
     handle
 }
 
-/// One request was answered.
+/// Describes the metrics of the API. Gauges of the cluster have the same value in every API process: take the
+/// maximum over processes, never the sum.
+fn describe_metrics() {
+    describe_counter!(REQUESTS, "HTTP requests by method, route and status");
+    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time until the response began");
+    describe_gauge!(REDIS_UP, "1 if Redis answers this process");
+    describe_gauge!(PODS, "Pods of the cluster by phase");
+    describe_gauge!(NODES, "Nodes of the cluster by state: ready, not_ready or dead");
+    describe_gauge!(NODES_CORDONED, "Nodes of the cluster that take no new pods; they also count by state");
+    describe_gauge!(SERVICES, "Services of the cluster");
+    describe_gauge!(
+        SERVICES_UNCONFIRMED,
+        "Services with a write that not all replicas of Redis have confirmed"
+    );
+    describe_gauge!(REDIS_MEMORY_USED, Unit::Bytes, "Memory that Redis uses");
+    describe_gauge!(REDIS_MEMORY_LIMIT, Unit::Bytes, "maxmemory of Redis; 0 without a limit");
+    describe_gauge!(
+        REDIS_MEMORY_HEADROOM,
+        Unit::Bytes,
+        "Memory that can be added before the API refuses what adds; +Inf without a limit"
+    );
+    describe_gauge!(BROKEN_KEYS, "Keys in Redis that cannot be read; GET /status names them");
+    describe_gauge!(SCHEDULERS, "Schedulers of the cluster that are alive");
+    describe_gauge!(QUEUE_LENGTH, "Payloads by queue, summed over all nodes");
+}
+
+/// Counts one answered request.
 pub(crate) fn count_request(method: &'static str, route: String, status: u16, took: Duration) {
     counter!(REQUESTS, "method" => method, "route" => route.clone(), "status" => status.to_string())
         .increment(1);
-    histogram!(SECONDS, "method" => method, "route" => route).record(took.as_secs_f64());
+    histogram!(REQUEST_SECONDS, "method" => method, "route" => route).record(took.as_secs_f64());
 }
 
-/// Sets one gauge of a family to what was just read.
-pub(crate) fn set(family: &'static str, label: &'static str, value: String, number: u64) {
-    gauge!(family, label => value).set(number as f64);
+/// The values of the cluster's gauges.
+pub(crate) struct ClusterGauges {
+    /// Pods by phase.
+    pub(crate) pods: Vec<(&'static str, u64)>,
+    /// Nodes by state. Each node has one state.
+    pub(crate) nodes: [(&'static str, u64); 3],
+    /// Nodes that take no new pods.
+    pub(crate) nodes_cordoned: u64,
+    /// Payloads by queue. Each payload is in one queue.
+    pub(crate) queues: [(&'static str, u64); 7],
+    /// Services.
+    pub(crate) services: u64,
+    /// Services with an unconfirmed write.
+    pub(crate) services_unconfirmed: u64,
+    /// Schedulers that are alive.
+    pub(crate) schedulers: u64,
+    /// How full Redis is.
+    pub(crate) redis_memory: RedisMemory,
+    /// Bytes that can be added to Redis, if it has a limit.
+    pub(crate) redis_headroom: Option<u64>,
+    /// Keys that cannot be read.
+    pub(crate) broken_keys: u64,
 }
 
-/// Sets a gauge without labels.
-pub(crate) fn set_one(name: &'static str, number: u64) {
-    gauge!(name).set(number as f64);
+/// The states of nodes.
+pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
+/// The queues.
+pub(crate) const QUEUES: [&str; 7] =
+    ["waiting", "in_flight", "unschedulable", "dead", "pending", "starting", "running"];
+
+impl ClusterGauges {
+    fn zero() -> Self {
+        Self {
+            pods: Phase::ALL.into_iter().map(|phase| (phase.as_str(), 0)).collect(),
+            nodes: NODE_STATES.map(|state| (state, 0)),
+            nodes_cordoned: 0,
+            queues: QUEUES.map(|queue| (queue, 0)),
+            services: 0,
+            services_unconfirmed: 0,
+            schedulers: 0,
+            broken_keys: 0,
+            redis_memory: RedisMemory::default(),
+            redis_headroom: None,
+        }
+    }
+}
+
+/// Sets the gauges of the cluster. Without values it sets that Redis does not answer, and the others to NaN:
+/// an old value would look like a healthy cluster.
+pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
+    let is_known = values.is_some();
+    gauge!(REDIS_UP).set(if is_known { 1.0 } else { 0.0 });
+    let values = values.unwrap_or_else(ClusterGauges::zero);
+    let set = |gauge: metrics::Gauge, value: u64| gauge.set(if is_known { value as f64 } else { f64::NAN });
+    let set_family = |family: &'static str, label: &'static str, counts: &[(&'static str, u64)]| {
+        for (value, count) in counts {
+            set(gauge!(family, label => *value), *count);
+        }
+    };
+    set_family(PODS, "phase", &values.pods);
+    set_family(NODES, "state", &values.nodes);
+    set_family(QUEUE_LENGTH, "queue", &values.queues);
+    set(gauge!(NODES_CORDONED), values.nodes_cordoned);
+    set(gauge!(SERVICES), values.services);
+    set(gauge!(SERVICES_UNCONFIRMED), values.services_unconfirmed);
+    set(gauge!(SCHEDULERS), values.schedulers);
+    set(gauge!(BROKEN_KEYS), values.broken_keys);
+    set(gauge!(REDIS_MEMORY_USED), values.redis_memory.used);
+    set(gauge!(REDIS_MEMORY_LIMIT), values.redis_memory.limit.unwrap_or(0));
+    let headroom = values.redis_headroom.map_or(f64::INFINITY, |bytes| bytes as f64);
+    gauge!(REDIS_MEMORY_HEADROOM).set(if is_known { headroom } else { f64::NAN });
+}
+
+/// Renders all metrics of this process.
+pub(crate) fn render(recorder: &PrometheusHandle) -> impl IntoResponse + use<> {
+    ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
+}
+
+/// Compacts histograms until `shutdown`; without this they grow.
+pub(crate) async fn upkeep(recorder: PrometheusHandle, shutdown: CancellationToken) {
+    let compact = async {
+        loop {
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
+            recorder.run_upkeep();
+        }
+    };
+    shutdown.run_until_cancelled(compact).await;
+}
+
+/// Serves `/metrics` and `/healthz` of a daemon that has no API, with the access control of the API.
+pub struct MetricsServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    recorder: PrometheusHandle,
+}
+
+impl MetricsServer {
+    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served.
+    ///
+    /// # Errors
+    /// The error of the system, e.g. that the address is in use.
+    pub async fn bind(address: SocketAddr, token: Option<&Secret>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let recorder = recorder();
+        Ok(Self { listener, address, router: router(token, recorder.clone()), recorder })
+    }
+
+    /// Returns the address that is bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { listener, address, router, recorder } = self;
+        tracing::info!(%address, "serving /metrics and /healthz");
+        let serve = connections::serve(listener, router, MAX_CONNECTIONS, shutdown.clone());
+        tokio::select! {
+            () = serve => {}
+            () = upkeep(recorder, shutdown) => {}
+        }
+    }
+}
+
+fn router(token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
+    let access = Arc::new(AccessControl::new(token));
+    let router = Router::new()
+        .route("/metrics", get(move || async move { render(&recorder) }))
+        .route("/healthz", get(async || "ok\n"))
+        .fallback(async || ApiProblem::route_not_found())
+        .layer(from_fn_with_state(access, require_access));
+    middleware::apply(router)
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The router of [`MetricsServer`].
+    pub(crate) fn metrics_router(token: Option<&Secret>) -> Router {
+        router(token, recorder())
+    }
 }

@@ -1,58 +1,84 @@
-//! The cluster at a glance: read once, for `/status` and for `/metrics`.
+//! The state of the whole cluster, read once for `/status` and for `/metrics`.
 
 use std::time::Duration;
 
 use common::RedisMillis;
+use common::api::NodeCounts;
 use common::node::{Node, NodeState};
-use common::store::{LinkHealth, NodeQueues, QueueLengths, StoreError};
+use common::store::{
+    BrokenKey, ForeignKey, HeldNode, LinkHealth, NodeQueues, QueueLengths, RedisMemory, StoreError,
+};
 
-use crate::census::Phases;
-use crate::dto::NodeCounts;
-use crate::state::App;
+use crate::broken::BrokenKeys;
+use crate::pod_counts::PhaseCounts;
+use crate::state::AppState;
 use crate::views;
 
-/// A scheduler that was silent for longer is not counted on.
-const SCHEDULER_FRESH: Duration = Duration::from_secs(20);
+/// A scheduler that has been silent for longer does not count as alive.
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What there is.
+/// The state of the cluster.
 pub(crate) struct Overview {
-    /// Redis' clock.
+    /// The time on Redis' clock.
     pub(crate) now: RedisMillis,
     /// All nodes.
     pub(crate) nodes: Vec<Node>,
-    /// Each node's queues, in the same order.
+    /// Workers that leave containers alone, because this Redis does not know their cluster or their pods.
+    pub(crate) held: Vec<HeldNode>,
+    /// The queues of each node, in the order of `nodes`.
     pub(crate) node_queues: Vec<NodeQueues>,
-    /// The cluster's own queues.
+    /// The queues that belong to no node.
     pub(crate) queues: QueueLengths,
-    /// How many services.
+    /// The number of services.
     pub(crate) services: u64,
-    /// How many of them have a write that the replicas have not confirmed yet.
+    /// The number of services with a write that the replicas have not confirmed yet.
     pub(crate) unconfirmed_writes: u64,
     /// Pods by phase.
-    pub(crate) pods: Phases,
-    /// Schedulers that gave a sign of life lately.
+    pub(crate) pods: PhaseCounts,
+    /// The number of schedulers that are alive.
     pub(crate) schedulers: u64,
+    /// Keys of the whole cluster that another program wrote.
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// How full Redis is.
+    pub(crate) memory: RedisMemory,
+    /// The keys that could not be read.
+    pub(crate) broken: BrokenKeys,
 }
 
 impl Overview {
-    /// Reads it all.
-    pub(crate) async fn read(app: &App) -> Result<Self, StoreError> {
-        let store = &app.store;
-        let nodes = store.nodes(&store.node_names().await?).await?;
+    /// Reads the state of the cluster. A key that cannot be read harms only the object that it names.
+    pub(crate) async fn read(app: &AppState) -> Result<Self, StoreError> {
+        let (store, mut broken) = (&app.store, BrokenKeys::default());
+        let names = broken.take(store.node_names().await, BrokenKey::nodes)?;
+        let (nodes, unreadable) = store.nodes_each(&names).await?;
+        broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::node(name, error)));
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
+        let (node_queues, broken_queues) = store.node_queues(&names).await?;
+        broken.extend(broken_queues);
+        let (queues, broken_queues) = store.queue_lengths_and_broken().await?;
+        broken.extend(broken_queues);
+        let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, BrokenKey::unconfirmed)?;
+        let pods = app.pod_counts.read(store).await?;
+        broken.merge(&pods.broken);
         Ok(Self {
-            node_queues: store.node_queues(&names).await?,
+            node_queues,
             nodes,
-            queues: store.queue_lengths().await?,
-            services: store.service_names().await?.len() as u64,
-            unconfirmed_writes: store.unconfirmed_writes().await?,
-            pods: app.census.phases(store).await?,
-            schedulers: living_schedulers(app).await?,
+            held: store.held_nodes().await?,
+            queues,
+            services: pods.services,
+            unconfirmed_writes,
+            pods: pods.phases.clone(),
+            // A broken set of schedulers is among the broken queues.
+            schedulers: BrokenKeys::default()
+                .take(count_live_schedulers(app).await, BrokenKey::schedulers)?,
+            foreign_keys: store.foreign_keys().await?,
+            memory: store.memory().await?,
             now: store.redis_now().await?,
+            broken,
         })
     }
 
-    /// How many nodes are how.
+    /// Counts nodes by state. A node whose last heartbeat is older than `fresh` is not ready.
     pub(crate) fn node_counts(&self, fresh: Duration) -> NodeCounts {
         let count =
             |which: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|node| which(node)).count() as u64;
@@ -65,18 +91,18 @@ impl Overview {
     }
 }
 
-/// How many schedulers gave a sign of life lately.
-pub(crate) async fn living_schedulers(app: &App) -> Result<u64, StoreError> {
+/// Returns the number of schedulers that are alive.
+pub(crate) async fn count_live_schedulers(app: &AppState) -> Result<u64, StoreError> {
     let schedulers = app.store.schedulers().await?;
     let now = app.store.redis_now().await?;
-    let fresh = |at: RedisMillis| Duration::from_millis(now.saturating_sub(at)) <= SCHEDULER_FRESH;
-    Ok(schedulers.into_iter().filter(|(_, at)| fresh(*at)).count() as u64)
+    let is_alive = |at: RedisMillis| Duration::from_millis(now.saturating_sub(at)) <= SCHEDULER_TIMEOUT;
+    Ok(schedulers.into_iter().filter(|(_, at)| is_alive(*at)).count() as u64)
 }
 
-/// The master's address, or why there is none, as the link last knew it.
-pub(crate) fn link(app: &App) -> Result<String, String> {
+/// Returns the address of the Redis master as last known, or why there is no connection to it.
+pub(crate) fn redis_master(app: &AppState) -> Result<String, String> {
     match &*app.store.health().borrow() {
         LinkHealth::Connected { master, .. } => Ok(master.clone()),
-        LinkHealth::Away { why, .. } => Err(why.clone()),
+        LinkHealth::Disconnected { why, .. } => Err(why.clone()),
     }
 }

@@ -1,37 +1,54 @@
-//! JSON merge patch (RFC 7396) over a stored service. Pure.
+//! JSON merge patch (RFC 7396) of a stored service. Pure.
 
 use common::service::Service;
 use common::spec::ServiceInput;
 use serde_json::{Map, Value};
 
 use crate::body::read_value;
-use crate::problem::{ApiProblem, Kind};
+use crate::problem::{ApiProblem, ProblemKind};
 
-/// The service as it would be posted, with the patch applied.
+/// Returns the fields of a patch.
 ///
-/// A patch that speaks of `containers` is applied to the long form. Others are applied to the short one, in which the
-/// only container's fields stand at the top level, so that `{"image":"nginx:2"}` means what it says.
-pub(crate) fn apply(service: &Service, patch: &Value) -> Result<ServiceInput, ApiProblem> {
-    let Value::Object(patch) = patch else {
-        return Err(ApiProblem::new(Kind::InvalidBody, "a patch is an object with the fields to change"));
-    };
-    let patch = with_one_name_for_replicas(patch)?;
+/// # Errors
+/// `InvalidBody` if the patch is not an object.
+pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
+    match patch {
+        Value::Object(fields) => Ok(fields),
+        _ => {
+            let detail = "a patch is an object with the fields to change";
+            Err(ApiProblem::new(ProblemKind::InvalidBody, detail))
+        }
+    }
+}
+
+/// Applies a merge patch and returns the service as it would be posted.
+///
+/// A patch that names `containers` is applied to the long form. Any other patch is applied to the short form,
+/// which has the fields of the only container at the top level, so that `{"image":"nginx:2"}` changes its
+/// image.
+///
+/// # Errors
+/// `InvalidBody` if the result is not a service.
+pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
+    let patch = with_canonical_replicas(patch)?;
     let mut document = long_form(service);
     if !patch.contains_key("containers") {
         shorten(&mut document);
     }
-    merge(&mut document, &patch);
-    read_value(Value::Object(document))
+    let mut document = Value::Object(document);
+    json_patch::merge(&mut document, &Value::Object(patch));
+    read_value(document)
 }
 
-/// `replica` and `numInstances` mean `replicas`; the stored form has that one.
-fn with_one_name_for_replicas(patch: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
+/// Renames `replica` and `numInstances` to `replicas`, the name in the stored form.
+fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
     let mut renamed = Map::new();
     for (key, value) in patch {
         let name = if key == "replica" || key == "numInstances" { "replicas" } else { key };
         if renamed.insert(name.to_owned(), value.clone()).is_some() {
             let detail = format!("`{key}` and another name of the same field are both given");
-            return Err(ApiProblem::new(Kind::InvalidBody, detail.clone()).at(format!("/{key}"), detail));
+            let problem = ApiProblem::new(ProblemKind::InvalidBody, detail.clone());
+            return Err(problem.at(format!("/{key}"), detail));
         }
     }
     Ok(renamed)
@@ -55,12 +72,13 @@ fn long_form(service: &Service) -> Map<String, Value> {
     };
     match serde_json::to_value(&input) {
         Ok(Value::Object(map)) => map,
-        // A struct with text keys is an object.
+        // Unreachable: a struct serializes as an object.
         _ => Map::new(),
     }
 }
 
-/// Moves the only container's fields to the top level. With several there is no short form.
+/// Moves the fields of the only container to the top level. A service with several containers has no short
+/// form.
 fn shorten(document: &mut Map<String, Value>) {
     let Some(Value::Array(containers)) = document.get("containers") else { return };
     let [Value::Object(only)] = containers.as_slice() else { return };
@@ -69,44 +87,22 @@ fn shorten(document: &mut Map<String, Value>) {
     document.extend(fields);
 }
 
-/// RFC 7396: null removes, objects merge, everything else replaces.
-fn merge(document: &mut Map<String, Value>, patch: &Map<String, Value>) {
-    for (key, value) in patch {
-        match value {
-            Value::Null => {
-                document.remove(key);
-            }
-            Value::Object(patch) => {
-                let place = document.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
-                if !place.is_object() {
-                    *place = Value::Object(Map::new());
-                }
-                if let Value::Object(inner) = place {
-                    merge(inner, patch);
-                }
-            }
-            other => {
-                document.insert(key.clone(), other.clone());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::SpecId;
-    use common::service::ServiceState;
     use common::spec::DesiredService;
     use serde_json::json;
 
     use super::*;
 
+    fn patched(service: &Service, patch: &Value) -> Result<ServiceInput, ApiProblem> {
+        apply(service, &fields(patch.clone())?)
+    }
+
     fn stored(input: Value) -> Service {
         let input: ServiceInput = serde_json::from_value(input).unwrap();
         let DesiredService { name, replicas, labels, pod } = input.normalize().unwrap();
-        let (state, generation, spec_id) = (ServiceState::Active, 1, SpecId::random());
-        Service { name, state, generation, spec_id, replicas, labels, created_at: 0, updated_at: 0, pod }
+        Service { name, replicas, labels, pod, ..testkit::fixtures::service() }
     }
 
     fn full() -> Value {
@@ -116,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_nothing() {
+    fn an_empty_patch_changes_nothing() {
         let service = stored(full());
-        let after = apply(&service, &json!({})).unwrap().normalize().unwrap();
+        let after = patched(&service, &json!({})).unwrap().normalize().unwrap();
         assert_eq!((after.pod, after.replicas, after.labels), (service.pod, 3, service.labels));
     }
 
     #[test]
-    fn a_table_of_patches() {
+    fn a_patch_merges_removes_and_replaces() {
         let table = [
             (json!({"image": "nginx:2"}), json!({"image": "nginx:2"})),
             (json!({"numInstances": 5}), json!({"replica": 5})),
@@ -137,7 +133,7 @@ mod tests {
             for (key, value) in difference.as_object().unwrap() {
                 expected[key] = value.clone();
             }
-            let after = apply(&stored(full()), &patch).unwrap().normalize().unwrap();
+            let after = patched(&stored(full()), &patch).unwrap().normalize().unwrap();
             let expected = stored(expected);
             assert_eq!(
                 (after.pod, after.replicas, after.labels),
@@ -148,18 +144,18 @@ mod tests {
 
     #[test]
     fn containers_are_replaced_as_a_whole() {
-        let after = apply(&stored(full()), &json!({"containers": [{"image": "redis"}]})).unwrap();
+        let after = patched(&stored(full()), &json!({"containers": [{"image": "redis"}]})).unwrap();
         let after = after.normalize().unwrap();
         assert_eq!((after.pod.image(), after.pod.memory_bytes()), ("redis", 0));
     }
 
     #[test]
-    fn what_is_no_patch() {
-        let kind = |patch: Value| apply(&stored(full()), &patch).unwrap_err().kind;
+    fn an_invalid_patch_is_refused() {
+        let kind = |patch: Value| patched(&stored(full()), &patch).unwrap_err().kind;
         for patch in
             [json!([]), json!("x"), json!(null), json!({"imagee": "x"}), json!({"replica": 1, "replicas": 2})]
         {
-            assert_eq!(kind(patch.clone()), Kind::InvalidBody, "{patch}");
+            assert_eq!(kind(patch.clone()), ProblemKind::InvalidBody, "{patch}");
         }
     }
 }

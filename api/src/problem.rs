@@ -1,131 +1,169 @@
-//! Everything that can go wrong, as HTTP says it: RFC 9457 problem details. The only mapping from errors to HTTP.
+//! Errors as HTTP responses: RFC 9457 problem details. The only mapping from errors to HTTP.
 //!
-//! Handlers return an [`ApiProblem`]; [`rendered`] writes the body, because only there are the path and the request's id
-//! known. What axum answers by itself (405, 413, bad paths) is put into the same form there.
+//! Handlers return an [`ApiProblem`]. [`render`] writes the body, because the path and the request id are
+//! known only there. Errors that axum and tower answer on their own (405, 413, invalid paths, timeouts) get
+//! the same form there.
+
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use common::api::{FieldProblem, Problem};
 use common::spec::Violation;
-use common::store::StoreError;
-
-use crate::dto::{FieldProblem, Problem};
+use common::store::{BrokenKey, StoreError};
 
 /// The media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Seconds after which a client may try again when Redis is away: about what a failover takes.
-const RETRY_SECONDS: &str = "2";
+/// Seconds after which a client may retry while Redis is unavailable: about the duration of a failover.
+const RETRY_AFTER_SECONDS: &str = "2";
+
+/// The time within which an answer must begin; the middleware enforces it. Streams may go on for longer.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 macro_rules! kinds {
     ($($kind:ident = $slug:literal, $status:ident, $title:literal;)*) => {
-        /// A kind of problem. `docs/PROBLEMS.md` says for each what it means and what to do.
+        /// A type of problem. `docs/reference/problems.md` says for each what it means and what to do.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Kind {
+        pub(crate) enum ProblemKind {
             $(#[doc = $title] $kind,)*
         }
 
-        impl Kind {
-            /// All kinds.
+        impl ProblemKind {
+            /// All types.
             #[cfg(test)]
-            pub(crate) const ALL: &[Kind] = &[$(Kind::$kind),*];
+            pub(crate) const ALL: &[ProblemKind] = &[$(ProblemKind::$kind),*];
 
-            /// Stable name of the kind: a URI reference relative to the API.
-            pub(crate) fn slug(self) -> &'static str {
-                match self { $(Kind::$kind => concat!("/problems/", $slug),)* }
+            /// The stable `type`: a URI reference relative to the API, where the type is documented.
+            pub(crate) fn uri(self) -> &'static str {
+                match self { $(ProblemKind::$kind => concat!("/problems/", $slug),)* }
             }
 
-            /// The HTTP status it comes with.
+            /// The HTTP status.
             pub(crate) fn status(self) -> StatusCode {
-                match self { $(Kind::$kind => StatusCode::$status,)* }
+                match self { $(ProblemKind::$kind => StatusCode::$status,)* }
             }
 
-            /// The kind in words.
+            /// The title, the same for every problem of this type.
             pub(crate) fn title(self) -> &'static str {
-                match self { $(Kind::$kind => $title,)* }
+                match self { $(ProblemKind::$kind => $title,)* }
             }
         }
     };
 }
 
 kinds! {
-    BadRequest = "bad-request", BAD_REQUEST, "The request can not be read";
-    MalformedBody = "malformed-body", BAD_REQUEST, "The body is not what it says it is";
-    InvalidBody = "invalid-body", BAD_REQUEST, "The body has other fields than it should";
-    InvalidQuery = "invalid-query", BAD_REQUEST, "The query can not be read";
-    InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "The service can not be meant";
-    Unauthorized = "unauthorized", UNAUTHORIZED, "A bearer token is required";
-    CrossOrigin = "cross-origin", FORBIDDEN, "Another site's page may not use this API";
-    RouteNotFound = "route-not-found", NOT_FOUND, "There is no such route";
-    ServiceNotFound = "service-not-found", NOT_FOUND, "There is no such service";
-    PodNotFound = "pod-not-found", NOT_FOUND, "There is no such pod";
-    NodeNotFound = "node-not-found", NOT_FOUND, "There is no such node";
-    QueueNotFound = "queue-not-found", NOT_FOUND, "There is no such queue";
-    LetterNotFound = "letter-not-found", NOT_FOUND, "There is no such dead letter";
-    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "The route has no such method";
-    RequestTimeout = "request-timeout", REQUEST_TIMEOUT, "The request took too long to arrive";
-    ServiceExists = "service-exists", CONFLICT, "The service exists";
-    ServiceDeleting = "service-deleting", CONFLICT, "The service is being deleted";
-    ServiceBusy = "service-busy", CONFLICT, "Others keep changing this";
-    PodOnNoNode = "pod-on-no-node", CONFLICT, "The pod is on no node";
-    GenerationConflict = "generation-conflict", PRECONDITION_FAILED, "The service was changed meanwhile";
-    BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
-    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body is neither JSON nor YAML";
-    Internal = "internal", INTERNAL_SERVER_ERROR, "Something went wrong that is not your fault";
-    LogUnavailable = "log-unavailable", BAD_GATEWAY, "The node could not read the log";
-    RedisUnavailable = "redis-unavailable", SERVICE_UNAVAILABLE, "Redis is away";
-    NodeSilent = "node-silent", GATEWAY_TIMEOUT, "The node does not answer";
-    Timeout = "timeout", GATEWAY_TIMEOUT, "It took too long";
+    BadRequest = "bad-request", BAD_REQUEST, "Bad request";
+    MalformedBody = "malformed-body", BAD_REQUEST, "Malformed body";
+    InvalidBody = "invalid-body", BAD_REQUEST, "Invalid body";
+    InvalidQuery = "invalid-query", BAD_REQUEST, "Invalid query";
+    InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "Invalid service";
+    Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
+    CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
+    RouteNotFound = "route-not-found", NOT_FOUND, "Route not found";
+    ServiceNotFound = "service-not-found", NOT_FOUND, "Service not found";
+    PodNotFound = "pod-not-found", NOT_FOUND, "Pod not found";
+    NodeNotFound = "node-not-found", NOT_FOUND, "Node not found";
+    QueueNotFound = "queue-not-found", NOT_FOUND, "Queue not found";
+    DeadLetterNotFound = "letter-not-found", NOT_FOUND, "Dead letter not found";
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
+    BodyTimeout = "request-timeout", REQUEST_TIMEOUT, "Request body timed out";
+    ServiceExists = "service-exists", CONFLICT, "Service already exists";
+    ServiceDeleting = "service-deleting", CONFLICT, "Service is being deleted";
+    ConcurrentModification = "service-busy", CONFLICT, "Concurrent modification";
+    PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
+    NodeInUse = "node-in-use", CONFLICT, "Node is in use";
+    OtherCluster = "other-cluster", CONFLICT, "Another cluster";
+    RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
+    BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";
+    UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type";
+    ClusterLimit = "cluster-limit", FORBIDDEN, "Cluster limit reached";
+    TooManyStreams = "too-many-streams", TOO_MANY_REQUESTS, "Too many streams";
+    BrokenRecord = "broken-record", INTERNAL_SERVER_ERROR, "Broken record";
+    Internal = "internal", INTERNAL_SERVER_ERROR, "Internal error";
+    LogUnavailable = "log-unavailable", BAD_GATEWAY, "Log unavailable";
+    RedisUnavailable = "redis-unavailable", SERVICE_UNAVAILABLE, "Redis unavailable";
+    RedisMemory = "redis-memory", INSUFFICIENT_STORAGE, "Redis is full";
+    NodeNotResponding = "node-silent", GATEWAY_TIMEOUT, "Node not responding";
+    Timeout = "timeout", GATEWAY_TIMEOUT, "Request timed out";
 }
 
-/// A problem on its way to the client.
+/// A problem to be sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiProblem {
-    /// What kind.
-    pub(crate) kind: Kind,
-    /// This very problem in words, and what to do next.
+    /// The type.
+    pub(crate) kind: ProblemKind,
+    /// What happened, on which object, and what to do next.
     pub(crate) detail: String,
-    /// Which fields are wrong.
+    /// The fields of the body that are wrong.
     pub(crate) errors: Vec<FieldProblem>,
 }
 
 impl ApiProblem {
-    /// A problem of this kind.
-    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    /// A problem of this type.
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), errors: Vec::new() }
     }
 
-    /// With one field that is wrong.
+    /// Adds one field that is wrong.
     pub(crate) fn at(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(FieldProblem { pointer: pointer.into(), detail: detail.into() });
         self
     }
 
-    /// Something that should not happen. The cause belongs into the log, not here.
-    pub(crate) fn internal() -> Self {
-        Self::new(Kind::Internal, "look for the request's id in the log of the API")
+    /// The problem of an object whose key in Redis cannot be read. Any other error stays as it is.
+    pub(crate) fn of_key(error: StoreError, describe: impl FnOnce(&StoreError) -> BrokenKey) -> Self {
+        if !error.is_broken_key() {
+            return error.into();
+        }
+        tracing::debug!(%error, "a request named an object that cannot be read");
+        let BrokenKey { key, problem } = describe(&error);
+        Self::new(
+            ProblemKind::BrokenRecord,
+            format!("the key {key} in Redis cannot be read: {problem}; fix it with redis-cli, or DEL it"),
+        )
     }
 
-    /// The word for a status that axum gave by itself.
-    fn of_status(status: StatusCode) -> Self {
+    /// An unexpected failure. Its cause is logged, never sent.
+    pub(crate) fn internal() -> Self {
+        Self::new(ProblemKind::Internal, "the log of the API has the cause under the request id")
+    }
+
+    /// The problem for an error status that a library answered without a body.
+    fn from_status(status: StatusCode) -> Self {
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
-                Self::new(Kind::MethodNotAllowed, "the header Allow lists the methods there are")
+                Self::new(ProblemKind::MethodNotAllowed, "the header Allow lists the methods of this path")
             }
-            StatusCode::NOT_FOUND => Self::new(Kind::RouteNotFound, "GET / lists the routes"),
-            StatusCode::PAYLOAD_TOO_LARGE => Self::new(Kind::BodyTooLarge, "at most 1 MiB"),
+            StatusCode::NOT_FOUND => Self::route_not_found(),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::new(ProblemKind::BodyTooLarge, "a body is at most 1 MiB"),
+            StatusCode::GATEWAY_TIMEOUT => Self::timeout(),
             status if status.is_client_error() => {
-                Self::new(Kind::BadRequest, "the path or a header of the request can not be read")
+                Self::new(ProblemKind::BadRequest, "the path or a header of the request is invalid")
             }
             _ => Self::internal(),
         }
     }
 
-    /// The whole, as it is sent.
+    /// The problem of a path that has no route.
+    pub(crate) fn route_not_found() -> Self {
+        Self::new(ProblemKind::RouteNotFound, "no route has this path; GET / lists the routes")
+    }
+
+    fn timeout() -> Self {
+        let limit = REQUEST_TIMEOUT.as_secs();
+        Self::new(
+            ProblemKind::Timeout,
+            format!("no answer within {limit} s; it is safe to retry the request"),
+        )
+    }
+
+    /// The document that is sent.
     fn into_problem(self, path: &str, request_id: &str) -> Problem {
         Problem {
-            kind: self.kind.slug().to_owned(),
+            kind: self.kind.uri().to_owned(),
             title: self.kind.title().to_owned(),
             status: self.kind.status().as_u16(),
             detail: self.detail,
@@ -138,12 +176,21 @@ impl ApiProblem {
 
 impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
-        if error.is_transient() {
-            tracing::debug!(%error, "Redis is away");
-            return Self::new(Kind::RedisUnavailable, format!("{error}. Repeating the request is safe"));
+        if error.is_out_of_memory() {
+            let detail = "Redis uses all of its maxmemory and takes nothing more; nothing was changed. \
+            Delete or scale down services, which works all the same, or raise maxmemory; GET /status \
+                          has the numbers";
+            return Self::new(ProblemKind::RedisMemory, detail);
         }
-        // Somebody's data or configuration is broken: a person has to look, and only the log says where.
-        tracing::error!(%error, "the store failed");
+        if error.is_transient() {
+            tracing::debug!(%error, "Redis is unavailable");
+            return Self::new(
+                ProblemKind::RedisUnavailable,
+                format!("{error}. It is safe to retry the request"),
+            );
+        }
+        // Stored data or the configuration is broken: an operator has to look, and only the log says where.
+        tracing::error!(%error, "a request failed in the store");
         Self::internal()
     }
 }
@@ -152,10 +199,10 @@ impl From<Vec<Violation>> for ApiProblem {
     fn from(violations: Vec<Violation>) -> Self {
         let detail = match violations.as_slice() {
             [only] => format!("{}: {}", only.pointer, only.detail),
-            many => format!("{} fields have values that can not be meant", many.len()),
+            many => format!("{} fields have invalid values", many.len()),
         };
         let errors = violations.into_iter().map(|v| FieldProblem { pointer: v.pointer, detail: v.detail });
-        Self { kind: Kind::InvalidService, detail, errors: errors.collect() }
+        Self { kind: ProblemKind::InvalidService, detail, errors: errors.collect() }
     }
 }
 
@@ -163,10 +210,10 @@ impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();
         let headers = response.headers_mut();
-        if self.kind == Kind::RedisUnavailable {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+        if self.kind == ProblemKind::RedisUnavailable {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }
-        if self.kind == Kind::Unauthorized {
+        if self.kind == ProblemKind::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"kubeleet\""));
         }
         response.extensions_mut().insert(self);
@@ -174,19 +221,19 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// Gives an answer that is an error its body. Others pass as they are.
-pub(crate) fn rendered(mut response: Response, path: &str, request_id: &str) -> Response {
+/// Adds the problem document to an error response. Returns any other response unchanged.
+pub(crate) fn render(mut response: Response, path: &str, request_id: &str) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<ApiProblem>();
     let problem = match problem {
         Some(problem) => problem,
-        None if status.is_client_error() || status.is_server_error() => ApiProblem::of_status(status),
+        None if status.is_client_error() || status.is_server_error() => ApiProblem::from_status(status),
         None => return response,
     };
     let (mut parts, _) = response.into_parts();
     parts.status = problem.kind.status();
     let body = serde_json::to_vec(&problem.into_problem(path, request_id))
-        .expect("a problem of texts and numbers serializes");
+        .expect("a problem of strings and numbers serializes");
     parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(body))
@@ -197,32 +244,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_documented() {
-        let text = include_str!("../../docs/PROBLEMS.md");
-        for kind in Kind::ALL {
-            let heading = format!("## `{}`", kind.slug());
-            assert!(text.contains(&heading), "docs/PROBLEMS.md lacks {heading}");
+    fn every_problem_type_is_documented() {
+        let text = include_str!("../../docs/reference/problems.md");
+        for kind in ProblemKind::ALL {
+            let heading = format!("## `{}`", kind.uri());
+            assert!(text.contains(&heading), "docs/reference/problems.md lacks {heading}");
             let status = format!("{}", kind.status().as_u16());
             let section = text.split(&heading).nth(1).unwrap_or_default();
-            assert!(section.lines().next().unwrap_or_default().contains(&status), "{heading} is a {status}");
+            let line = section.lines().next().unwrap_or_default();
+            assert!(line.contains(&status), "{heading} is a {status}");
+            assert!(line.contains(kind.title()), "{heading} has the title {}", kind.title());
         }
-        assert_eq!(text.matches("\n## `/problems/").count(), Kind::ALL.len(), "one that does not exist");
+        let documented = text.matches("\n## `/problems/").count();
+        assert_eq!(documented, ProblemKind::ALL.len(), "a section for a type that does not exist");
     }
 
     #[test]
-    fn a_store_error_becomes_503_only_when_it_passes() {
-        let away = ApiProblem::from(StoreError::NotMaster);
-        assert_eq!((away.kind, away.into_response().status().as_u16()), (Kind::RedisUnavailable, 503));
+    fn only_a_transient_store_error_becomes_503() {
+        let transient = ApiProblem::from(StoreError::NotMaster);
+        let kind = transient.kind;
+        assert_eq!((kind, transient.into_response().status().as_u16()), (ProblemKind::RedisUnavailable, 503));
+        let full = ApiProblem::from(StoreError::Refused("OOM command not allowed".into()));
+        assert_eq!((full.kind, full.kind.status().as_u16()), (ProblemKind::RedisMemory, 507));
         let broken = ApiProblem::from(StoreError::WrongType { detail: "WRONGTYPE secret".into() });
-        assert_eq!(broken.kind, Kind::Internal);
+        assert_eq!(broken.kind, ProblemKind::Internal);
         assert!(!broken.detail.contains("secret"));
     }
 
     #[test]
-    fn what_axum_says_keeps_its_headers() {
+    fn an_error_of_axum_keeps_its_headers() {
         let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
         response.headers_mut().insert("allow", HeaderValue::from_static("GET"));
-        let response = rendered(response, "/x", "id");
+        let response = render(response, "/x", "id");
         assert_eq!(response.headers()["allow"], "GET");
         assert_eq!(response.headers()["content-type"], PROBLEM_JSON);
     }

@@ -1,4 +1,4 @@
-//! The process: a socket, the router behind it, and an orderly end.
+//! The server: a socket, the router behind it, and graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,92 +9,91 @@ use common::store::{LinkOptions, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::connections;
+use crate::metrics;
 use crate::router::router;
-use crate::state::App;
+use crate::state::AppState;
 
-/// How long requests and background work may take to end after shutdown was asked for.
-const END_WITHIN: Duration = Duration::from_secs(10);
-/// How often histograms are tidied.
-const UPKEEP: Duration = Duration::from_secs(5);
+/// The time that requests, and then background work, get to end after shutdown began.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API can not serve.
+/// The API cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The address can not be had.
+    /// The address cannot be bound.
     #[error(
-        "the API can not listen on {address}: {source}; is another one running there? Set KUBELEET_LISTEN"
+        "the API cannot listen on {address}: {source}; stop the process that uses the address, or set \
+         KUBELEET_LISTEN"
     )]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The socket failed while serving.
-    #[error("the API's socket failed: {0}")]
-    Serve(std::io::Error),
 }
 
-/// An API that has its address and does not answer yet.
+/// An API that is bound to its address and does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    app: App,
+    app: AppState,
 }
 
 impl Server {
-    /// Takes the address of `config.listen`; port 0 means any free one. Redis need not be there.
+    /// Binds `config.listen`; port 0 means any free port. Redis need not be available.
     ///
     /// # Errors
-    /// [`ApiError::Bind`] when the address can not be had.
+    /// [`ApiError::Bind`] if the address cannot be bound.
     pub async fn bind(config: Arc<Config>, store: Store) -> Result<Self, ApiError> {
         let failed = |source| ApiError::Bind { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, app: App::new(config, store) })
+        Ok(Self { listener, address, app: AppState::new(config, store) })
     }
 
-    /// Where it listens.
+    /// Returns the address that is bound.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `shutdown`. Then takes no new connections, ends streams, lets requests finish for a while, and
-    /// lets go of work in the background: reconcile finishes it.
+    /// Serves until `shutdown`. Then it accepts no new connections, ends streams, and gives requests and
+    /// background work some seconds to end. The reconcile loop finishes what is abandoned.
     ///
     /// # Errors
-    /// [`ApiError::Serve`] when the socket fails.
+    /// None today.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), ApiError> {
         let Self { listener, address, app } = self;
-        let _end = shutdown_follows(&app, &shutdown);
-        tracing::info!(%address, "the API listens");
+        let _forwarding = forward_shutdown(&app, &shutdown);
+        tracing::info!(%address, "the API is listening");
         let feed = app.feed.clone();
         app.tasks.spawn(async move { feed.run().await });
-        app.tasks.spawn(upkeep(app.clone()));
-        let serve = axum::serve(listener, router(app.clone()))
-            .with_graceful_shutdown(app.shutdown.clone().cancelled_owned());
-        let late = async {
+        app.tasks.spawn(metrics::upkeep(app.metrics.clone(), app.shutdown.clone()));
+        let router = router(app.clone());
+        let serve = connections::serve(listener, router, app.config.max_connections, app.shutdown.clone());
+        let deadline = async {
             app.shutdown.cancelled().await;
-            tokio::time::sleep(END_WITHIN).await;
+            tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
         };
-        let result = tokio::select! {
-            result = serve => result.map_err(ApiError::Serve),
-            () = late => {
-                tracing::warn!("some requests did not end within {END_WITHIN:?}");
-                Ok(())
+        tokio::select! {
+            () = serve => {}
+            () = deadline => {
+                tracing::warn!("some requests did not end within {SHUTDOWN_TIMEOUT:?} and were cut off");
             }
-        };
+        }
         app.shutdown.cancel();
         app.tasks.close();
-        if tokio::time::timeout(END_WITHIN, app.tasks.wait()).await.is_err() {
-            tracing::warn!("some work in the background did not end; reconcile finishes it");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, app.tasks.wait()).await.is_err() {
+            tracing::warn!(
+                "background work did not end within {SHUTDOWN_TIMEOUT:?}; the reconcile loop will finish it"
+            );
         }
-        result
+        Ok(())
     }
 }
 
-/// Passes shutdown on to what belongs to this server, until the guard is dropped.
-fn shutdown_follows(app: &App, shutdown: &CancellationToken) -> tokio_util::task::AbortOnDropHandle<()> {
+/// Forwards `shutdown` to this server until the returned handle is dropped.
+fn forward_shutdown(app: &AppState, shutdown: &CancellationToken) -> tokio_util::task::AbortOnDropHandle<()> {
     let (own, shutdown) = (app.shutdown.clone(), shutdown.clone());
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async move {
         shutdown.cancelled().await;
@@ -102,17 +101,7 @@ fn shutdown_follows(app: &App, shutdown: &CancellationToken) -> tokio_util::task
     }))
 }
 
-async fn upkeep(app: App) {
-    let tidy = async {
-        loop {
-            tokio::time::sleep(UPKEEP).await;
-            app.metrics.run_upkeep();
-        }
-    };
-    app.shutdown.run_until_cancelled(tidy).await;
-}
-
-/// Serves the API of this configuration until `shutdown`.
+/// Serves the API that `config` describes until `shutdown`.
 ///
 /// # Errors
 /// See [`Server::bind`] and [`Server::run`].

@@ -1,33 +1,41 @@
-//! What all requests of one API process share. Nothing here outlives the process, and nothing needs to.
+//! The state that all requests of one API process share. It is lost with the process, and nothing depends on
+//! it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use common::api::{DurabilityState, DurabilityView};
 use common::config::Config;
 use common::ids::{ServiceName, WriteId};
-use common::store::{Durability, Store, StoreError, WriteState, Written};
+use common::store::{Durability, Store, StoreError, WriteReceipt, WriteState};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::Guard;
-use crate::census::Census;
-use crate::dto::{DurabilityState, DurabilityView};
-use crate::feed::Feed;
+use crate::auth::AccessControl;
+use crate::event_feed::EventFeed;
+use crate::growth::{Growth, GrowthGate};
+use crate::pod_counts::PodCounts;
+use crate::problem::ApiProblem;
+use crate::streams::Streams;
 
-/// Handed to every handler. Cheap to clone.
+/// The state of every handler. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct AppState {
     /// The configuration.
     pub(crate) config: Arc<Config>,
-    /// The one door to Redis.
+    /// The only access to Redis.
     pub(crate) store: Store,
-    /// Who may come in.
-    pub(crate) guard: Arc<Guard>,
+    /// Decides which requests are allowed.
+    pub(crate) access: Arc<AccessControl>,
     /// Events, read once for all clients.
-    pub(crate) feed: Feed,
-    /// Counts of all pods, shared by those who ask at the same time.
-    pub(crate) census: Arc<Census>,
-    /// Work that goes on after its request was answered.
+    pub(crate) feed: EventFeed,
+    /// The count of all pods, shared by concurrent requests.
+    pub(crate) pod_counts: Arc<PodCounts>,
+    /// Refuses requests that add too much.
+    growth: Arc<GrowthGate>,
+    /// The streams that are open.
+    pub(crate) streams: Streams,
+    /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,
     /// Ends streams and background work.
     pub(crate) shutdown: CancellationToken,
@@ -36,7 +44,7 @@ pub(crate) struct App {
     latest_write: Arc<Mutex<Option<LatestWrite>>>,
 }
 
-/// The latest write of a service through this process, and what is known of it.
+/// The latest write of a service through this process, and its durability as last known.
 #[derive(Clone)]
 struct LatestWrite {
     service: ServiceName,
@@ -44,16 +52,18 @@ struct LatestWrite {
     view: DurabilityView,
 }
 
-impl App {
-    /// What a process needs, over this store.
+impl AppState {
+    /// Creates the state of a process that uses `store`.
     pub(crate) fn new(config: Arc<Config>, store: Store) -> Self {
         let shutdown = CancellationToken::new();
         Self {
-            guard: Arc::new(Guard::new(config.token.as_ref())),
-            feed: Feed::new(store.clone(), shutdown.clone()),
-            census: Arc::default(),
+            access: Arc::new(AccessControl::new(config.token.as_ref())),
+            feed: EventFeed::new(store.clone(), shutdown.clone()),
+            pod_counts: Arc::default(),
+            growth: Arc::default(),
+            streams: Streams::new(config.max_connections),
             tasks: TaskTracker::new(),
-            metrics: crate::metrics::handle(),
+            metrics: crate::metrics::recorder(),
             latest_write: Arc::default(),
             config,
             store,
@@ -61,21 +71,26 @@ impl App {
         }
     }
 
-    /// Remembers what a write got, for `/status`, and says it in the API's words.
-    pub(crate) fn note_write(&self, service: &ServiceName, written: Written) -> DurabilityView {
+    /// Admits a request that adds `growth`, or says why not.
+    pub(crate) async fn admit(&self, growth: Growth) -> Result<(), ApiProblem> {
+        self.growth.admit(&self.store, &self.config.growth, growth).await
+    }
+
+    /// Remembers the durability of a write for `/status`, and returns it as the API shows it.
+    pub(crate) fn note_write(&self, service: &ServiceName, written: WriteReceipt) -> DurabilityView {
         let view = durability_view(written.durability);
         let latest = LatestWrite { service: service.clone(), id: written.id, view: view.clone() };
         *self.latest_write() = Some(latest);
         view
     }
 
-    /// What was known of the latest write when this was last looked at.
+    /// Returns the durability of the latest write as last known.
     pub(crate) fn durability(&self) -> Option<DurabilityView> {
         self.latest_write().as_ref().map(|latest| latest.view.clone())
     }
 
-    /// What is known of the latest write by now: what was not yet confirmed may be, and of one that a newer one replaced,
-    /// or a failover lost, nothing is known any more.
+    /// Returns the durability of the latest write as of now. A write that was unconfirmed may be confirmed
+    /// since; of a write that was replaced, or lost in a failover, nothing is known any more.
     pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
         let latest = self.latest_write().clone();
         let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
@@ -100,7 +115,7 @@ impl App {
     }
 }
 
-/// All that had to have it do.
+/// The durability of a write that was unconfirmed, and that all replicas have confirmed since.
 fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     DurabilityView {
         state: DurabilityState::Confirmed,
@@ -125,10 +140,8 @@ fn durability_view(durability: Durability) -> DurabilityView {
             message: match known {
                 0 => "stored, not yet confirmed: the replicas could not be asked".to_owned(),
                 known => {
-                    format!(
-                        "stored, not yet confirmed by {} of {known} replicas",
-                        known - confirmed.min(known)
-                    )
+                    let missing = known - confirmed.min(known);
+                    format!("stored, not yet confirmed by {missing} of {known} replicas")
                 }
             },
         },
@@ -146,11 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durability_in_words() {
-        let said = |durability| durability_view(durability).message;
+    fn the_durability_message_counts_replicas() {
+        let message = |durability| durability_view(durability).message;
         let unconfirmed = Durability::Unconfirmed { confirmed: 1, known: 3 };
-        assert_eq!(said(unconfirmed), "stored, not yet confirmed by 2 of 3 replicas");
-        assert!(said(Durability::Unconfirmed { confirmed: 0, known: 0 }).contains("could not be asked"));
-        assert!(said(Durability::Confirmed { replicas: 2 }).contains("confirmed by 2"));
+        assert_eq!(message(unconfirmed), "stored, not yet confirmed by 2 of 3 replicas");
+        assert!(message(Durability::Unconfirmed { confirmed: 0, known: 0 }).contains("could not be asked"));
+        assert!(message(Durability::Confirmed { replicas: 2 }).contains("confirmed by 2"));
     }
 }

@@ -1,26 +1,27 @@
-//! From the words of the domain to the shapes of the API. Pure.
+//! Conversion of domain types to the types of the API. Pure.
 
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::RedisMillis;
+use common::api::{
+    DeadLetterView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, ServiceStatus, ServiceView,
+    rfc3339,
+};
+use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::service::Service;
-use common::store::{Letter, NodeQueues};
+use common::store::{DeadLetter, NodeQueues};
 
-use crate::dto::{
-    LetterView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, ServiceStatus, ServiceView,
-    rfc3339,
-};
-
-/// A service with its status.
+/// Returns a service with its status.
 pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
     ServiceView {
         name: service.name,
         state: service.state,
         generation: service.generation,
+        revision: service.revision,
         replicas: service.replicas,
         labels: service.labels,
         on_disconnect: service.pod.on_disconnect,
@@ -33,7 +34,7 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
     }
 }
 
-/// A pod, without its refusals.
+/// Returns a pod without its refusals.
 pub(crate) fn pod(pod: PodRecord) -> PodView {
     PodView {
         uuid: pod.id,
@@ -59,17 +60,18 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
     }
 }
 
-/// Whether a node does what nodes do: alive, heard of within `fresh`, with a well engine.
+/// Whether a node is alive, has sent a heartbeat within `fresh`, and has a healthy engine.
 pub(crate) fn is_ready(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     node.state == NodeState::Alive && node.engine_problem.is_none() && silence(node, now) <= fresh
 }
 
-/// How long a node has been silent.
+/// Returns the time since the last heartbeat of a node.
 pub(crate) fn silence(node: &Node, now: RedisMillis) -> Duration {
     Duration::from_millis(now.saturating_sub(node.beat))
 }
 
-/// A node with the lengths of its queues.
+/// Returns a node with the lengths of its queues. It is not ready if its last heartbeat is older than
+/// `fresh`.
 pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Duration) -> NodeView {
     NodeView {
         ready: is_ready(&node, now, fresh),
@@ -96,13 +98,13 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
     }
 }
 
-/// The lengths of a node's queues, with its name.
-pub(crate) fn queues_of(node: common::ids::NodeName, queues: NodeQueues) -> QueuesOfNode {
+/// Returns the lengths of the queues of a node.
+pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
     let NodeQueues { pending, starting, running } = queues;
     QueuesOfNode { node, pending, starting, running }
 }
 
-/// A payload, byte for byte.
+/// Returns a payload byte for byte, in base64 if it is not UTF-8.
 pub(crate) fn item(payload: Vec<u8>) -> QueueItem {
     match String::from_utf8(payload) {
         Ok(payload) => QueueItem { payload, encoding: None },
@@ -113,16 +115,16 @@ pub(crate) fn item(payload: Vec<u8>) -> QueueItem {
     }
 }
 
-/// A dead letter.
-pub(crate) fn letter(letter: Letter) -> LetterView {
-    let QueueItem { payload, encoding } = item(letter.payload);
-    LetterView {
-        id: letter.id,
-        queue: letter.queue,
+/// Returns a dead letter.
+pub(crate) fn dead_letter(dead_letter: DeadLetter) -> DeadLetterView {
+    let QueueItem { payload, encoding } = item(dead_letter.payload);
+    DeadLetterView {
+        id: dead_letter.id,
+        queue: dead_letter.queue,
         payload,
         encoding,
-        reason: letter.reason,
-        at: rfc3339(letter.at),
+        reason: dead_letter.reason,
+        at: rfc3339(dead_letter.at),
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_keep_their_bytes() {
+    fn a_payload_keeps_its_bytes() {
         let plain = item(b"{\"name\":\"x\"}".to_vec());
         assert_eq!((plain.payload.as_str(), plain.encoding), ("{\"name\":\"x\"}", None));
         let binary = item(vec![0xff, 0xfe]);

@@ -1,17 +1,20 @@
-//! The command line: what can be typed.
+//! The command line as a whole: assembles the arguments that the commands define.
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{Globals, UserCommand};
+use crate::dev::options::DevOptions;
+use crate::healthcheck::HealthcheckOptions;
+use crate::sample_image::SampleImageOptions;
 use crate::settings::SettingFlags;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unschedulable, 6 timed out, 7 not authorized, \
 8 unreachable.
 
-First minute:  kubeleet dev          a whole cluster in this terminal
-               kubeleet status       what it is doing
-               kubeleet run nginx    a service of one pod";
+First steps:  kubeleet dev          run a whole cluster in this terminal
+              kubeleet status       show its state
+              kubeleet run nginx    start a service with one pod";
 
 /// A container orchestrator coordinated by nothing but Redis.
 #[derive(Parser)]
@@ -25,84 +28,40 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// A whole cluster in one process: Redis, api, scheduler and workers, until Ctrl-C.
+    /// Run a whole cluster in one process: Redis, API, scheduler and workers, until Ctrl-C.
     Dev(DevOptions),
-    /// The HTTP API.
+    /// Run the HTTP API.
     Api(SettingFlags),
-    /// One scheduler. Run as many as you like.
+    /// Run a scheduler; one or more per cluster.
     Scheduler(SettingFlags),
-    /// The worker of this node, and its guard.
+    /// Run the worker of this node, and the guard process above it.
     Worker(WorkerOptions),
-    /// Ends with 0 when the daemon of this container or machine is healthy.
-    Healthcheck(HealthOptions),
-    /// What the `hello` service runs.
+    /// Exit 0 if the daemon of this container or machine is healthy.
+    Healthcheck(HealthcheckOptions),
+    /// Run the program of the `hello` service.
     #[command(hide = true)]
     Hello,
-    /// Makes an image that only sleeps, without a registry: for trying things out.
+    /// Create a small image that only sleeps, without a registry.
     #[command(hide = true)]
-    SampleImage {
-        /// What to call it, e.g. spaster/alpine-sleep
-        tag: String,
-        #[command(flatten)]
-        settings: SettingFlags,
-    },
+    SampleImage(SampleImageOptions),
     #[command(flatten)]
     User(UserCommand),
 }
 
+/// Arguments of `worker`.
 #[derive(Args)]
 pub(crate) struct WorkerOptions {
-    /// Without the parent process that stops `stop` pods when the worker can not [KUBELEET_GUARD=off]
+    /// Run without the guard, which stops pods with `on_disconnect: stop` when the worker cannot
+    /// [KUBELEET_GUARD=off]
     #[arg(long)]
     pub(crate) no_guard: bool,
-    /// The worker itself: standard input is its guard.
+    /// Run as the child of a guard, which is at the other end of standard input.
     #[arg(long, hide = true, conflicts_with = "no_guard")]
     pub(crate) guarded: bool,
-    /// No worker: waits until the lease has run out, then stops the `stop` pods of this node.
-    #[arg(long, hide = true, conflicts_with_all = ["no_guard", "guarded"])]
+    /// Run no worker: wait until this node's lease has expired, then stop its pods with
+    /// `on_disconnect: stop`
+    #[arg(long, conflicts_with_all = ["no_guard", "guarded"])]
     pub(crate) fence_only: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
-}
-
-/// A daemon that has a health.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Daemon {
-    /// It is ready.
-    Api,
-    /// It gives signs of life.
-    Scheduler,
-    /// Its heartbeat is fresh.
-    Worker,
-}
-
-#[derive(Args)]
-pub(crate) struct HealthOptions {
-    /// Which daemon; any of them when left out
-    pub(crate) daemon: Option<Daemon>,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
-}
-
-#[derive(Args)]
-pub(crate) struct DevOptions {
-    /// How many workers: worker1, worker2 …
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) workers: u32,
-    /// Two replicas and three sentinels beside the Redis.
-    #[arg(long)]
-    pub(crate) ha: bool,
-    /// Do not deploy the `hello` service.
-    #[arg(long)]
-    pub(crate) no_hello: bool,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
-}
-
-impl DevOptions {
-    /// These options, with the token that was given to the whole command.
-    pub(crate) fn with_token(mut self, globals: &Globals) -> Self {
-        self.settings = self.settings.with_token(globals);
-        self
-    }
 }

@@ -1,79 +1,167 @@
-//! One daemon in this process, until SIGTERM or SIGINT.
+//! `kubeleet api`, `kubeleet scheduler` and `kubeleet worker`: one daemon in this process, until SIGTERM or
+//! SIGINT.
 
 use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::worker::Pulse;
-use ::worker::guard::{self, Program};
+use ::api::metrics::MetricsServer;
+use ::worker::LivenessPipe;
+use ::worker::supervisor::{self, Program};
 use anyhow::Context;
-use common::config::{Config, RuntimeKind};
+use common::config::{Config, MetricsListen, RuntimeKind};
+use common::store::{LinkOptions, Severity, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::WorkerOptions;
-use crate::settings::SettingFlags;
+use crate::settings::{BadSettings, SettingFlags};
 
-/// Signals this close together are one wish: `timeout` and a terminal may each send one.
-const SAME_WISH: Duration = Duration::from_secs(1);
+/// Signals within this time count as one: `timeout` and a terminal may each send one.
+const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// `kubeleet api`.
+/// How long to ask Redis about itself. A daemon starts without Redis as well.
+const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Where the scheduler serves its metrics unless the operator says otherwise.
+const SCHEDULER_METRICS_PORT: u16 = 7071;
+/// Where the worker serves its metrics unless the operator says otherwise.
+const WORKER_METRICS_PORT: u16 = 7072;
+
+/// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
-    run(flags, |config, shutdown| async move { Ok(::api::run(config, shutdown).await?) }).await
+    let config = Arc::new(flags.load()?);
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(shutdown.clone())?;
+    check_redis(&config).await?;
+    Ok(::api::run(config, shutdown).await?)
 }
 
-/// `kubeleet scheduler`.
+/// Runs `kubeleet scheduler`.
 pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
-    run(flags, |config, shutdown| async move { Ok(::scheduler::run(config, shutdown).await?) }).await
+    let config = Arc::new(flags.load()?);
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(shutdown.clone())?;
+    check_redis(&config).await?;
+    with_metrics(&config, SCHEDULER_METRICS_PORT, &shutdown, async {
+        Ok(::scheduler::run(Arc::clone(&config), shutdown.clone()).await?)
+    })
+    .await
 }
 
-/// `kubeleet worker`: the guard, or with `--guarded` and without a guard the worker itself. Gives the exit code.
+/// Runs `kubeleet worker`: the supervisor, or with `--guarded` or without a supervisor the worker itself.
+/// Returns the exit code.
 ///
-/// Makes its own async runtime, for a guard shall be small: one thread.
+/// Builds its own async runtime, because a supervisor must be small: one thread.
 pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
     let config = Arc::new(options.settings.load()?);
-    // Imagined pods end with the process that imagines them.
+    // Simulated pods end with the process that simulates them, so a supervisor has nothing to stop.
     let unguarded = options.no_guard || !config.guard || config.runtime == RuntimeKind::Sim;
     if options.guarded || (unguarded && !options.fence_only) {
-        let runtime = tokio::runtime::Runtime::new().context("no async runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("starting the async runtime")?;
         let ended = runtime.block_on(worker_itself(config, options.guarded));
         runtime.shutdown_background();
         return ended.map(|()| 0);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("no async runtime")?;
+    let runtime = runtime.context("starting the async runtime")?;
     runtime.block_on(async {
         if options.fence_only {
-            return Ok(guard::fence_only(config).await.map(|()| 0)?);
+            return Ok(supervisor::fence_only(config).await.map(|()| 0)?);
         }
         let path = std::env::current_exe().context("finding this program")?;
         let arguments = std::env::args_os().skip(1).chain(["--guarded".into()]).collect();
-        Ok(guard::run(config, Program { path, arguments }).await?)
+        Ok(supervisor::run(config, Program { path, arguments }).await?)
     })
 }
 
 async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()> {
-    let pulse = match guarded {
-        true => Pulse::to_guard().context("--guarded is for workers that `kubeleet worker` has started")?,
-        false => Pulse::none(),
+    let pipe = match guarded {
+        true => LivenessPipe::to_supervisor()
+            .context("--guarded is for workers that `kubeleet worker` has started")?,
+        false => LivenessPipe::none(),
     };
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    Ok(::worker::run_guarded(config, pulse, shutdown).await?)
+    // Beside the worker: it must guard its pods whatever Redis it finds.
+    let checked = Arc::clone(&config);
+    tokio::spawn(async move {
+        if let Err(error) = check_redis(&checked).await {
+            tracing::error!("{error:#}");
+        }
+    });
+    with_metrics(&config, WORKER_METRICS_PORT, &shutdown, async {
+        Ok(::worker::run_supervised(Arc::clone(&config), pipe, shutdown.clone()).await?)
+    })
+    .await
 }
 
-async fn run<F, Fut>(flags: &SettingFlags, daemon: F) -> anyhow::Result<()>
-where
-    F: FnOnce(Arc<Config>, CancellationToken) -> Fut,
-    Fut: Future<Output = anyhow::Result<()>>,
-{
-    let config = Arc::new(flags.load()?);
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
-    daemon(config, shutdown).await
+/// Logs what an operator should change about the Redis server. Without an answer, nothing is known and nothing
+/// is wrong.
+///
+/// # Errors
+/// If kubeleet cannot work with this Redis.
+async fn check_redis(config: &Config) -> anyhow::Result<()> {
+    let store = Store::new(config.redis.clone(), LinkOptions::default());
+    let concerns = match tokio::time::timeout(SERVER_CHECK_TIMEOUT, store.server_concerns()).await {
+        Ok(Ok(concerns)) => concerns,
+        Ok(Err(_)) | Err(_) => return Ok(()),
+    };
+    for concern in concerns {
+        if concern.severity == Severity::Unusable {
+            anyhow::bail!(concern.text);
+        }
+        tracing::warn!("{}", concern.text);
+    }
+    Ok(())
 }
 
-/// The first SIGTERM or SIGINT asks for an orderly end; the second ends at once.
+/// Runs a daemon, and serves its metrics in a task of its own. Once the daemon has started, no failure to
+/// serve them ends it.
+///
+/// # Errors
+/// Before the daemon starts: [`BadSettings`] if the address that the operator named cannot be bound. After
+/// that, only the errors of the daemon.
+async fn with_metrics(
+    config: &Config,
+    default_port: u16,
+    shutdown: &CancellationToken,
+    daemon: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    if let Some(server) = bind_metrics(config, default_port).await? {
+        tokio::spawn(server.run(shutdown.clone()));
+    }
+    daemon.await
+}
+
+/// Binds the address for metrics before the daemon starts, so that no measurement is lost.
+async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, BadSettings> {
+    let address = match config.metrics_listen {
+        MetricsListen::Off => return Ok(None),
+        MetricsListen::Default => SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)),
+        MetricsListen::Address(address, _) => address,
+    };
+    match (MetricsServer::bind(address, config.token.as_ref()).await, config.metrics_listen) {
+        (Ok(server), _) => Ok(Some(server)),
+        (Err(error), MetricsListen::Address(_, origin)) => {
+            let problem = format!(
+                "cannot listen on {address}: {error}; stop the process that uses the address, name another \
+                 address, or write off"
+            );
+            Err(BadSettings::new("KUBELEET_METRICS_LISTEN", origin, problem))
+        }
+        (Err(error), _) => {
+            tracing::warn!(
+                "metrics are not served: cannot listen on {address}: {error}; set KUBELEET_METRICS_LISTEN to \
+                 another address, or to off"
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// Cancels `shutdown` at the first SIGTERM or SIGINT. A second one ends the process at once.
 pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -86,14 +174,57 @@ pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()
             }
             match first {
                 None => {
-                    tracing::info!("shutting down; once more to stop at once");
+                    tracing::info!("shutting down; send the signal again to stop at once");
                     first = Some(Instant::now());
                     shutdown.cancel();
                 }
-                Some(first) if first.elapsed() > SAME_WISH => std::process::exit(130),
+                Some(first) if first.elapsed() > REPEATED_SIGNAL_WINDOW => std::process::exit(130),
                 Some(_) => {}
             }
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeMap;
+    use std::net::TcpListener;
+
+    use common::config::Sources;
+
+    use super::*;
+
+    fn config(metrics_listen: Option<&str>) -> Config {
+        let setting = metrics_listen.map(|value| ("KUBELEET_METRICS_LISTEN".to_owned(), value.to_owned()));
+        let sources = Sources {
+            flags: setting.into_iter().collect(),
+            environment: &|_| None,
+            file: BTreeMap::new(),
+            read_file: &|_| Err("no files here".to_owned()),
+            host_name: "here".to_owned(),
+        };
+        sources.config().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_default_address_in_use_is_skipped_and_a_named_one_is_an_error() {
+        let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let taken = holder.local_addr().unwrap();
+        assert!(bind_metrics(&config(None), taken.port()).await.unwrap().is_none());
+        let named = config(Some(&taken.to_string()));
+        let error = bind_metrics(&named, 0).await.err().unwrap().to_string();
+        for part in ["KUBELEET_METRICS_LISTEN", "a flag", &taken.to_string(), "stop the process", "off"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served_at_the_named_address_or_nowhere() {
+        let server = bind_metrics(&config(Some("127.0.0.1:0")), 1).await.unwrap().unwrap();
+        assert!(server.address().ip().is_loopback());
+        assert!(bind_metrics(&config(Some("off")), 0).await.unwrap().is_none());
+        assert!(bind_metrics(&config(None), 0).await.unwrap().is_some());
+    }
 }

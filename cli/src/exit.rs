@@ -1,57 +1,28 @@
-//! How a command ends: documented exit codes, and errors on standard error.
+//! Exit codes. `--help` and docs/reference/cli.md list them, and scripts rely on the numbers.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use worker::WorkerError;
-use worker::guard::GuardError;
-
-use crate::settings::BadSettings;
-
-/// The exit codes, as `--help` and docs/CLI.md list them. Scripts rely on the numbers.
+/// How a command or daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It is done.
+    /// Success.
     Ok = 0,
-    /// Something went wrong that has no code of its own.
+    /// An error that has no code of its own.
     Error = 1,
-    /// What was typed or configured makes no sense.
+    /// Invalid arguments or invalid configuration.
     Usage = 2,
-    /// What was named does not exist.
+    /// The named object does not exist.
     NotFound = 3,
-    /// It exists already, is being deleted, or somebody else was faster.
+    /// The object exists already, is being deleted, or was changed concurrently.
     Conflict = 4,
-    /// Waiting ended, and there are pods that fit no node.
+    /// The wait timed out, and some pods fit no node.
     Unschedulable = 5,
-    /// Waiting ended for another reason.
+    /// The wait timed out for another reason.
     TimedOut = 6,
-    /// The API wants a token, or another one.
+    /// The API requires a token, or rejected the one that was sent.
     Unauthorized = 7,
     /// The API, or Redis behind it, does not answer.
     Unreachable = 8,
-}
-
-impl Exit {
-    /// How a daemon ends that can not begin, or not go on. The guard of a worker starts one again that ended with
-    /// [`Exit::Error`], and no other.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref::<WorkerError>() {
-            Some(WorkerError::Replaced { .. }) => return Exit::Conflict,
-            Some(
-                WorkerError::StateDir { .. } | WorkerError::ProcessesNotAllowed | WorkerError::Runtime(_),
-            ) => {
-                return Exit::Usage;
-            }
-            Some(WorkerError::Name(_) | WorkerError::Broken { .. }) | None => {}
-        }
-        match error.downcast_ref::<GuardError>() {
-            Some(GuardError::Taken { .. }) => Exit::Conflict,
-            Some(GuardError::StateDir { .. }) => Exit::Usage,
-            Some(GuardError::System(_)) => Exit::Error,
-            None if error.is::<BadSettings>() => Exit::Usage,
-            None => Exit::Error,
-        }
-    }
 }
 
 impl From<Exit> for ExitCode {
@@ -60,33 +31,13 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Says on standard error what went wrong.
-pub(crate) fn complain(text: &str) {
-    tell("\x1b[1;31merror\x1b[0m", text);
-}
-
-/// Says on standard error what one should know although it worked.
-pub(crate) fn warn(text: &str) {
-    tell("\x1b[1;33mwarning\x1b[0m", text);
-}
-
-/// Says something on standard error that is no data.
-pub(crate) fn note(text: &str) {
-    // Nobody is left to be told that standard error is closed.
-    drop(writeln!(anstream::stderr(), "{text}"));
-}
-
-fn tell(head: &str, text: &str) {
-    note(&format!("{head}: {text}"));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_a_promise() {
-        let promised = [
+    fn exit_codes_have_the_documented_numbers() {
+        let documented = [
             (Exit::Ok, 0),
             (Exit::Error, 1),
             (Exit::Usage, 2),
@@ -97,7 +48,7 @@ mod tests {
             (Exit::Unauthorized, 7),
             (Exit::Unreachable, 8),
         ];
-        for (exit, number) in promised {
+        for (exit, number) in documented {
             assert_eq!(exit as u8, number, "{exit:?}");
         }
     }

@@ -1,81 +1,106 @@
-//! `kubeleet healthcheck`: for images without a shell. Healthy is an API that is ready, a scheduler that gives signs of
-//! life, or a worker that beats.
+//! `kubeleet healthcheck`, for images without a shell: checks that an API is ready, a scheduler reported
+//! recently, or a worker's heartbeat is fresh.
 
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::Args;
 use common::config::Config;
 use common::node::NodeState;
 use common::store::{LinkOptions, Store};
 
-use crate::args::Daemon;
 use crate::settings::SettingFlags;
 
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time limit of each check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Succeeds when this configuration's API answers `/readyz` with 200, its scheduler was heard of lately, or its node's
-/// heartbeat is fresh; with a daemon named, only if it is that one.
+/// A daemon that can be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Daemon {
+    /// Its API answers /readyz with success.
+    Api,
+    /// It reported to Redis recently.
+    Scheduler,
+    /// Its heartbeat is fresh.
+    Worker,
+}
+
+/// Arguments of `healthcheck`.
+#[derive(Args)]
+pub(crate) struct HealthcheckOptions {
+    /// The daemon to check; without it, one healthy daemon is enough
+    pub(crate) daemon: Option<Daemon>,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// Succeeds if the given daemon of this configuration is healthy; without a daemon, if any of the three is.
 pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow::Result<()> {
     let config = flags.load()?;
-    let wanted = |which| daemon.is_none_or(|daemon| daemon == which);
-    let mut ill = Vec::new();
-    if wanted(Daemon::Api) {
-        match api(&config).await {
+    let is_checked = |candidate| daemon.is_none_or(|daemon| daemon == candidate);
+    let mut problems = Vec::new();
+    if is_checked(Daemon::Api) {
+        match check_api(&config).await {
             Ok(()) => return Ok(()),
-            Err(why) => ill.push(why),
+            Err(problem) => problems.push(problem),
         }
     }
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    if wanted(Daemon::Scheduler) {
-        match in_time(scheduler(&store, &config)).await {
+    if is_checked(Daemon::Scheduler) {
+        match with_timeout(check_scheduler(&store, &config)).await {
             Ok(()) => return Ok(()),
-            Err(why) => ill.push(why),
+            Err(problem) => problems.push(problem),
         }
     }
-    if wanted(Daemon::Worker) {
-        match in_time(worker(&store, &config)).await {
+    if is_checked(Daemon::Worker) {
+        match with_timeout(check_worker(&store, &config)).await {
             Ok(()) => return Ok(()),
-            Err(why) => ill.push(why),
+            Err(problem) => problems.push(problem),
         }
     }
-    bail!("not healthy: {}", ill.join("; "))
+    bail!("not healthy: {}", problems.join("; "))
 }
 
-async fn api(config: &Config) -> Result<(), String> {
+async fn check_api(config: &Config) -> Result<(), String> {
     let url = format!("http://{}/readyz", config.listen);
     let client =
-        reqwest::Client::builder().timeout(PATIENCE).no_proxy().build().map_err(|e| e.to_string())?;
+        reqwest::Client::builder().timeout(CHECK_TIMEOUT).no_proxy().build().map_err(|e| e.to_string())?;
     match client.get(&url).send().await {
-        Ok(answer) if answer.status().is_success() => Ok(()),
-        Ok(answer) => Err(format!("{url} answers {}", answer.status())),
-        Err(_) => Err(format!("nothing answers at {url}")),
+        Ok(response) if response.status().is_success() => Ok(()),
+        Ok(response) => Err(format!("{url} answered {}", response.status())),
+        Err(_) => Err(format!("no API answers at {url}")),
     }
 }
 
-async fn in_time(check: impl Future<Output = anyhow::Result<()>>) -> Result<(), String> {
-    match tokio::time::timeout(PATIENCE, check).await {
-        Ok(checked) => checked.map_err(|error| error.to_string()),
-        Err(_) => Err("Redis does not answer".to_owned()),
+async fn with_timeout(check: impl Future<Output = anyhow::Result<()>>) -> Result<(), String> {
+    match tokio::time::timeout(CHECK_TIMEOUT, check).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("Redis did not answer within {} s", CHECK_TIMEOUT.as_secs())),
     }
 }
 
-async fn scheduler(store: &Store, config: &Config) -> anyhow::Result<()> {
-    let (known, now) = (store.schedulers().await?, store.redis_now().await?);
-    let ours = known.into_iter().filter(|(id, _)| id.is_of(&config.node));
-    match ours.map(|(_, seen)| Duration::from_millis(now.saturating_sub(seen))).min() {
+async fn check_scheduler(store: &Store, config: &Config) -> anyhow::Result<()> {
+    let (schedulers, now) = (store.schedulers().await?, store.redis_now().await?);
+    let own = schedulers.into_iter().filter(|(id, _)| id.belongs_to(&config.node));
+    match own.map(|(_, seen)| Duration::from_millis(now.saturating_sub(seen))).min() {
         Some(age) if age <= scheduler::silent_after(&config.timing) => Ok(()),
-        Some(age) => bail!("the scheduler of {} was silent for {} s", config.node, age.as_secs()),
-        None => bail!("there is no scheduler of {}", config.node),
+        Some(age) => {
+            bail!("the scheduler of node {} last reported {} s ago", config.node, age.as_secs())
+        }
+        None => bail!("node {} has no scheduler", config.node),
     }
 }
 
-async fn worker(store: &Store, config: &Config) -> anyhow::Result<()> {
+async fn check_worker(store: &Store, config: &Config) -> anyhow::Result<()> {
+    if let Some(why) = worker::hold_reason(config) {
+        bail!("worker {} holds: {why}", config.node);
+    }
     let Some(node) = store.node(&config.node).await? else {
-        bail!("there is no node {}", config.node);
+        bail!("node {} is not registered", config.node);
     };
     let age = Duration::from_millis(store.redis_now().await?.saturating_sub(node.beat));
     if node.state == NodeState::Alive && age <= config.timing.dead_after {
         return Ok(());
     }
-    bail!("the last heartbeat of {} is {} s old", config.node, age.as_secs())
+    bail!("the last heartbeat of node {} is {} s old", config.node, age.as_secs())
 }

@@ -1,16 +1,29 @@
-//! `kubeleet sample-image TAG`: an image that sleeps, made without any registry, for trying things out and for tests.
+//! `kubeleet sample-image TAG`: creates an image that only sleeps, without a registry, for first steps and
+//! tests.
 
 use anyhow::Context;
+use clap::Args;
 use worker::runtime::docker::DockerRuntime;
-use worker::runtime::hello::ensure_hello_image;
+use worker::runtime::sample_image::ensure_hello_image;
 
 use crate::settings::SettingFlags;
 
-/// Makes the image under this tag on the engine the settings name, unless it is there.
-pub(crate) async fn run(tag: &str, flags: &SettingFlags) -> anyhow::Result<()> {
-    let config = flags.load()?;
-    let docker = DockerRuntime::connect(config.docker_host.as_deref()).context("reaching the engine")?;
-    let made = ensure_hello_image(&docker, &[tag]).await?;
-    tracing::info!("{tag} {}", if made { "made" } else { "is there already" });
+/// Arguments of `sample-image`.
+#[derive(Args)]
+pub(crate) struct SampleImageOptions {
+    /// Tag of the image, for example spaster/alpine-sleep
+    tag: String,
+    #[command(flatten)]
+    settings: SettingFlags,
+}
+
+/// Creates the image on the configured engine unless it exists there.
+pub(crate) async fn run(options: &SampleImageOptions) -> anyhow::Result<()> {
+    let config = options.settings.load()?;
+    let docker =
+        DockerRuntime::connect(config.docker_host.as_deref()).context("cannot connect to the engine")?;
+    let tag = options.tag.as_str();
+    let created = ensure_hello_image(&docker, &[tag]).await?;
+    tracing::info!("image {tag} {}", if created { "created" } else { "exists already" });
     Ok(())
 }

@@ -1,89 +1,103 @@
-//! Settings of the daemons as flags, and how flags, environment and file become one [`Config`].
+//! The daemons' settings as flags, and how flags, environment and configuration file become one [`Config`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use common::config::{Config, ConfigError, Secret, Sources, parse_file};
+use common::config::{Config, ConfigError, Origin, Secret, Sources, parse_file};
 
-use crate::commands::Globals;
-
-/// Looked for when no `--config` is given; missing is fine.
+/// Read when no `--config` is given, if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
 
-/// Every setting can be given as a flag, in the environment (`KUBELEET_…`) or in the file; the first wins.
+/// Settings as flags. Each can also be set in the environment (`KUBELEET_…`) or in the configuration file; a
+/// flag overrides the environment, and the environment overrides the file.
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Settings of the daemons (flag > environment > file > default)")]
+#[command(next_help_heading = "Daemon settings (flag > environment > file > default)")]
 pub(crate) struct SettingFlags {
     /// Configuration file (TOML) [default: /etc/kubeleet/kubeleet.toml]
     #[arg(long, env = "KUBELEET_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// redis://…, rediss://… or redis+sentinel://h1:p,h2:p/mymaster [KUBELEET_REDIS_URL]
+    /// Redis: redis://…, rediss://… or redis+sentinel://h1:p,h2:p/mymaster [KUBELEET_REDIS_URL]
     #[arg(long, value_name = "URL")]
     redis_url: Option<String>,
-    /// Address of the API [KUBELEET_LISTEN, default 127.0.0.1:7070]
+    /// Address that the API listens on [KUBELEET_LISTEN, default 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Address of the scheduler's or worker's /metrics, or off
+    /// [KUBELEET_METRICS_LISTEN, default 127.0.0.1:7071 (scheduler), 127.0.0.1:7072 (worker)]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     /// Worker name [KUBELEET_NODE, default: the host name]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Labels of this node, zone=a,disk=ssd [KUBELEET_LABELS]
+    /// Labels of this node, for example zone=a,disk=ssd [KUBELEET_LABELS]
     #[arg(long, value_name = "LABELS")]
     labels: Option<String>,
-    /// docker, process or sim [KUBELEET_RUNTIME]
+    /// Container runtime: docker, process or sim [KUBELEET_RUNTIME]
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
     /// Time between heartbeats [KUBELEET_HEARTBEAT, default 5s]
     #[arg(long, value_name = "TIME")]
     heartbeat: Option<String>,
-    /// Silence after which a node is declared dead [KUBELEET_DEAD_AFTER, default 20s]
+    /// Time without a heartbeat after which a node is declared dead [KUBELEET_DEAD_AFTER, default 20s]
     #[arg(long, value_name = "TIME")]
     dead_after: Option<String>,
-    /// Silence after which a worker stops its `stop` pods [KUBELEET_FENCE_AFTER, default 15s]
+    /// Time without Redis after which a worker stops its pods with `on_disconnect: stop`
+    /// [KUBELEET_FENCE_AFTER, default 15s]
     #[arg(long, value_name = "TIME")]
     fence_after: Option<String>,
-    /// Log filter [KUBELEET_LOG, default info]
+    /// Log filter, for example debug [KUBELEET_LOG, default info]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
-    /// text or json [KUBELEET_LOG_FORMAT]
+    /// Log format: text or json [KUBELEET_LOG_FORMAT, default text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// `--token` and `--token-file` are everybody's flags: taken over from there.
+    /// `--token` and `--token-file` are global options; [`SettingFlags::with_token`] copies them here.
     #[arg(skip)]
     token: Option<Secret>,
     #[arg(skip)]
     token_file: Option<String>,
 }
 
-/// The configuration can not be used; ends with the usage code.
+/// The configuration is invalid. Ends the process with the usage code.
 #[derive(Debug, thiserror::Error)]
-#[error("the configuration can not be used:{}", .0.iter().map(|e| format!("\n  {e}")).collect::<String>())]
+#[error("invalid configuration:{}", .0.iter().map(|e| format!("\n  {e}")).collect::<String>())]
 pub(crate) struct BadSettings(Vec<ConfigError>);
 
+impl BadSettings {
+    /// One setting that turned out to be unusable after all settings were read.
+    pub(crate) fn new(setting: &str, origin: Origin, problem: String) -> Self {
+        Self(vec![ConfigError { setting: setting.to_owned(), origin, problem }])
+    }
+}
+
 impl SettingFlags {
-    /// These settings, with the token that was given to the whole command.
-    pub(crate) fn with_token(mut self, globals: &Globals) -> Self {
-        let (token, file) = globals.token_settings();
+    /// Returns these settings with the global options `--token` and `--token-file`.
+    pub(crate) fn with_token(mut self, (token, file): (Option<&Secret>, Option<&Path>)) -> Self {
         self.token = token.cloned();
         self.token_file = file.map(|path| path.display().to_string());
         self
     }
 
-    /// Whether the flag or the environment says where the API listens.
-    pub(crate) fn says_listen(&self) -> bool {
+    /// Returns true if the flag or the environment sets the API's address.
+    pub(crate) fn has_listen(&self) -> bool {
         self.listen.is_some() || std::env::var_os("KUBELEET_LISTEN").is_some()
     }
 
-    /// Whether the flag or the environment says which runtime to use.
-    pub(crate) fn says_runtime(&self) -> bool {
+    /// Returns true if the flag or the environment sets the runtime.
+    pub(crate) fn has_runtime(&self) -> bool {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }
 
-    /// Reads and judges everything, then starts logging.
+    /// Reads and validates all settings, then starts logging.
+    ///
+    /// # Errors
+    /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another
+    /// error.
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {
-            flags: self.given(),
+            flags: self.flags(),
             environment: &|name| std::env::var(name).ok(),
             file,
             read_file: &|path| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}")),
@@ -94,13 +108,14 @@ impl SettingFlags {
         Ok(config)
     }
 
-    fn given(&self) -> BTreeMap<String, String> {
+    fn flags(&self) -> BTreeMap<String, String> {
         let token = self.token.as_ref().map(|token| token.expose().to_owned());
         let flags = [
             ("KUBELEET_TOKEN", &token),
             ("KUBELEET_TOKEN_FILE", &self.token_file),
             ("KUBELEET_REDIS_URL", &self.redis_url),
             ("KUBELEET_LISTEN", &self.listen),
+            ("KUBELEET_METRICS_LISTEN", &self.metrics_listen),
             ("KUBELEET_NODE", &self.node),
             ("KUBELEET_LABELS", &self.labels),
             ("KUBELEET_RUNTIME", &self.runtime),
@@ -110,8 +125,7 @@ impl SettingFlags {
             ("KUBELEET_LOG", &self.log),
             ("KUBELEET_LOG_FORMAT", &self.log_format),
         ];
-        let given = flags.into_iter().filter_map(|(name, flag)| Some((name.to_owned(), flag.clone()?)));
-        given.collect()
+        flags.into_iter().filter_map(|(name, flag)| Some((name.to_owned(), flag.clone()?))).collect()
     }
 
     fn read_config_file(&self) -> anyhow::Result<BTreeMap<String, String>> {
@@ -121,8 +135,8 @@ impl SettingFlags {
             None => return Ok(BTreeMap::new()),
         };
         let text = std::fs::read_to_string(path)
-            .map_err(|e| anyhow::anyhow!("configuration file {}: {e}", path.display()))?;
-        parse_file(&text).map_err(|e| anyhow::anyhow!("configuration file {}: {e}", path.display()))
+            .map_err(|e| anyhow::anyhow!("cannot read the configuration file {}: {e}", path.display()))?;
+        parse_file(&text).map_err(|e| anyhow::anyhow!("invalid configuration file {}: {e}", path.display()))
     }
 }
 

@@ -1,37 +1,39 @@
-//! The clock that leases are measured on: monotonic, and counting suspend.
+//! The clock that leases are measured with. It is monotonic and keeps counting while the machine is
+//! suspended.
 //!
-//! No value of it ever reaches Redis (invariant 6); it only answers "how long ago, here, on this machine".
+//! Its values never reach Redis (invariant 6): they measure durations on one machine only.
 
 use std::time::Duration;
 
-/// A point on this machine's boot-time clock. Comparable across processes of one boot, meaningless elsewhere.
+/// A point on this machine's boot-time clock. Processes of the same boot can compare it; other machines
+/// cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BootInstant {
-    /// Milliseconds since boot, suspend included.
+    /// Milliseconds since boot, including suspended time.
     pub millis: u64,
 }
 
 impl BootInstant {
-    /// This point plus a duration.
+    /// Returns the point that lies `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self { millis: self.millis.saturating_add(duration.as_millis() as u64) }
     }
 
-    /// How long from `earlier` until this point; zero when it lies after.
+    /// Returns the time between `earlier` and this point; zero if `earlier` is the later of the two.
     pub fn since(self, earlier: BootInstant) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
 }
 
-/// Where leases read the time. Tests hand in their own.
+/// The source of time for leases. Tests use their own.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> BootInstant;
 }
 
-/// `CLOCK_BOOTTIME`: unlike `Instant` it goes on while the machine sleeps, so a laptop that wakes up after its
-/// lease ran out knows that it did.
+/// `CLOCK_BOOTTIME`. Unlike `Instant` it keeps counting during suspend, so a laptop that resumes after its
+/// lease has expired knows that it has.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

@@ -1,33 +1,42 @@
-//! Configuration: read from flag, environment, file and default, in this order, and judged before anything starts.
+//! Configuration: read from flags, the environment, a file and defaults, in this order, and checked before
+//! anything starts.
 //!
-//! [`Sources`] knows where a setting came from, so that an error can say so; nothing here reads the process'
-//! environment by itself.
+//! [`Sources`] knows where each value came from, so that an error can name it. Nothing here reads the
+//! environment of the process on its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::duration::HumanDuration;
 use crate::ids::NodeName;
 use crate::node::Resources;
-use crate::spec::{Cpus, Memory};
+use crate::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 use crate::store::{RedisUrl, UrlError};
 
-/// A setting that can not be used.
+/// More pods than any machine runs.
+const MAX_PODS_PER_NODE: u64 = 1_000_000;
+/// More containers than any engine starts at the same time.
+const MAX_START_CONCURRENCY: u64 = 10_000;
+/// More workers than one process can simulate.
+const MAX_SIM_WORKERS: u64 = 100_000;
+
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} (from {origin}): {problem}")]
 pub struct ConfigError {
-    /// The setting's name in the environment.
+    /// Name of the setting in the environment.
     pub setting: String,
     /// Where its value came from.
     pub origin: Origin,
-    /// What is wrong and what would be right.
+    /// What is wrong with the value, and which values are valid.
     pub problem: String,
 }
 
-/// Where a value came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a value came from. What comes first wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A command-line flag.
     Flag,
@@ -35,7 +44,7 @@ pub enum Origin {
     Environment,
     /// The configuration file.
     File,
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
 }
 
@@ -50,17 +59,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A text that is shown to nobody.
+/// A text that must not be shown or logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text, for the one who must send or compare it.
+    /// Returns the text itself, to be sent or compared.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -72,14 +81,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What runs containers.
+/// The container runtime of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
-    /// A Docker engine, or Podman's socket.
+    /// A Docker engine, or Podman through its Docker-compatible socket.
     Docker,
-    /// Plain processes.
+    /// Plain processes on this machine.
     Process,
-    /// Nothing: pods are imagined, for scale.
+    /// Simulated pods, for tests of large clusters.
     Sim,
 }
 
@@ -90,19 +99,30 @@ impl std::str::FromStr for RuntimeKind {
             "docker" | "podman" => Ok(Self::Docker),
             "process" => Ok(Self::Process),
             "sim" => Ok(Self::Sim),
-            other => Err(format!("{other:?} is no runtime: write docker, process or sim")),
+            other => Err(format!("{other:?} is not a runtime: use docker, process or sim")),
         }
     }
 }
 
-/// How fast failures are noticed. `heartbeat < fence_after < dead_after` always.
+/// Where `kubeleet scheduler` and `kubeleet worker` serve `/metrics` and `/healthz`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsListen {
+    /// The daemon's own default address; serving is skipped with a warning if the address is in use.
+    Default,
+    /// Metrics are not served.
+    Off,
+    /// The configured address, and where it was configured.
+    Address(SocketAddr, Origin),
+}
+
+/// Timing of failure detection. `heartbeat < fence_after < dead_after` always holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Between two heartbeats of a worker.
+    /// Time between two heartbeats of a worker.
     pub heartbeat: Duration,
-    /// A worker whose last heartbeat was sent longer ago stops its `on_disconnect: stop` pods.
+    /// Age of a worker's last successful heartbeat at which it stops its pods with `on_disconnect: stop`.
     pub fence_after: Duration,
-    /// A node that was silent for longer is declared dead.
+    /// Time without a heartbeat after which a node is declared dead.
     pub dead_after: Duration,
 }
 
@@ -116,60 +136,128 @@ impl Default for Timing {
     }
 }
 
-/// What the operator of a node allows its pods beyond the default, which is nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PodPolicy {
-    /// Pods may be plain processes of this machine (`process` runtime outside `kubeleet dev`).
-    pub processes: bool,
+/// How far the API lets the cluster grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrowthLimits {
+    /// The share of Redis' `maxmemory`, in percent, beyond which nothing is added.
+    pub memory_percent: u8,
+    /// Maximum number of services of the cluster.
+    pub max_services: u64,
+    /// Maximum number of desired pods of the cluster.
+    pub max_pods: u64,
 }
 
-/// Everything a daemon needs to know.
+/// What the operator of a node allows pods, and the limits of pods that set none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPolicy {
+    /// Whether pods may be plain processes on this machine (`process` runtime outside `kubeleet dev`).
+    pub processes: bool,
+    /// Addresses besides loopback that published ports may be bound to; `None` for any.
+    pub port_addresses: Option<Vec<IpAddr>>,
+    /// Memory limit of a pod that sets none.
+    pub default_memory: DefaultMemory,
+    /// Linux capabilities that containers do not get, without `CAP_`.
+    pub dropped_capabilities: Vec<String>,
+}
+
+impl PodPolicy {
+    /// What the engine's default has and hardly any image needs: raw sockets (spoofed packets), device nodes,
+    /// the kernel's audit log, and capabilities on files, which `no-new-privileges` makes useless. `SETPCAP`
+    /// stays, because the entry point of the `redis` image drops its privileges with it.
+    pub const DROPPED_CAPABILITIES: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SETFCAP"];
+}
+
+impl Default for PodPolicy {
+    fn default() -> Self {
+        Self {
+            processes: false,
+            port_addresses: None,
+            default_memory: DefaultMemory::HalfOfNode,
+            dropped_capabilities: Self::DROPPED_CAPABILITIES.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// The memory limit of a pod that sets none. It is a limit only: nothing is reserved for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultMemory {
+    /// Half of what the node offers: one pod cannot take the whole machine.
+    HalfOfNode,
+    /// This amount.
+    Limit(Memory),
+    /// No limit.
+    None,
+}
+
+impl DefaultMemory {
+    /// Returns the limit on a node that offers `node_memory` bytes; `None` for no limit.
+    pub fn on_node(self, node_memory: u64) -> Option<Memory> {
+        match self {
+            // A node whose memory is unknown offers none.
+            DefaultMemory::HalfOfNode => {
+                Some(Memory::from_bytes(node_memory / 2)).filter(|memory| memory.bytes() >= MIN_MEMORY_BYTES)
+            }
+            DefaultMemory::Limit(memory) => Some(memory),
+            DefaultMemory::None => None,
+        }
+    }
+}
+
+/// The checked configuration of a daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the cluster's state is.
+    /// Redis, where the state of the cluster is stored.
     pub redis: RedisUrl,
-    /// Where the API listens.
+    /// Address that the API listens on.
     pub listen: SocketAddr,
-    /// The API's bearer token; loopback only without one.
+    /// Address that the scheduler and the worker serve their metrics on.
+    pub metrics_listen: MetricsListen,
+    /// Connections that the API keeps open. Half of them may be streams.
+    pub max_connections: usize,
+    /// Bearer token of the API. Without one the API listens on loopback only.
     pub token: Option<Secret>,
-    /// This node's name.
+    /// Name of this node.
     pub node: NodeName,
-    /// This node's labels.
+    /// Labels of this node.
     pub labels: BTreeMap<String, String>,
-    /// What runs containers.
+    /// The container runtime.
     pub runtime: RuntimeKind,
-    /// `DOCKER_HOST`, where given.
+    /// `DOCKER_HOST`, if it is set.
     pub docker_host: Option<String>,
-    /// Failure detection.
+    /// File with credentials of registries, as `docker login` writes it.
+    pub registry_config: Option<PathBuf>,
+    /// How far the API lets the cluster grow.
+    pub growth: GrowthLimits,
+    /// Timing of failure detection.
     pub timing: Timing,
-    /// Whether the worker process has a guard.
+    /// Whether a supervisor process restarts the worker and enforces its lease.
     pub guard: bool,
-    /// Where leases are kept across restarts of a worker, but not of the machine.
+    /// Directory for leases. It must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf,
-    /// Where the `process` runtime keeps its pods.
+    /// Directory in which the `process` runtime keeps its pods.
     pub data_dir: PathBuf,
-    /// What pods may do here.
+    /// What pods may do on this node.
     pub policy: PodPolicy,
-    /// How many pods this node takes.
+    /// Maximum number of pods on this node.
     pub max_pods: u64,
-    /// How many containers this node starts at a time.
+    /// Number of containers that this node starts at the same time.
     pub start_concurrency: usize,
-    /// CPU to offer; all there is when absent.
+    /// CPU that this node offers; all of the machine's CPUs if absent.
     pub cpus: Option<Cpus>,
-    /// Memory to offer; all there is when absent.
+    /// Memory that this node offers; all of the machine's memory if absent.
     pub memory: Option<Memory>,
-    /// How many imaginary workers one `sim` process is: `<node>-1` … `<node>-N`.
+    /// Number of simulated workers in one `sim` process: `<node>-1` … `<node>-N`.
     pub sim_workers: u32,
-    /// The first wait before an exited container is started again; doubles up to five minutes.
+    /// Wait before an exited container is restarted for the first time. Doubles up to five minutes.
     pub restart_backoff: Duration,
-    /// `tracing` filter.
+    /// Log filter in the syntax of `tracing`.
     pub log: String,
-    /// Log lines as JSON.
+    /// Whether log lines are JSON.
     pub log_json: bool,
 }
 
 impl Config {
-    /// What this node offers when the machine has `machine`.
+    /// Returns the resources that this node offers, on a machine with the resources `machine`.
     pub fn capacity(&self, machine: Resources) -> Resources {
         Resources {
             cpu_millis: self.cpus.map_or(machine.cpu_millis, Cpus::millis),
@@ -179,55 +267,68 @@ impl Config {
     }
 }
 
-/// The settings there are: name in the environment, and what it means. The flag is the name without `KUBELEET_`,
-/// in lower case with `-`; the key in the file is the same with `_`.
+/// All settings: the name in the environment and a description. The flag is the name without `KUBELEET_`, in
+/// lower case and with `-`; the key in the configuration file is the same with `_`.
 pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_REDIS_URL", "redis://, rediss:// or redis+sentinel:// URL"),
     ("KUBELEET_LISTEN", "address of the API"),
+    ("KUBELEET_METRICS_LISTEN", "address of the scheduler's or worker's /metrics, or off"),
+    ("KUBELEET_MAX_CONNECTIONS", "connections that the API keeps open"),
     ("KUBELEET_TOKEN", "bearer token of the API"),
     ("KUBELEET_TOKEN_FILE", "file with the bearer token"),
+    ("KUBELEET_REDIS_MEMORY_LIMIT", "percentage of Redis' maxmemory beyond which the API adds nothing"),
+    ("KUBELEET_CLUSTER_MAX_SERVICES", "maximum number of services of the cluster"),
+    ("KUBELEET_CLUSTER_MAX_PODS", "maximum number of pods of the cluster"),
     ("KUBELEET_NODE", "worker name"),
-    ("KUBELEET_LABELS", "zone=a,disk=ssd"),
+    ("KUBELEET_LABELS", "labels of this node: zone=a,disk=ssd"),
     ("KUBELEET_RUNTIME", "docker, process or sim"),
+    ("KUBELEET_REGISTRY_CONFIG", "file with credentials of registries, as docker login writes it"),
     ("KUBELEET_HEARTBEAT", "time between heartbeats"),
     ("KUBELEET_DEAD_AFTER", "silence after which a node is declared dead"),
     ("KUBELEET_FENCE_AFTER", "silence after which a worker stops its `stop` pods"),
-    ("KUBELEET_GUARD", "off: the worker has no guard"),
-    ("KUBELEET_STATE_DIR", "directory for leases, emptied by a reboot"),
+    ("KUBELEET_GUARD", "off: run the worker without a supervisor process"),
+    ("KUBELEET_STATE_DIR", "directory for leases; a reboot must empty it"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
-    ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes here"),
-    ("KUBELEET_MAX_PODS", "pods this node takes"),
-    ("KUBELEET_START_CONCURRENCY", "containers started at a time"),
-    ("KUBELEET_CPUS", "cores this node offers"),
-    ("KUBELEET_MEMORY", "memory this node offers"),
-    ("KUBELEET_SIM_WORKERS", "imaginary workers in one sim process"),
-    ("KUBELEET_RESTART_BACKOFF", "first wait before a container is restarted"),
+    ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes on this machine"),
+    ("KUBELEET_PORT_ADDRESSES", "addresses besides loopback that pods may publish ports on; any or none"),
+    ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
+    ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
+    ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
+    ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),
+    ("KUBELEET_CPUS", "cores that this node offers"),
+    ("KUBELEET_MEMORY", "memory that this node offers"),
+    ("KUBELEET_SIM_WORKERS", "simulated workers in one sim process"),
+    ("KUBELEET_RESTART_BACKOFF", "wait before the first restart of a container"),
     ("KUBELEET_LOG", "log filter, e.g. info or worker=debug"),
     ("KUBELEET_LOG_FORMAT", "text or json"),
 ];
 
-/// Where settings come from.
+/// The sources of settings.
 pub struct Sources<'a> {
-    /// Flags given, by environment name.
+    /// Flags, by the name of the setting in the environment.
     pub flags: BTreeMap<String, String>,
     /// Reads one environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// The configuration file, by environment name.
+    /// Settings of the configuration file, by their name in the environment.
     pub file: BTreeMap<String, String>,
-    /// Reads the file that a `…_FILE` setting names.
+    /// Reads the file that a `…_FILE` setting points to.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
-    /// The machine's host name.
+    /// Host name of the machine.
     pub host_name: String,
 }
 
-/// Reads a configuration file (TOML; keys as [`SETTINGS`] says) into settings by environment name.
+/// Parses a configuration file (TOML, with the keys described at [`SETTINGS`]). Returns the settings by their
+/// name in the environment.
+///
+/// # Errors
+/// If the text is not TOML or has an unknown key.
 pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let mut settings = BTreeMap::new();
     for (key, value) in table {
         let name = format!("KUBELEET_{}", key.to_uppercase());
         if !SETTINGS.iter().any(|(known, _)| *known == name) {
-            return Err(format!("{key:?} is no setting; see `kubeleet help settings`"));
+            return Err(format!("{key:?} is not a setting; see `kubeleet help settings`"));
         }
         let text = match value {
             toml::Value::String(text) => text,
@@ -240,13 +341,16 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 impl Sources<'_> {
     fn find(&self, setting: &str) -> Option<(String, Origin)> {
-        if let Some(text) = self.flags.get(setting) {
+        // An empty token is unset: a script passes `--token "$TOKEN"` also where there is none.
+        let is_token = setting.starts_with("KUBELEET_TOKEN");
+        let given = |text: &String| !is_token || !text.trim().is_empty();
+        if let Some(text) = self.flags.get(setting).filter(|text| given(text)) {
             return Some((text.clone(), Origin::Flag));
         }
-        if let Some(text) = (self.environment)(setting).filter(|text| !text.is_empty()) {
+        if let Some(text) = (self.environment)(setting).filter(|text| !text.is_empty() && given(text)) {
             return Some((text, Origin::Environment));
         }
-        self.file.get(setting).map(|text| (text.clone(), Origin::File))
+        self.file.get(setting).filter(|text| given(text)).map(|text| (text.clone(), Origin::File))
     }
 
     fn read<T>(
@@ -263,7 +367,10 @@ impl Sources<'_> {
         })
     }
 
-    /// The whole configuration, or everything that is wrong with it.
+    /// Returns the checked configuration.
+    ///
+    /// # Errors
+    /// All invalid settings at once, not only the first one.
     pub fn config(&self) -> Result<Config, Vec<ConfigError>> {
         let mut problems = Vec::new();
         let p = &mut problems;
@@ -274,32 +381,46 @@ impl Sources<'_> {
                 t.parse().map_err(|e: UrlError| e.to_string())
             }),
             listen: self.read(p, "KUBELEET_LISTEN", SocketAddr::from(([127, 0, 0, 1], 7070)), address),
+            metrics_listen: self.metrics_listen(p),
+            max_connections: self.read(p, "KUBELEET_MAX_CONNECTIONS", 1024, positive) as usize,
             token: self.token(p),
             node: self.node(p),
             labels: self.read(p, "KUBELEET_LABELS", BTreeMap::new(), labels),
             runtime: self.read(p, "KUBELEET_RUNTIME", RuntimeKind::Docker, |t| t.parse()),
             docker_host: (self.environment)("DOCKER_HOST").filter(|host| !host.is_empty()),
+            registry_config: self.registry_config(p),
+            growth: GrowthLimits {
+                memory_percent: self.read(p, "KUBELEET_REDIS_MEMORY_LIMIT", 80, percentage),
+                max_services: self.read(p, "KUBELEET_CLUSTER_MAX_SERVICES", 10_000, positive),
+                max_pods: self.read(p, "KUBELEET_CLUSTER_MAX_PODS", 2_000_000, positive),
+            },
             timing,
             guard: self.read(p, "KUBELEET_GUARD", true, boolean),
             state_dir: self.read(p, "KUBELEET_STATE_DIR", "/run/kubeleet".into(), |t| Ok(t.into())),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
-            policy: PodPolicy { processes: self.read(p, "KUBELEET_ALLOW_PROCESSES", false, boolean) },
-            max_pods: self.read(p, "KUBELEET_MAX_PODS", 250, positive),
-            start_concurrency: self.read(p, "KUBELEET_START_CONCURRENCY", 8, positive) as usize,
+            policy: self.policy(p),
+            max_pods: self.read(p, "KUBELEET_MAX_PODS", 250, |t| at_most(t, MAX_PODS_PER_NODE)),
+            start_concurrency: self
+                .read(p, "KUBELEET_START_CONCURRENCY", 8, |t| at_most(t, MAX_START_CONCURRENCY))
+                as usize,
             cpus: self.read(p, "KUBELEET_CPUS", None, |t| t.parse().map(Some)),
-            memory: self.read(p, "KUBELEET_MEMORY", None, |t| t.parse().map(Some)),
-            sim_workers: self.read(p, "KUBELEET_SIM_WORKERS", 1, positive) as u32,
+            memory: self.read(p, "KUBELEET_MEMORY", None, |t| node_memory(t).map(Some)),
+            sim_workers: self.read(p, "KUBELEET_SIM_WORKERS", 1, |t| at_most(t, MAX_SIM_WORKERS)) as u32,
             restart_backoff: self.read(p, "KUBELEET_RESTART_BACKOFF", Duration::from_secs(10), duration),
             log: self.read(p, "KUBELEET_LOG", "info".to_owned(), |t| Ok(t.to_owned())),
             log_json: self.read(p, "KUBELEET_LOG_FORMAT", false, log_format),
         };
         if !config.listen.ip().is_loopback() && config.token.is_none() {
             let origin = self.find("KUBELEET_LISTEN").map_or(Origin::Default, |(_, origin)| origin);
-            let problem = format!(
-                "{} can be reached from other machines: set KUBELEET_TOKEN or KUBELEET_TOKEN_FILE, or listen on 127.0.0.1",
-                config.listen
-            );
+            let problem = reachable_without_token(config.listen);
             problems.push(ConfigError { setting: "KUBELEET_LISTEN".to_owned(), origin, problem });
+        }
+        if let MetricsListen::Address(address, origin) = config.metrics_listen
+            && !address.ip().is_loopback()
+            && config.token.is_none()
+        {
+            let problem = reachable_without_token(address);
+            problems.push(ConfigError { setting: "KUBELEET_METRICS_LISTEN".to_owned(), origin, problem });
         }
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -313,8 +434,8 @@ impl Sources<'_> {
         };
         if timing.heartbeat >= timing.fence_after || timing.fence_after >= timing.dead_after {
             let problem = format!(
-                "heartbeat < fence < dead must hold, and {:?} < {:?} < {:?} does not: a worker must have stopped its \
-                 pods before they start elsewhere",
+                "heartbeat < fence < dead must hold, but the values are {:?}, {:?} and {:?}: a worker must \
+                 stop its pods before another worker starts them",
                 timing.heartbeat, timing.fence_after, timing.dead_after
             );
             let setting = "KUBELEET_HEARTBEAT, KUBELEET_FENCE_AFTER, KUBELEET_DEAD_AFTER".to_owned();
@@ -323,14 +444,69 @@ impl Sources<'_> {
         timing
     }
 
+    /// A file that is named has to be readable; that of `docker login` is used if there is one.
+    fn registry_config(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
+        let variable = |name: &str| (self.environment)(name).filter(|value| !value.is_empty());
+        let directory = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")? + "/.docker"));
+        let usual = directory.map(|directory| directory + "/config.json");
+        let usual = usual.filter(|path| (self.read_file)(path).is_ok()).map(PathBuf::from);
+        self.read(problems, "KUBELEET_REGISTRY_CONFIG", usual, |path| {
+            (self.read_file)(path)?;
+            Ok(Some(path.into()))
+        })
+    }
+
+    fn policy(&self, problems: &mut Vec<ConfigError>) -> PodPolicy {
+        let p = problems;
+        let default = PodPolicy::default();
+        PodPolicy {
+            processes: self.read(p, "KUBELEET_ALLOW_PROCESSES", default.processes, boolean),
+            port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", default.port_addresses, port_addresses),
+            default_memory: self.read(p, "KUBELEET_DEFAULT_MEMORY", default.default_memory, default_memory),
+            dropped_capabilities: self.read(
+                p,
+                "KUBELEET_DROP_CAPABILITIES",
+                default.dropped_capabilities,
+                capabilities,
+            ),
+        }
+    }
+
+    fn metrics_listen(&self, problems: &mut Vec<ConfigError>) -> MetricsListen {
+        let setting = "KUBELEET_METRICS_LISTEN";
+        let origin = self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
+        self.read(problems, setting, MetricsListen::Default, |text| match text {
+            "off" => Ok(MetricsListen::Off),
+            text => match text.parse() {
+                Ok(address) => Ok(MetricsListen::Address(address, origin)),
+                Err(_) => {
+                    Err(format!("{text:?} is not an address with a port: write 127.0.0.1:7071, or off"))
+                }
+            },
+        })
+    }
+
     fn node(&self, problems: &mut Vec<ConfigError>) -> NodeName {
         let fallback = NodeName::new("node").expect("a valid name");
-        let host = NodeName::new(self.host_name.clone()).unwrap_or(fallback);
+        let host = NodeName::new(self.host_name.clone());
+        // Machines that silently shared a name would take each other's pods.
+        if let (Err(invalid), None) = (&host, self.find("KUBELEET_NODE")) {
+            let problem = format!("is not set, and the host name cannot take its place: {invalid}; set it");
+            let setting = "KUBELEET_NODE".to_owned();
+            problems.push(ConfigError { setting, origin: Origin::Default, problem });
+        }
+        let host = host.unwrap_or(fallback);
         self.read(problems, "KUBELEET_NODE", host, |text| NodeName::new(text).map_err(|e| e.to_string()))
     }
 
+    /// Reads the token. A flag wins over the environment, and the environment over the file, whichever of the two
+    /// settings it is; within one source the token wins over the name of its file.
     fn token(&self, problems: &mut Vec<ConfigError>) -> Option<Secret> {
-        if let Some((text, _)) = self.find("KUBELEET_TOKEN") {
+        let (token, file) = (self.find("KUBELEET_TOKEN"), self.find("KUBELEET_TOKEN_FILE"));
+        let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);
+        if let Some((text, origin)) = token
+            && !is_overridden(origin)
+        {
             return Some(Secret::new(text));
         }
         self.read(problems, "KUBELEET_TOKEN_FILE", None, |path| {
@@ -341,24 +517,92 @@ impl Sources<'_> {
     }
 }
 
+fn reachable_without_token(address: SocketAddr) -> String {
+    format!(
+        "{address} can be reached from other machines: set KUBELEET_TOKEN or KUBELEET_TOKEN_FILE, or \
+         listen on 127.0.0.1"
+    )
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = match text.parse::<f64>() {
-        Ok(seconds) if seconds.is_finite() && seconds > 0.0 => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err(()),
-        Err(_) => humantime::parse_duration(text).map_err(drop),
-    };
-    parsed.map_err(|()| format!("{text:?} is not a duration: write 5s, 500ms or a number of seconds"))
+    // A bare 0 is usually meant to switch the setting off, which it would not do.
+    if text.parse::<f64>() == Ok(0.0) {
+        return Err(format!("{text:?} is too short: write a duration such as 5s or 500ms"));
+    }
+    text.parse::<HumanDuration>().map(HumanDuration::get).map_err(|error| error.to_string())
 }
 
 fn positive(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("{text:?} is not a whole number from 1"))
+    text.parse()
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| format!("{text:?} is not a whole number greater than 0"))
+}
+
+fn at_most(text: &str, max: u64) -> Result<u64, String> {
+    let number = positive(text)?;
+    if number <= max { Ok(number) } else { Err(format!("{text:?} is more than {max}")) }
+}
+
+/// Amounts are sums in Redis, and numbers in scripts.
+fn node_memory(text: &str) -> Result<Memory, String> {
+    let memory: Memory = text.parse()?;
+    if memory.bytes() <= MAX_MEMORY_BYTES { Ok(memory) } else { Err(format!("{text:?} is more than 1 PiB")) }
+}
+
+/// `None` for any address.
+fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
+    match text.trim() {
+        "any" => Ok(None),
+        "none" => Ok(Some(Vec::new())),
+        list => {
+            let address = |part: &str| {
+                let bad = || format!("{part:?} is not an IP address: write 10.0.0.5,10.1.0.5, any or none");
+                part.trim().parse().map_err(|_| bad())
+            };
+            list.split(',').map(address).collect::<Result<_, _>>().map(Some)
+        }
+    }
+}
+
+fn default_memory(text: &str) -> Result<DefaultMemory, String> {
+    let memory = node_memory(text)?;
+    match memory.bytes() {
+        0 => Ok(DefaultMemory::None),
+        bytes if bytes < MIN_MEMORY_BYTES => {
+            Err(format!("{text:?} is less than 6 MiB, and Docker starts no container with less"))
+        }
+        _ => Ok(DefaultMemory::Limit(memory)),
+    }
+}
+
+fn capabilities(text: &str) -> Result<Vec<String>, String> {
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let name = |part: &str| {
+        let name = part.trim().to_ascii_uppercase();
+        let name = name.strip_prefix("CAP_").unwrap_or(&name);
+        let is_valid = !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        let bad = || format!("{part:?} is not a capability: write NET_RAW,MKNOD, ALL or none");
+        if is_valid { Ok(name.to_owned()) } else { Err(bad()) }
+    };
+    text.split(',').map(name).collect()
+}
+
+fn percentage(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<u8>().ok();
+    let valid = number.filter(|percent| (1..=100).contains(percent));
+    valid.ok_or_else(|| format!("{text:?} is not a percentage: write a whole number from 1 to 100"))
 }
 
 fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
-        other => Err(format!("{other:?} is neither true nor false")),
+        other => {
+            Err(format!("{other:?} is neither true nor false; on, off, yes, no, 1 and 0 are valid as well"))
+        }
     }
 }
 
@@ -366,7 +610,7 @@ fn log_format(text: &str) -> Result<bool, String> {
     match text {
         "json" => Ok(true),
         "text" => Ok(false),
-        other => Err(format!("{other:?} is no log format: write text or json")),
+        other => Err(format!("{other:?} is not a log format: use text or json")),
     }
 }
 
@@ -381,7 +625,7 @@ fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
             Some((key, value)) if !key.trim().is_empty() => {
                 Ok((key.trim().to_owned(), value.trim().to_owned()))
             }
-            _ => Err(format!("{part:?} is no label: write zone=a,disk=ssd")),
+            _ => Err(format!("{part:?} is not a label: write zone=a,disk=ssd")),
         })
         .collect()
 }
@@ -400,7 +644,9 @@ mod tests {
             environment: &|name| env.get(name).cloned(),
             file: parse_file(file)?,
             read_file: &|path| {
-                if path == "/token" { Ok("s3cret\n".into()) } else { Err("no such file".into()) }
+                let exists = path == "/token" || path.ends_with("docker/config.json");
+                let exists = exists && !path.starts_with("/nowhere");
+                if exists { Ok("s3cret\n".into()) } else { Err("no such file".into()) }
             },
             host_name: "host1".into(),
         };
@@ -408,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn flag_beats_environment_beats_file_beats_default() {
+    fn flag_overrides_environment_overrides_file_overrides_default() {
         let file = "node = \"from-file\"";
         let name = |flags: &[_], env: &[_], file| config(flags, env, file).unwrap().node.to_string();
         assert_eq!(name(&[], &[], ""), "host1");
@@ -418,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn another_interface_than_loopback_needs_a_token() {
+    fn listening_beyond_loopback_requires_a_token() {
         let open = [("KUBELEET_LISTEN", "0.0.0.0:7070")];
         assert!(config(&[], &open, "").unwrap_err().contains("KUBELEET_TOKEN"));
         let with = [open[0], ("KUBELEET_TOKEN_FILE", "/token")];
@@ -428,7 +674,112 @@ mod tests {
     }
 
     #[test]
-    fn fence_must_lie_between_heartbeat_and_death() {
+    fn an_empty_token_is_unset_and_the_source_decides_before_the_kind() {
+        let token = |flags: &[_], env: &[_], file| {
+            config(flags, env, file).map(|config| config.token.map(|token| token.expose().to_owned()))
+        };
+        let file = [("KUBELEET_TOKEN_FILE", "/token")];
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        for empty in ["", " "] {
+            assert_eq!(token(&[("KUBELEET_TOKEN", empty)], &file, ""), some("s3cret"));
+            assert_eq!(token(&[("KUBELEET_TOKEN", empty)], &[], ""), Ok(None));
+        }
+        assert_eq!(token(&file, &[], "token = \"of-the-file\""), some("s3cret"), "a flag wins");
+        assert_eq!(token(&file, &[("KUBELEET_TOKEN", "env")], ""), some("s3cret"));
+        assert_eq!(token(&[], &[file[0], ("KUBELEET_TOKEN", "env")], ""), some("env"));
+        assert_eq!(token(&[("KUBELEET_TOKEN", "flag")], &file, ""), some("flag"));
+        let open = [("KUBELEET_LISTEN", "0.0.0.0:7070"), ("KUBELEET_TOKEN", "")];
+        assert!(config(&open, &[], "").unwrap_err().contains("KUBELEET_TOKEN"), "no token, no open door");
+    }
+
+    #[test]
+    fn metrics_address_is_read_and_checked() {
+        let setting = |value: &'static str| [("KUBELEET_METRICS_LISTEN", value)];
+        let parse = |value| config(&[], &setting(value), "").map(|config| config.metrics_listen);
+        assert_eq!(config(&[], &[], "").unwrap().metrics_listen, MetricsListen::Default);
+        assert_eq!(parse("off"), Ok(MetricsListen::Off));
+        let address = MetricsListen::Address(SocketAddr::from(([127, 0, 0, 1], 9)), Origin::Environment);
+        assert_eq!(parse("127.0.0.1:9"), Ok(address));
+        assert!(parse("7071").unwrap_err().contains("is not an address with a port"));
+        assert!(parse("0.0.0.0:7071").unwrap_err().contains("KUBELEET_TOKEN"));
+        let with_token = [setting("0.0.0.0:7071")[0], ("KUBELEET_TOKEN_FILE", "/token")];
+        assert!(config(&[], &with_token, "").is_ok());
+    }
+
+    #[test]
+    fn numbers_have_an_upper_bound() {
+        for (setting, largest, wrong) in [
+            ("KUBELEET_MAX_PODS", "1000000", "9223372036854775808"),
+            ("KUBELEET_MEMORY", "1PiB", "2PiB"),
+            ("KUBELEET_CPUS", "100000", "100001"),
+            ("KUBELEET_START_CONCURRENCY", "10000", "18446744073709551615"),
+            ("KUBELEET_SIM_WORKERS", "100000", "4294967296"),
+        ] {
+            assert!(config(&[], &[(setting, largest)], "").is_ok(), "{setting}");
+            assert!(config(&[], &[(setting, wrong)], "").unwrap_err().contains(wrong), "{setting}");
+        }
+    }
+
+    #[test]
+    fn the_memory_limit_is_a_percentage() {
+        let parse = |value: &str| {
+            let setting = [("KUBELEET_REDIS_MEMORY_LIMIT", value)];
+            config(&[], &setting, "").map(|config| config.growth.memory_percent)
+        };
+        assert_eq!((parse(""), parse("90"), parse("75 %")), (Ok(80), Ok(90), Ok(75)));
+        for wrong in ["0", "101", "-1", "some"] {
+            assert!(parse(wrong).unwrap_err().contains("is not a percentage"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_policy_of_a_node_is_read_and_checked() {
+        let policy = |setting, value| config(&[], &[(setting, value)], "").map(|config| config.policy);
+        assert_eq!(config(&[], &[], "").unwrap().policy, PodPolicy::default());
+
+        let addresses = |value| policy("KUBELEET_PORT_ADDRESSES", value).map(|policy| policy.port_addresses);
+        assert_eq!((addresses("any"), addresses("none")), (Ok(None), Ok(Some(vec![]))));
+        let two = ["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
+        assert_eq!(addresses("10.0.0.5, fd00::5"), Ok(Some(two.to_vec())));
+        assert!(addresses("eth0").unwrap_err().contains("is not an IP address"));
+
+        let memory = |value| policy("KUBELEET_DEFAULT_MEMORY", value).map(|policy| policy.default_memory);
+        assert_eq!(memory("0"), Ok(DefaultMemory::None));
+        assert_eq!(memory("1GiB"), Ok(DefaultMemory::Limit("1GiB".parse().unwrap())));
+        for wrong in ["1MiB", "2PiB", "lots"] {
+            assert!(memory(wrong).is_err(), "{wrong}");
+        }
+
+        let dropped = |value| policy("KUBELEET_DROP_CAPABILITIES", value).map(|p| p.dropped_capabilities);
+        assert_eq!(dropped("none"), Ok(vec![]));
+        assert_eq!(dropped("cap_net_raw, MKNOD"), Ok(vec!["NET_RAW".to_owned(), "MKNOD".to_owned()]));
+        assert!(dropped("NET RAW").unwrap_err().contains("is not a capability"));
+    }
+
+    #[test]
+    fn credentials_of_registries_are_where_docker_login_writes_them_or_where_the_setting_says() {
+        let path = |env: &[_]| config(&[], env, "").map(|config| config.registry_config);
+        assert_eq!(path(&[]), Ok(None));
+        assert_eq!(path(&[("HOME", "/nowhere")]), Ok(None), "there is no such file");
+        assert_eq!(path(&[("HOME", "/home/me")]), Ok(Some("/home/me/.docker/config.json".into())));
+        let other = [("HOME", "/home/me"), ("DOCKER_CONFIG", "/etc/docker")];
+        assert_eq!(path(&other), Ok(Some("/etc/docker/config.json".into())));
+        assert_eq!(path(&[("KUBELEET_REGISTRY_CONFIG", "/token")]), Ok(Some("/token".into())));
+        assert!(path(&[("KUBELEET_REGISTRY_CONFIG", "/missing")]).unwrap_err().contains("no such file"));
+    }
+
+    #[test]
+    fn a_pod_without_a_memory_limit_gets_half_of_the_node() {
+        let on = |node: u64| DefaultMemory::HalfOfNode.on_node(node).map(Memory::bytes);
+        assert_eq!(
+            (on(8 << 30), on(12 << 20), on(11 << 20), on(0)),
+            (Some(4 << 30), Some(6 << 20), None, None)
+        );
+        assert_eq!(DefaultMemory::None.on_node(8 << 30), None);
+    }
+
+    #[test]
+    fn fence_must_lie_between_heartbeat_and_dead() {
         let error = config(&[("KUBELEET_FENCE_AFTER", "25s")], &[], "").unwrap_err();
         assert!(error.contains("heartbeat < fence < dead"), "{error}");
         let fast =
@@ -437,7 +788,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_at_once_with_its_origin() {
+    fn all_problems_are_reported_at_once_with_their_origin() {
         let error = config(&[("KUBELEET_RUNTIME", "vm")], &[("KUBELEET_HEARTBEAT", "soon")], "max_pods = 0")
             .unwrap_err();
         for part in ["a flag", "the environment", "the configuration file", "\"vm\"", "\"soon\""] {

@@ -1,27 +1,28 @@
-//! What happened: one entry of the `events` stream for each change of a pod, node, service, or of the cluster itself.
+//! Cluster events: one entry of the `events` stream for each change of a pod, node, service or queue, or of
+//! the cluster itself.
 
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 
-/// What kind of thing changed.
+/// The kind of object that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
-    /// A pod; the object is its uuid.
+    /// A pod, identified by its uuid.
     Pod,
     /// A node.
     Node,
     /// A service.
     Service,
-    /// A queue; the object is its key.
+    /// A queue, identified by its key.
     Queue,
     /// The cluster as a whole.
     Cluster,
 }
 
 impl ObjectKind {
-    /// The word in Redis and JSON.
+    /// Returns the name of this kind in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ObjectKind::Pod => "pod",
@@ -32,62 +33,62 @@ impl ObjectKind {
         }
     }
 
-    /// Reads the word back.
-    pub fn parse(word: &str) -> Option<Self> {
+    /// Parses the name of a kind; `None` if it is unknown.
+    pub fn parse(name: &str) -> Option<Self> {
         [Self::Pod, Self::Node, Self::Service, Self::Queue, Self::Cluster]
             .into_iter()
-            .find(|kind| kind.as_str() == word)
+            .find(|kind| kind.as_str() == name)
     }
 }
 
-/// One change.
+/// A change in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ClusterEvent {
-    /// Place in the stream, `<Redis milliseconds>-<number>`, with `.<index>` where many pods changed in one step; what
-    /// `Last-Event-ID` carries.
+    /// Position in the stream: `<Redis milliseconds>-<number>`, with `.<index>` if many pods changed in one
+    /// step. Can be sent as `Last-Event-ID`.
     pub id: String,
-    /// When, on Redis' clock, milliseconds since 1970.
+    /// Time of the change on Redis' clock, in milliseconds since 1970.
     pub at: RedisMillis,
-    /// What kind of thing changed.
+    /// Kind of the object that changed.
     pub kind: ObjectKind,
-    /// Which one: a uuid, a name, a key.
+    /// The object that changed: the uuid of a pod, the key of a queue, otherwise a name.
     pub object: String,
-    /// One word: `Scheduled`, `Started`, `NodeDead` …
+    /// What happened, in one word: `Scheduled`, `Started`, `NodeDead` …
     pub reason: String,
-    /// The pod's or object's name where the object is a uuid; else empty.
+    /// Name of the pod if `object` is a uuid; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The node concerned, if any.
+    /// Node on which it happened; empty if there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// The phase the pod is in after the change; empty where none applies.
+    /// Phase of the pod after the change; empty for other objects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// The same in a sentence, for people.
+    /// What happened, in a sentence.
     pub message: String,
 }
 
 impl ClusterEvent {
-    /// Where it stands; none for an id that Redis did not give.
-    pub fn place(&self) -> Option<EventPlace> {
-        EventPlace::parse(&self.id)
+    /// Returns the position of this event in the stream; `None` if the id is malformed.
+    pub fn position(&self) -> Option<EventPosition> {
+        EventPosition::parse(&self.id)
     }
 }
 
-/// Where an event stands in the stream. Later events are greater.
+/// The position of an event in the stream. Later events are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventPlace {
+pub struct EventPosition {
     millis: u64,
     number: u64,
-    /// Within an entry that tells of many pods; [`EventPlace::END`] is after all of them.
+    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] is after all of them.
     index: u64,
 }
 
-impl EventPlace {
-    const END: u64 = u64::MAX;
+impl EventPosition {
+    const END_OF_ENTRY: u64 = u64::MAX;
 
-    /// Reads `<milliseconds>[-<number>[.<index>]]`; none when it is no such id. Without an index it is the end of its
-    /// entry.
+    /// Parses `<milliseconds>[-<number>[.<index>]]`; `None` if the text has another form. Without an index
+    /// the position is after all events of its entry.
     pub fn parse(id: &str) -> Option<Self> {
         let number_of = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -96,15 +97,16 @@ impl EventPlace {
         let (millis, rest) = id.split_once('-').unwrap_or((id, "0"));
         let (number, index) = match rest.split_once('.') {
             Some((number, index)) => (number, number_of(index)?),
-            None => (rest, Self::END),
+            None => (rest, Self::END_OF_ENTRY),
         };
         Some(Self { millis: number_of(millis)?, number: number_of(number)?, index })
     }
 
-    /// From where Redis must be read to find what comes after this place.
+    /// Returns the start argument for XRANGE that finds all events after this position: `(` excludes the
+    /// entry.
     pub(crate) fn entry_begins(self) -> String {
-        let passed = if self.index == Self::END { "(" } else { "" };
-        format!("{passed}{}-{}", self.millis, self.number)
+        let exclusive = if self.index == Self::END_OF_ENTRY { "(" } else { "" };
+        format!("{exclusive}{}-{}", self.millis, self.number)
     }
 }
 
@@ -113,20 +115,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_have_an_order() {
-        let place = |id| EventPlace::parse(id).unwrap_or_else(|| panic!("{id} is an id"));
+    fn positions_are_ordered() {
+        let position = |id| EventPosition::parse(id).unwrap_or_else(|| panic!("{id} is an id"));
         let ordered = ["0", "9-10", "10-2", "10-9.0", "10-9.2", "10-9.10", "10-9", "10-10.0", "11"];
-        assert!(ordered.map(place).is_sorted());
-        assert_eq!(place("10"), place("10-0"));
+        assert!(ordered.map(position).is_sorted());
+        assert_eq!(position("10"), position("10-0"));
         for bad in ["", "-", "a-1", "1-", "+1-1", "1-1-1", "1-1.", "1-1.x", "1.1", "99999999999999999999-0"] {
-            assert_eq!(EventPlace::parse(bad), None, "{bad}");
+            assert_eq!(EventPosition::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn what_follows_is_read_from_the_same_entry_or_after_it() {
-        let begins = |id| EventPlace::parse(id).map(EventPlace::entry_begins);
-        assert_eq!(begins("10-9").as_deref(), Some("(10-9"));
-        assert_eq!(begins("10-9.3").as_deref(), Some("10-9"));
+    fn reading_continues_within_an_entry_or_after_it() {
+        let start = |id| EventPosition::parse(id).map(EventPosition::entry_begins);
+        assert_eq!(start("10-9").as_deref(), Some("(10-9"));
+        assert_eq!(start("10-9.3").as_deref(), Some("10-9"));
     }
 }

@@ -1,79 +1,85 @@
-//! Failpoints: ending this process on the spot, at a step that was named to it, so that a test can kill it exactly there.
+//! Failpoints: named steps at which a test can abort the process.
 //!
-//! `KUBELEET_FAILPOINT=redis.claim.after:3` ends it when it has the reply to its third `claim`. Steps are
-//! `<seam>.<call>.<before|after>`; the seams are `redis` (the store's link: every script and command by its name),
-//! `engine` (what the worker asks of its runtime) and `docker` (each call to the engine). Only builds with debug
-//! assertions have them: a release build does nothing here and does not read the variable.
+//! `KUBELEET_FAILPOINT=redis.claim.after:3` aborts the process when it has received the reply to its third
+//! `claim`. A step is `<boundary>.<call>.<before|after>`. The boundaries are `redis` (every script and
+//! command of the store, by its name), `engine` (the worker's calls to its runtime) and `docker` (each
+//! request to the Docker engine).
+//!
+//! Failpoints exist in builds with debug assertions only. A release build does not read the variable.
 
-/// Which side of a call.
+/// When a failpoint is evaluated, relative to its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// It has not been sent.
+    /// Before the call is sent.
     Before,
-    /// Its answer is there, and nobody has looked at it.
+    /// After the reply has arrived and before the caller sees it.
     After,
 }
 
-/// Comes past a step.
+/// Evaluates a failpoint: does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub fn pass(_seam: &str, _call: &str, _side: Side) {}
+pub fn check(_boundary: &str, _call: &str, _side: Side) {}
 
-/// Comes past a step: the process ends here if this was the one it was told.
+/// Evaluates a failpoint: aborts the process if `KUBELEET_FAILPOINT` selects this step.
+///
+/// # Panics
+/// If `KUBELEET_FAILPOINT` is malformed.
 #[cfg(debug_assertions)]
-pub fn pass(seam: &str, call: &str, side: Side) {
+pub fn check(boundary: &str, call: &str, side: Side) {
     use std::sync::LazyLock;
 
     static ARMED: LazyLock<Option<Failpoint>> =
         LazyLock::new(|| std::env::var("KUBELEET_FAILPOINT").ok().map(|text| Failpoint::parse(&text)));
     if let Some(failpoint) = &*ARMED
-        && failpoint.is_due(seam, call, side)
+        && failpoint.is_due(boundary, call, side)
     {
-        tracing::error!(seam, call, ?side, "ending here: KUBELEET_FAILPOINT says so");
+        tracing::error!(boundary, call, ?side, "aborting at the failpoint set in KUBELEET_FAILPOINT");
         std::process::abort();
     }
 }
 
 #[cfg(debug_assertions)]
 struct Failpoint {
-    seam: String,
+    boundary: String,
     call: String,
     side: Side,
-    left: std::sync::atomic::AtomicU64,
+    remaining: std::sync::atomic::AtomicU64,
 }
 
 #[cfg(debug_assertions)]
 impl Failpoint {
-    /// `seam.call.side`, and after a colon at which time; the first when left out.
+    /// Parses `<boundary>.<call>.<side>[:<count>]`: the process is aborted at pass number `count`, by default
+    /// 1.
     ///
     /// # Panics
-    /// When it is not written so: a test that means to kill must not pass because nothing was killed.
+    /// If the text is malformed. Otherwise a test could pass because the process was never aborted.
     fn parse(text: &str) -> Self {
-        let (step, times) = text.split_once(':').unwrap_or((text, "1"));
+        let (step, count) = text.split_once(':').unwrap_or((text, "1"));
         let read = || {
             let mut parts = step.splitn(3, '.');
-            let (seam, call) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+            let (boundary, call) = (parts.next()?.to_owned(), parts.next()?.to_owned());
             let side = match parts.next()? {
                 "before" => Side::Before,
                 "after" => Side::After,
                 _ => return None,
             };
-            let times: u64 = times.parse().ok().filter(|times| *times > 0)?;
-            Some(Self { seam, call, side, left: times.into() })
+            let count: u64 = count.parse().ok().filter(|count| *count > 0)?;
+            Some(Self { boundary, call, side, remaining: count.into() })
         };
         read().unwrap_or_else(|| {
             panic!("KUBELEET_FAILPOINT={text}: write redis.claim.before or redis.claim.after:3")
         })
     }
 
-    /// Counts the passes of its step; true at the one that was asked for.
-    fn is_due(&self, seam: &str, call: &str, side: Side) -> bool {
+    /// Counts the passes of this failpoint's step. Returns true at the pass that was asked for.
+    fn is_due(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 
         side == self.side
             && call == self.call
-            && seam == self.seam
-            && self.left.fetch_sub(1, Ordering::Relaxed) == 1
+            && boundary == self.boundary
+            && self.remaining.fetch_sub(1, Ordering::Relaxed) == 1
     }
 }
 
@@ -82,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_named_step_at_the_named_time() {
+    fn is_due_at_the_named_step_and_count_only() {
         let failpoint = Failpoint::parse("redis.claim.after:2");
         let passes = [
             ("redis", "claim", Side::After, false),
@@ -92,14 +98,14 @@ mod tests {
             ("redis", "claim", Side::After, true),
             ("redis", "claim", Side::After, false),
         ];
-        for (seam, call, side, due) in passes {
-            assert_eq!(failpoint.is_due(seam, call, side), due, "{seam}.{call} {side:?}");
+        for (boundary, call, side, due) in passes {
+            assert_eq!(failpoint.is_due(boundary, call, side), due, "{boundary}.{call} {side:?}");
         }
         assert!(Failpoint::parse("docker.Create.before").is_due("docker", "Create", Side::Before));
     }
 
     #[test]
-    fn a_step_that_can_not_be_is_no_step_that_is_never_reached() {
+    fn a_malformed_failpoint_panics_instead_of_never_being_reached() {
         for bad in
             ["", "claim", "redis.claim", "redis.claim.middle", "redis.claim.after:0", "redis.claim.after:x"]
         {

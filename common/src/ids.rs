@@ -1,10 +1,10 @@
-//! The names things go by. Each is a newtype, so a node can not be passed where a pod is meant.
+//! Names and ids. Each is a newtype, so that a node's name cannot be passed where a pod's id is expected.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not a valid name or id. `Display` is written for the person who typed it.
+/// A text is not a valid name or id. `Display` names the text and the rule that it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidName {
@@ -21,7 +21,10 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// Checks the text; the error says which rule it breaks.
+            /// Checks the text and wraps it.
+            ///
+            /// # Errors
+            /// If the text breaks the rule for this kind of name.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
                 let text = text.into();
                 let valid: fn(&str) -> bool = $valid;
@@ -33,7 +36,7 @@ macro_rules! name {
                 }
             }
 
-            /// The text itself.
+            /// Returns the text itself.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -80,52 +83,64 @@ macro_rules! name {
 }
 
 name!(
-    /// A pod's `uuid`. kubeleet makes version-4 UUIDs; a pod pushed by hand may carry any short printable text.
+    /// A pod's `uuid`. kubeleet creates version-4 UUIDs; a pushed pod may have any short printable text.
     PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space",
     |s| !s.is_empty() && s.len() <= 128 && !s.chars().any(|c| c.is_control() || c.is_whitespace())
 );
 
 name!(
-    /// A node, which is to say the worker on it; the `<worker>` in `pq:<worker>`.
+    /// A node and its worker: the `<worker>` in `pq:<worker>`.
     NodeName, "node name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
 name!(
-    /// A service. A DNS label, so that it can be a host name later.
+    /// The name of a service. A DNS label, so that it can become a host name later.
     ServiceName, "service name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The `name` of a pod: its service's name, or what the person who pushed it chose.
+    /// The `name` of a pod: the name of its service, or any name for a pushed pod.
     PodName, "pod name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
 name!(
-    /// One giving of a pod to a node: a fresh random UUID each time, compared by equality only.
+    /// One assignment of a pod to a node: a new random UUID each time, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One life of a worker between two registrations: a fresh random UUID each time.
+    /// One registration of a worker: a new random UUID each time, valid until the next registration.
     Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One immutable version of a service's pod specification, stored once and named by its pods.
+    /// A cluster: a random UUID, made when the first worker registers, stored in Redis and on every worker.
+    ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
+    /// One immutable version of a service's pod specification. It is stored once; the pods refer to it.
     SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One write of a service: a fresh random UUID each time, so that the confirmation of one is never taken for another's.
+    /// One write of a service: a new random UUID each time, so that a confirmation always refers to one
+    /// write.
     WriteId, "write id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One running scheduler process; fresh each start, so that its in-flight list has one owner ever.
+    /// One request to the workers for what they have saved: a new random UUID each time.
+    RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
+    /// One running scheduler process. It is new at every start, so that an in-flight list has exactly one
+    /// owner.
     SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -149,41 +164,43 @@ fn is_token(s: &str) -> bool {
 macro_rules! random {
     ($($type:ident),*) => {$(
         impl $type {
-            /// A fresh random version-4 UUID.
+            /// Returns a new random version-4 UUID.
             pub fn random() -> Self {
                 Self(uuid::Uuid::new_v4().to_string())
             }
         }
     )*};
 }
-random!(PodId, AssignmentId, Incarnation, SchedulerId, WriteId);
+random!(ClusterId, PodId, AssignmentId, Incarnation, RecoveryId, SchedulerId, WriteId);
 
 impl SpecId {
-    /// Twelve random hexadecimal digits: short, because every payload of a service carries it.
+    /// Returns twelve random hexadecimal digits. They are few because every payload of a service contains
+    /// them.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..12].to_owned())
     }
 }
 
 impl SchedulerId {
-    /// A fresh one that says whose it is: as much of the node's name as fits, and a random UUID.
-    pub fn random_of(node: &NodeName) -> Self {
+    /// Returns a new id that names its node: as much of the node's name as fits, and a random UUID.
+    pub fn random_for(node: &NodeName) -> Self {
         Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
     }
 
-    /// Whether [`Self::random_of`] made it for this node, or one whose name begins alike.
-    pub fn is_of(&self, node: &NodeName) -> bool {
+    /// Returns true if [`Self::random_for`] created this id for `node`, or for a node whose name has the same
+    /// first 27 bytes.
+    pub fn belongs_to(&self, node: &NodeName) -> bool {
         self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
     }
 
     fn prefix(node: &NodeName) -> String {
-        // Letters, digits, '.', '_' and '-' only: a byte each.
+        // A node name is ASCII, so any byte is a character boundary.
         format!("{}-", &node.as_str()[..node.as_str().len().min(27)])
     }
 }
 
 impl PodId {
-    /// The first eight characters: enough for people to tell pods apart.
+    /// Returns the first eight characters, which is enough to tell pods apart in output for people.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
     }
@@ -201,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_their_rules() {
+    fn names_must_follow_their_rules() {
         for good in ["web", "a", "web-2", "0a"] {
             assert!(ServiceName::new(good).is_ok(), "{good}");
         }
@@ -219,23 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn short_never_cuts_a_character() {
+    fn short_does_not_split_a_character() {
         assert_eq!(PodId::new("djkf…").unwrap().short(), "djkf…");
         assert_eq!(PodId::new("ééééééééé").unwrap().short(), "éééééééé");
     }
 
     #[test]
-    fn a_scheduler_says_whose_it_is() {
+    fn a_scheduler_id_names_its_node() {
         for name in ["n1", &"n".repeat(63)] {
             let node = NodeName::new(name).unwrap();
-            let id = SchedulerId::random_of(&node);
+            let id = SchedulerId::random_for(&node);
             assert!(SchedulerId::new(id.as_str()).is_ok(), "{id}");
-            assert!(id.is_of(&node) && !id.is_of(&NodeName::new("n").unwrap()), "{id}");
+            assert!(id.belongs_to(&node) && !id.belongs_to(&NodeName::new("n").unwrap()), "{id}");
         }
     }
 
     #[test]
-    fn the_error_says_what_and_why() {
+    fn the_error_names_the_text_and_the_rule() {
         let error = ServiceName::new("Web").unwrap_err().to_string();
         assert!(error.contains("service name \"Web\"") && error.contains("lower-case"), "{error}");
     }

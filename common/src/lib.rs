@@ -1,22 +1,33 @@
-//! What every kubeleet process shares: the words of the domain, and the one door to Redis.
+//! The library that all kubeleet processes share: the domain types, the shapes of the API, and the access to
+//! Redis.
 //!
-//! Pure modules (no I/O, no clock): [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`node`],
-//! [`service`], [`event`]. Modules at the edge: [`clock`], [`config`], [`telemetry`], [`store`].
-//! Nothing outside [`store`] spells a Redis key or imports the `redis` crate.
+//! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`node`],
+//!   [`service`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
+//! - The environment of a process: [`config`], [`clock`], [`telemetry`], [`failpoint`].
+//! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
+//! - Helpers: [`backoff`], [`control_loop`], [`duration`], [`json_pointer`].
 
+pub mod api;
+pub mod backoff;
 pub mod clock;
 pub mod config;
+pub mod control_loop;
+pub mod duration;
 pub mod event;
 pub mod failpoint;
 pub mod ids;
+pub mod json_pointer;
 pub mod lifecycle;
 pub mod node;
 pub mod payload;
 pub mod pod;
+pub mod recovery;
+pub mod saved_state;
+mod schema;
 pub mod service;
 pub mod spec;
 pub mod store;
 pub mod telemetry;
 
-/// Milliseconds since the Unix epoch on *Redis'* clock. Never a worker's.
+/// Milliseconds since the Unix epoch on Redis' clock. The clock of a worker is never stored.
 pub type RedisMillis = u64;

@@ -1,28 +1,31 @@
-//! The life of a pod: one table, and who may move what.
+//! The phases of a pod: one table of transitions, and which process owns each.
 //!
-//! A pod is desired from the moment its record exists. The Lua scripts carry these edges out; a test walks every
-//! (phase, event) pair through the scripts and compares with [`transition`] (`tests/tests/lifecycle.rs`).
-//! `docs/LIFECYCLE.md` draws it.
+//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out. One test
+//! takes every pair of a phase and an event through the scripts and compares the result with [`transition`]
+//! (`tests/tests/scripts/lifecycle.rs`). Another runs every script against a pod in every phase: it may only
+//! make the transitions that the table of scripts declares for it (`tests/tests/scripts/phases.rs`).
+//! `docs/concepts/lifecycle.md` draws it.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a pod is in its life. Stored in `pod:<uuid>` under `phase`.
+/// The phase of a pod. Stored in `pod:<uuid>` under `phase`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Waits for a node: its payload is in sq, in a scheduler's hands, or recorded as unschedulable.
+    /// Waits for a node: its payload is in sq, in flight in a scheduler, or recorded as unschedulable.
     Pending,
-    /// Given to a node: its payload is in that node's pq or rq.
+    /// Assigned to a node: its payload is in that node's pq or rq.
     Assigned,
     /// Its node acknowledged it: its payload is in that node's cs. A container between two restarts counts.
     Running,
-    /// Nobody wants it any more; its node has yet to say that it is gone.
+    /// No longer wanted; its node has not yet reported that it is gone.
     Stopping,
-    /// Gone because somebody asked. A tombstone that keeps late copies of the payload from starting.
+    /// Ended because it was no longer wanted. A tombstone that keeps late copies of the payload from
+    /// starting.
     Stopped,
-    /// Ended by itself with success, and its restart policy lets it rest.
+    /// Ended by itself with success, and its restart policy does not restart it.
     Succeeded,
     /// Ended by itself without success, or could never be started.
     Failed,
@@ -31,39 +34,44 @@ pub enum Phase {
 /// What can happen to a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PodEvent {
-    /// A scheduler gave it to a node. Owner: scheduler.
+    /// A scheduler assigned it to a node. Owner: scheduler.
     Assign,
     /// Its node runs it. Owner: worker.
     Ack,
-    /// Its node reports that the container is gone without an exit to account for: a new attempt. Owner: worker.
+    /// Its node reports that the container is gone without an exit code: a new attempt. Owner: worker.
     Lost,
     /// Its node was declared dead: back to the queue. Owner: scheduler.
     NodeDied,
-    /// It is surplus, or a person stopped it. Owner: reconcile and api.
+    /// Its node returned it to the schedulers, because another program has a port that it needs. Owner: worker.
+    GiveBack,
+    /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
     Stop,
-    /// Its node stopped it as asked. Owner: worker.
+    /// Its node stopped it as requested. Owner: worker.
     Stopped,
-    /// It ended well by itself. Owner: worker.
+    /// It ended by itself with success. Owner: worker.
     Succeeded,
-    /// It ended badly by itself and is not to be restarted. Owner: worker.
+    /// It ended by itself without success and is not restarted. Owner: worker.
     Failed,
-    /// Its payload went to the dead letters. Owner: whoever held the payload.
+    /// Its payload went to the dead letters. Owner: the process that held the payload.
     Reject,
-    /// A person gave its dead letter another try. Owner: api.
+    /// A user requeued its dead letter. Owner: api.
     Requeue,
 }
 
-/// A move the table does not have. The caller holds stale knowledge: reread, do not force.
+/// A transition that the table does not have. The caller's data is outdated: read again, do not force it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a {from:?} pod cannot take {event:?}")]
 pub struct IllegalTransition {
-    /// The phase the pod is in.
+    /// The phase of the pod.
     pub from: Phase,
-    /// What was attempted.
+    /// The event.
     pub event: PodEvent,
 }
 
-/// The table. Total: every pair has an answer.
+/// Returns the phase that a pod takes with an event.
+///
+/// # Errors
+/// [`IllegalTransition`] if the event does not concern a pod in this phase.
 pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransition> {
     use Phase as P;
     use PodEvent as E;
@@ -72,9 +80,10 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
         (P::Assigned, E::Ack) => P::Running,
         (P::Running, E::Lost) => P::Assigned,
         (P::Assigned | P::Running, E::NodeDied) => P::Pending,
+        (P::Assigned, E::GiveBack) => P::Pending,
         (P::Pending, E::Stop) => P::Stopped,
         (P::Assigned | P::Running, E::Stop) => P::Stopping,
-        // However it ended: it was to end.
+        // It was to end, so it does not matter how it did.
         (P::Stopping, E::Stopped | E::NodeDied | E::Succeeded | E::Failed) => P::Stopped,
         (P::Succeeded | P::Failed, E::Stop) => P::Stopped,
         (P::Running, E::Succeeded) => P::Succeeded,
@@ -87,7 +96,7 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
 }
 
 impl Phase {
-    /// All phases, in the order of a life.
+    /// All phases, in the order in which a pod takes them.
     pub const ALL: [Phase; 7] = [
         Phase::Pending,
         Phase::Assigned,
@@ -98,7 +107,7 @@ impl Phase {
         Phase::Failed,
     ];
 
-    /// The word in Redis and in JSON.
+    /// Returns the word in Redis and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Pending => "pending",
@@ -111,12 +120,12 @@ impl Phase {
         }
     }
 
-    /// Reads the word back.
+    /// Returns the phase of a word.
     pub fn parse(word: &str) -> Option<Phase> {
         Phase::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
-    /// Whether nothing will happen to the pod by itself any more.
+    /// Returns whether the pod stays in this phase unless a user or its service changes.
     pub fn is_terminal(self) -> bool {
         matches!(self, Phase::Stopped | Phase::Succeeded | Phase::Failed)
     }
@@ -124,11 +133,12 @@ impl Phase {
 
 impl PodEvent {
     /// All events.
-    pub const ALL: [PodEvent; 10] = [
+    pub const ALL: [PodEvent; 11] = [
         PodEvent::Assign,
         PodEvent::Ack,
         PodEvent::Lost,
         PodEvent::NodeDied,
+        PodEvent::GiveBack,
         PodEvent::Stop,
         PodEvent::Stopped,
         PodEvent::Succeeded,
@@ -149,27 +159,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stopped_is_the_end_and_every_phase_reaches_it() {
+    fn stopped_is_final_and_every_phase_can_reach_it() {
         for event in PodEvent::ALL {
             assert!(transition(Phase::Stopped, event).is_err(), "{event:?}");
         }
         for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Stopped) {
-            assert!(reaches_the_end(phase, &mut vec![]), "{phase} has no way to the end");
+            assert!(can_be_stopped(phase, &mut vec![]), "{phase} cannot reach stopped");
         }
     }
 
-    fn reaches_the_end(phase: Phase, seen: &mut Vec<Phase>) -> bool {
+    fn can_be_stopped(phase: Phase, seen: &mut Vec<Phase>) -> bool {
         if phase == Phase::Stopped || seen.contains(&phase) {
             return phase == Phase::Stopped;
         }
         seen.push(phase);
         PodEvent::ALL
             .into_iter()
-            .any(|event| transition(phase, event).is_ok_and(|to| reaches_the_end(to, seen)))
+            .any(|event| transition(phase, event).is_ok_and(|to| can_be_stopped(to, seen)))
     }
 
     #[test]
-    fn words_round_trip() {
+    fn phases_round_trip_as_words() {
         for phase in Phase::ALL {
             assert_eq!(Phase::parse(phase.as_str()), Some(phase));
         }

@@ -1,4 +1,4 @@
-//! Nodes: what a worker says of itself, and what the cluster knows of it.
+//! Nodes: what a worker reports about itself, and what the cluster records about it.
 
 use std::collections::BTreeMap;
 
@@ -7,45 +7,66 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName};
 
-/// Amounts of what a node has and pods take.
+/// Amounts of resources that a node offers or pods use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Resources {
-    /// Thousandths of a core.
+    /// CPU, in thousandths of a core.
     pub cpu_millis: u64,
-    /// Bytes.
+    /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Number of pods.
     pub pods: u64,
 }
 
-/// Pressure stall information, `avg10`: the share of the last ten seconds, in percent, in which tasks waited.
+impl Resources {
+    /// The stored fields of the amounts that differ from pod to pod: all but the number of pods. A node's are `cpu`
+    /// and `used_cpu`, and so on.
+    pub const FIELDS: [&str; 2] = ["cpu", "memory"];
+
+    /// Returns the amounts by their stored fields, in the order of [`Resources::FIELDS`].
+    pub fn amounts(&self) -> [(&'static str, u64); Self::FIELDS.len()] {
+        let [cpu, memory] = Self::FIELDS;
+        [(cpu, self.cpu_millis), (memory, self.memory_bytes)]
+    }
+
+    /// Builds resources from the amount of each stored field.
+    ///
+    /// # Errors
+    /// The first error of `amount`.
+    pub fn from_amounts<E>(pods: u64, amount: impl Fn(&str) -> Result<u64, E>) -> Result<Self, E> {
+        let [cpu, memory] = Self::FIELDS;
+        Ok(Self { cpu_millis: amount(cpu)?, memory_bytes: amount(memory)?, pods })
+    }
+}
+
+/// Pressure stall information (`avg10`): the percentage of the last ten seconds in which tasks waited.
 /// See <https://docs.kernel.org/accounting/psi.html>.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Psi {
-    /// Some task waited for a CPU.
+    /// At least one task waited for a CPU.
     pub cpu_some: f32,
-    /// Some task waited for memory.
+    /// At least one task waited for memory.
     pub memory_some: f32,
     /// All tasks waited for memory.
     pub memory_full: f32,
-    /// Some task waited for I/O.
+    /// At least one task waited for I/O.
     pub io_some: f32,
     /// All tasks waited for I/O.
     pub io_full: f32,
 }
 
-/// Whether the cluster counts on a node.
+/// Whether a node is alive from the cluster's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Its heartbeat is fresh, or nobody has declared otherwise yet.
+    /// Not declared dead: its heartbeat is recent, or no scheduler has acted on its silence yet.
     Alive,
-    /// Declared dead: its pods go, or have gone, back to the queue.
+    /// Declared dead: its pods are being returned to the queue, or have been.
     Dead,
 }
 
 impl NodeState {
-    /// The word in Redis and JSON.
+    /// Returns the name of this state in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             NodeState::Alive => "alive",
@@ -54,55 +75,60 @@ impl NodeState {
     }
 }
 
-/// What serves a node's queues.
+/// The kind of worker that serves a node's queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// Our own worker.
+    /// kubeleet's own worker.
     #[default]
     Kubeleet,
-    /// Another program that writes `hb:<worker>` and serves its queues. It can be neither fenced nor told to stop a pod.
-    Guest,
+    /// Another program that writes `hb:<worker>` and serves the node's queues. It cannot be fenced, and it
+    /// cannot be made to stop a pod. Serialized as `"guest"`.
+    #[serde(rename = "guest")]
+    External,
 }
 
-/// What a worker tells about itself when it registers.
+/// What a worker reports about itself when it registers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeFacts {
-    /// For `zone=a`-like selection.
+pub struct NodeInfo {
+    /// Labels of the node, such as `zone=a`.
     pub labels: BTreeMap<String, String>,
-    /// What it can hold.
+    /// Resources that the node offers.
     pub capacity: Resources,
-    /// `docker`, `process`, `sim`.
+    /// Container runtime: `docker`, `process` or `sim`.
     pub runtime: String,
-    /// The engine's own name and version.
+    /// Name and version that the container engine reports.
     pub engine_version: String,
-    /// kubeleet's version.
+    /// Version of kubeleet on the node.
     pub version: String,
 }
 
-/// A node as Redis knows it.
+/// The record of a node in Redis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: NodeName,
-    /// Our worker or somebody else's.
+    /// Whether the node runs kubeleet's worker or an external one.
     pub kind: NodeKind,
-    /// Counted on or given up.
+    /// Whether the node is alive or was declared dead.
     pub state: NodeState,
-    /// Which life of its worker; none for guests.
+    /// Current registration of the worker; `None` for an external worker.
     pub incarnation: Option<Incarnation>,
-    /// Its last heartbeat.
+    /// Time of the last heartbeat.
     pub beat: RedisMillis,
-    /// When its worker last registered.
+    /// Time of the worker's last registration.
     pub registered_at: RedisMillis,
-    /// A person asked that nothing new be placed here.
+    /// Whether an operator has excluded the node from new assignments.
     pub cordoned: bool,
-    /// What its engine last said when it was ill; none when it is well.
+    /// The container engine's last error; `None` while the engine works.
     pub engine_problem: Option<String>,
-    /// What its worker told about itself.
-    pub facts: NodeFacts,
-    /// What is set aside for the pods it has.
+    /// What the worker reported about itself when it registered.
+    pub facts: NodeInfo,
+    /// Resources reserved for the pods assigned to the node.
     pub used: Resources,
-    /// Its pressure at the last heartbeat; none where the kernel does not say.
+    /// The host ports in use, such as `8080/tcp`, each with the name of its pod.
+    #[serde(default)]
+    pub host_ports: BTreeMap<String, String>,
+    /// Pressure at the last heartbeat; `None` if the node's kernel does not report it.
     pub psi: Option<Psi>,
 }

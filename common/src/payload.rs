@@ -1,7 +1,7 @@
-//! A pod's payload: the JSON that travels the queues, and never changes on its way.
+//! A pod's payload: the JSON that travels through the queues and never changes.
 //!
-//! Queue logic needs only [`Payload`], the head. What the pod is comes either from `spec:<id>` (pods of a service)
-//! or from further fields in the same JSON (pods somebody pushed): [`Payload::inline_spec`].
+//! The queues need only the fields of [`Payload`]. The specification of the pod comes from `spec:<id>` for
+//! pods of a service, and from further fields of the same JSON for pushed pods: [`Payload::inline_spec`].
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,45 +13,45 @@ use crate::spec::{
     check_image,
 };
 
-/// The largest payload that is read at all, in bytes.
+/// Maximum size of a payload, in bytes. A larger one is rejected unread.
 pub const MAX_PAYLOAD: usize = 256 * 1024;
 
-/// Why a payload can not be a pod. The text becomes the dead letter's `reason`.
+/// The payload is not a valid pod. The message becomes the dead letter's `reason`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadPayload {
-    /// Larger than [`MAX_PAYLOAD`].
-    #[error("payload has {0} bytes, more than the {MAX_PAYLOAD} allowed")]
+pub enum InvalidPayload {
+    /// The payload is larger than [`MAX_PAYLOAD`]; the field is its size in bytes.
+    #[error("payload has {0} bytes, but at most {MAX_PAYLOAD} are allowed")]
     TooLarge(usize),
-    /// Not text.
+    /// The payload is not UTF-8; the field is the position of the first invalid byte.
     #[error("payload is not UTF-8: byte {0} is invalid")]
     NotUtf8(usize),
-    /// Not JSON, a field is missing, or it has the wrong type.
+    /// The payload is not JSON, a field is missing, or a field has the wrong type.
     #[error("payload is not a pod: {0}")]
     NotAPod(String),
-    /// A field has a value it can not have.
+    /// A field has an invalid value.
     #[error("payload field `{field}`: {detail}")]
     BadField {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// Why not.
+        /// What is wrong with its value.
         detail: String,
     },
 }
 
-/// The head of a payload, with the bytes it was read from.
+/// The fields of a payload that the queues need, and the payload's bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The very bytes: LREM and SREM are by value.
+    /// The payload, byte for byte: LREM and SREM find it by value.
     pub raw: Bytes,
-    /// First part of the container's name.
+    /// Name of the pod: the first part of its container's name.
     pub name: PodName,
-    /// Who it is.
+    /// Unique id of the pod.
     pub id: PodId,
-    /// Image of its first container.
+    /// Image of the pod's first container.
     pub image: String,
-    /// Index among its service's pods, not a count.
+    /// Index of the pod among the pods of its service; not a count.
     pub replica: u32,
-    /// Present in pods of a service: the specification it was made from.
+    /// Specification of the pod; `None` for a pushed pod, whose payload contains the specification.
     pub spec: Option<SpecId>,
 }
 
@@ -68,30 +68,37 @@ struct Head<'a> {
 }
 
 impl Payload {
-    /// Reads the head. Never panics, whatever the bytes.
-    pub fn parse(raw: Bytes) -> Result<Self, BadPayload> {
+    /// Parses the fields that the queues need. Does not panic on any input.
+    ///
+    /// # Errors
+    /// If the bytes are not a valid pod.
+    pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
         if raw.len() > MAX_PAYLOAD {
-            return Err(BadPayload::TooLarge(raw.len()));
+            return Err(InvalidPayload::TooLarge(raw.len()));
         }
-        let text = std::str::from_utf8(&raw).map_err(|e| BadPayload::NotUtf8(e.valid_up_to()))?;
+        let text = std::str::from_utf8(&raw).map_err(|e| InvalidPayload::NotUtf8(e.valid_up_to()))?;
         let head: Head<'_> = read(text.as_bytes())?;
         check_image(&head.image)
-            .map_err(|detail| BadPayload::BadField { field: "image", detail: detail.into() })?;
+            .map_err(|detail| InvalidPayload::BadField { field: "image", detail: detail.into() })?;
         let Head { name, id, image, replica, spec } = head;
         Ok(Self { name, id, image: image.into_owned(), replica, spec, raw: raw.clone() })
     }
 
-    /// The payload of a service's pod. The same arguments give the same bytes, so that reconcile can rebuild it.
-    pub fn of_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
+    /// Builds the payload of a service's pod. Equal arguments produce equal bytes, so reconciliation can
+    /// rebuild a payload.
+    pub fn for_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
         let head = Head { name, id, image: image.into(), replica, spec: Some(spec) };
-        let raw =
-            Bytes::from(serde_json::to_vec(&head).expect("a head of texts and numbers always serializes"));
+        let json = serde_json::to_vec(&head).expect("strings and numbers always serialize");
+        let raw = Bytes::from(json);
         let Head { name, id, spec, .. } = head;
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
-    /// What a pushed pod says about itself beyond the four fields.
-    pub fn inline_spec(&self) -> Result<InlineSpec, BadPayload> {
+    /// Parses the specification that the payload of a pushed pod contains.
+    ///
+    /// # Errors
+    /// If a field of the specification has the wrong type or an invalid value.
+    pub fn inline_spec(&self) -> Result<InlineSpec, InvalidPayload> {
         let body: Body = read(&self.raw)?;
         let container = ContainerSpec {
             image: self.image.clone(),
@@ -103,7 +110,7 @@ impl Payload {
             restart: body.restart,
         };
         if let Some(violation) = container.violations("").into_iter().next() {
-            return Err(BadPayload::NotAPod(violation.to_string()));
+            return Err(InvalidPayload::NotAPod(without_values(&violation.to_string())));
         }
         let pod = PodSpec {
             containers: vec![container],
@@ -114,21 +121,62 @@ impl Payload {
     }
 }
 
-/// Reads JSON; the error names the field.
-fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, BadPayload> {
+/// Parses JSON. The error names the field.
+fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, InvalidPayload> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|e| BadPayload::NotAPod(e.to_string()))?;
-    deserializer.end().map_err(|e| BadPayload::NotAPod(e.to_string()))?;
+        .map_err(|e| InvalidPayload::NotAPod(without_values(&e.to_string())))?;
+    deserializer.end().map_err(|e| InvalidPayload::NotAPod(without_values(&e.to_string())))?;
     Ok(value)
 }
 
-/// A pushed pod's specification.
+/// Words in front of a value that an error quotes in backticks.
+const BEFORE_VALUES: [&str; 7] =
+    ["integer ", "point ", "number ", "boolean ", "character ", "variant ", "string "];
+/// What follows a value in backticks.
+const AFTER_VALUE: &str = "`, expected ";
+
+/// Replaces the values that an error quotes by `…`: they can be secrets, and reasons go to logs and events.
+/// Names of fields stay.
+fn without_values(message: &str) -> String {
+    let (mut text, mut rest) = (String::new(), message);
+    while let Some(at) = rest.find(['"', '`']) {
+        let (before, quoted) = rest.split_at(at);
+        let quote = &quoted[..1];
+        text.push_str(before);
+        let is_value = quote == "\"" || BEFORE_VALUES.iter().any(|word| before.ends_with(word));
+        let end = match quoted.rfind(AFTER_VALUE) {
+            // The value itself may have this quote, and nothing is escaped.
+            Some(end) if is_value && quote == "`" => end + 1,
+            _ => end_of_quote(quoted),
+        };
+        text.push_str(if is_value { "…" } else { &quoted[..end] });
+        rest = &quoted[end..];
+    }
+    text + rest
+}
+
+/// Returns the length of the quoted text that `quoted` begins with; all of it if the quote has no end.
+fn end_of_quote(quoted: &str) -> usize {
+    let quote = quoted.as_bytes()[0];
+    let mut is_escaped = false;
+    for (at, byte) in quoted.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            byte if byte == quote => return at + 1,
+            _ => {}
+        }
+    }
+    quoted.len()
+}
+
+/// The specification of a pushed pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InlineSpec {
-    /// What kubeleet understands.
+    /// The fields that kubeleet knows.
     pub pod: PodSpec,
-    /// Everything else that stood in the payload. Kept there, handed to no engine; the node's policy looks at it.
+    /// All other fields of the payload. No engine gets them; the node's policy checks them.
     pub unknown: Map<String, Value>,
 }
 
@@ -158,12 +206,12 @@ struct Body {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Payload, BadPayload> {
+    fn parse(text: &str) -> Result<Payload, InvalidPayload> {
         Payload::parse(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]
-    fn the_sample_line() {
+    fn the_sample_payload_is_valid() {
         let line = r#"{"name":"test","uuid":"djkf…","image":"spaster/alpine-sleep","replica":3}"#;
         let payload = parse(line).unwrap();
         assert_eq!((payload.name.as_str(), payload.replica, payload.spec.is_none()), ("test", 3, true));
@@ -171,18 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn a_service_payload_is_rebuilt_to_the_same_bytes() {
+    fn a_service_payload_is_rebuilt_byte_for_byte() {
         let id = PodId::random();
         let make = || {
             let spec = SpecId::new("0123456789ab").unwrap();
-            Payload::of_service(PodName::new("web").unwrap(), id.clone(), "nginx", 0, spec)
+            Payload::for_service(PodName::new("web").unwrap(), id.clone(), "nginx", 0, spec)
         };
         assert_eq!(make().raw, make().raw);
         assert_eq!(Payload::parse(make().raw).unwrap(), make());
     }
 
     #[test]
-    fn unknown_fields_are_kept_and_handed_out() {
+    fn unknown_fields_are_kept_and_returned() {
         let payload =
             parse(r#"{"name":"t","uuid":"u","image":"i","replica":0,"command":["a"],"privileged":true}"#)
                 .unwrap();
@@ -193,14 +241,34 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_nonsense_has_its_reason() {
+    fn numbers_that_nobody_can_mean_are_refused_with_the_field() {
+        for (field, part) in [
+            (r#""memory":10000000000000000000"#, "memory"),
+            (r#""memory":9223372036854775807"#, "memory"),
+            (r#""memory":1e300"#, "memory"),
+            (r#""memory":-1"#, "memory"),
+            (r#""cpus":100001"#, "cpus"),
+            (r#""cpus":1e300"#, "cpus"),
+            (r#""cpus":-1"#, "cpus"),
+            (r#""ports":["65536:80"]"#, "ports"),
+            (r#""stop_grace_period":10000000000000000000"#, "stop_grace_period"),
+        ] {
+            let text = format!(r#"{{"name":"t","uuid":"u","image":"i","replica":0,{field}}}"#);
+            let reason = parse(&text).unwrap().inline_spec().unwrap_err().to_string();
+            assert!(reason.contains(part), "{reason:?} should mention {part:?}");
+        }
+        assert!(parse(r#"{"name":"t","uuid":"u","image":"i","replica":4294967296}"#).is_err());
+    }
+
+    #[test]
+    fn each_kind_of_invalid_payload_has_its_reason() {
         let cases: [(&[u8], &str); 9] = [
             (b"", "EOF"),
             (b"\xff\xfe", "not UTF-8"),
             (b"[]", "not a pod"),
             (b"{}", "missing field"),
             (br#"{"name":"t","uuid":"u","image":"i","replica":"3"}"#, "replica"),
-            (br#"{"name":"t","uuid":"u","image":"i","replica":-1}"#, "-1"),
+            (br#"{"name":"t","uuid":"u","image":"i","replica":-1}"#, "replica"),
             (br#"{"name":"../t","uuid":"u","image":"i","replica":1}"#, "pod name"),
             (br#"{"name":"t","uuid":"","image":"i","replica":1}"#, "pod uuid"),
             (br#"{"name":"t","uuid":"u","image":"a b","replica":1}"#, "image"),
@@ -213,9 +281,49 @@ mod tests {
         assert!(reason.contains("262145 bytes"), "{reason}");
     }
 
+    #[test]
+    fn a_reason_never_has_a_value_of_the_payload() {
+        let secret = "hunter2\\\" and `more`: hunter2";
+        let fields = [
+            "name",
+            "uuid",
+            "image",
+            "replica",
+            "spec",
+            "environment",
+            "command",
+            "memory",
+            "cpus",
+            "restart",
+            "ports",
+            "on_disconnect",
+            "stop_grace_period",
+        ];
+        for field in fields {
+            for value in
+                [format!("\"{secret}\""), format!("[\"{secret}\"]"), format!("{{\"a\":[\"{secret}\"]}}")]
+            {
+                let mut members = vec![format!(r#""{field}":{value}"#)];
+                let others = [("name", r#""t""#), ("uuid", r#""u""#), ("image", r#""i""#), ("replica", "0")];
+                members.extend(
+                    others
+                        .iter()
+                        .filter(|(name, _)| *name != field)
+                        .map(|(name, v)| format!(r#""{name}":{v}"#)),
+                );
+                let parsed = parse(&format!("{{{}}}", members.join(",")));
+                let reason = match parsed.map(|payload| payload.inline_spec()) {
+                    Err(invalid) | Ok(Err(invalid)) => invalid.to_string(),
+                    Ok(Ok(_)) => continue,
+                };
+                assert!(!reason.contains("hunter2"), "{field}: {reason}");
+            }
+        }
+    }
+
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+        fn parsing_does_not_panic_on_any_bytes(bytes: Vec<u8>) {
             if let Ok(payload) = Payload::parse(Bytes::from(bytes)) {
                 let _ = payload.inline_spec();
             }

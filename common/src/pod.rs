@@ -1,4 +1,4 @@
-//! The record of a pod: all about it that changes. Its payload does not.
+//! The record of a pod: everything about it that changes. Its payload does not change.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,72 +6,76 @@ use crate::RedisMillis;
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName, SpecId};
 use crate::lifecycle::Phase;
 
-/// `pod:<uuid>`.
+/// The record `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
-    /// Who it is.
+    /// Unique id of the pod.
     pub id: PodId,
-    /// First part of its container's name.
+    /// Name of the pod: the first part of its container's name.
     pub name: PodName,
-    /// Where it is in its life.
+    /// Phase of the pod's life cycle.
     pub phase: Phase,
-    /// Index among its service's pods.
+    /// Index of the pod among the pods of its service.
     pub replica: u32,
-    /// Its image, as the payload shows it.
+    /// Image of the pod's first container, as in the payload.
     pub image: String,
-    /// The service it belongs to; none for a pod somebody pushed.
+    /// Service that the pod belongs to; `None` for a pushed pod.
     pub service: Option<ServiceName>,
-    /// The specification it was made from; none for a pod somebody pushed.
+    /// Specification of the pod; `None` for a pushed pod.
     pub spec: Option<SpecId>,
-    /// The generation of the service it was made from; 0 for a pushed pod.
+    /// Generation of the service that the pod was created from; 0 for a pushed pod.
     pub generation: u64,
-    /// The node that has it; none while it waits.
+    /// Node that the pod is assigned to; `None` while it waits for one.
     pub node: Option<NodeName>,
-    /// Which giving to that node this is.
+    /// Id of the assignment to that node.
     pub assignment: Option<AssignmentId>,
-    /// How often a node began to start it since it last ran.
+    /// Number of start attempts since the pod last ran.
     pub attempts: u32,
-    /// How often its container was started again after it ended by itself.
+    /// Number of times the container was restarted after it had ended by itself.
     pub restarts: u32,
-    /// CPU set aside for it on its node, thousandths of a core.
+    /// CPU reserved for the pod, in thousandths of a core.
     pub cpu_millis: u64,
-    /// Memory set aside for it on its node, bytes.
+    /// Memory reserved for the pod, in bytes.
     pub memory_bytes: u64,
-    /// When its record was made.
+    /// Ports that the pod takes on its node.
+    #[serde(default)]
+    pub host_ports: String,
+    /// Time at which the record was created.
     pub created_at: RedisMillis,
-    /// When its phase last changed.
+    /// Time at which the pod entered its phase.
     pub since: RedisMillis,
-    /// One word on why it is as it is: `Unschedulable`, `ImagePullBackOff`, `CrashLoopBackOff` …; empty when well.
+    /// Why the pod is not as it should be: `Unschedulable`, `ImagePullBackOff`, `CrashLoopBackOff` …; empty
+    /// when it is healthy.
     pub reason: String,
-    /// The same in a sentence, with the engine's own words where there are some.
+    /// The same in a sentence, with the container engine's own words if there are any.
     pub message: String,
-    /// How its container last ended, if it has.
+    /// Exit code of the container's last run; `None` if it has not ended yet.
     pub exit_code: Option<i64>,
-    /// Container address, as far as its node reported one.
+    /// Address of the container; empty while its node has not reported one.
     pub address: String,
 }
 
-/// Why a pod fits no node right now: each reason with how many nodes give it, and a few of their names.
+/// A reason why a pod fits no node at the moment, and the nodes that it applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Refusal {
-    /// One word: `Cordoned`, `InsufficientMemory` …
+    /// The reason in one word: `Cordoned`, `InsufficientMemory` …
     pub reason: String,
-    /// How many nodes give this reason.
+    /// Number of nodes with this reason.
     pub count: usize,
-    /// Some of them, at most [`Refusal::MAX_EXAMPLES`], each with its own sentence.
+    /// Some of these nodes, each with the details. At most 20.
     pub nodes: Vec<NodeRefusal>,
 }
 
 impl Refusal {
-    /// How many nodes are named for each reason. More would repeat the same sentence.
+    /// Maximum number of nodes in `nodes`. More would only repeat the same sentence.
     pub const MAX_EXAMPLES: usize = 20;
 }
 
-/// One node's refusal.
+/// Why a pod does not fit one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NodeRefusal {
-    /// Which node.
+    /// Name of the node.
     pub node: String,
-    /// "needs 2 GiB, 1.2 GiB free".
+    /// The details, for example "needs 2 GiB, 1.2 GiB free".
     pub detail: String,
 }

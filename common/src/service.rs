@@ -1,4 +1,4 @@
-//! A service as Redis knows it: what somebody wants, and which version of the wish this is.
+//! The record of a service: its desired state and the version of that state.
 
 use std::collections::BTreeMap;
 
@@ -8,45 +8,49 @@ use crate::RedisMillis;
 use crate::ids::{ServiceName, SpecId};
 use crate::spec::PodSpec;
 
-/// The API makes up to so many pods of a service before it answers, and more after it. A service that misses more may
-/// therefore be in the making; one that misses fewer has lost them.
-pub const MADE_AT_ONCE: u32 = 250;
+/// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
+/// service that lacks more pods than this may still be in creation; one that lacks fewer has lost them.
+pub const PODS_CREATED_INLINE: u32 = 250;
 
-/// Whether a service is wanted.
+/// Whether a service is active or being deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceState {
-    /// Wanted.
+    /// The service is kept in its desired state.
     Active,
-    /// Deleted by its user; it is forgotten when its last pod is gone.
+    /// The service was deleted; its record is removed when its last pod is gone.
     Deleting,
 }
 
-/// `service:<name>`, with the specification it points at.
+/// The record `service:<name>` in Redis, with the specification that it refers to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// Its name.
+    /// Name of the service.
     pub name: ServiceName,
-    /// Wanted or going.
+    /// Whether the service is active or being deleted.
     pub state: ServiceState,
-    /// Counts the changes of its pod specification, from 1.
+    /// Version of the pod specification: starts at 1 and grows with every change.
     pub generation: u64,
-    /// Where the specification is stored.
+    /// Version of the desired state: every change raises it, also of replicas and labels. At least the
+    /// generation; equal to it in a service that an earlier version stored.
+    #[serde(default)]
+    pub revision: u64,
+    /// Id under which the specification is stored.
     pub spec_id: SpecId,
-    /// How many pods there shall be.
+    /// Desired number of pods.
     pub replicas: u32,
-    /// Its labels.
+    /// Labels of the service.
     pub labels: BTreeMap<String, String>,
-    /// When it was first posted.
+    /// Time at which the service was created.
     pub created_at: RedisMillis,
-    /// When somebody last changed it.
+    /// Time of the last change.
     pub updated_at: RedisMillis,
-    /// What each pod is.
+    /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl Service {
-    /// The replica indices that shall have a pod.
+    /// Returns the replica indices that must have a pod.
     pub fn all_replicas(&self) -> Vec<u32> {
         (0..self.replicas).collect()
     }

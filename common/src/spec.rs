@@ -1,8 +1,10 @@
-//! What a person asks for: services, their pods, the containers in a pod.
+//! Specifications: services, their pods, and the containers of a pod.
 //!
-//! [`ServiceInput`] is the wire form (JSON or YAML, lenient where users of Compose and kubectl expect it, strict about
-//! unknown fields). [`PodSpec`] is the normal form: stored once per generation, read by scheduler and worker.
+//! [`ServiceInput`] is the form that users send, as JSON or YAML. It accepts the spellings that users of
+//! Compose and kubectl know, and no unknown fields. [`PodSpec`] is the normal form: it is stored once per
+//! generation, and the scheduler and the worker read it.
 
+mod host_ports;
 mod units;
 
 use std::collections::BTreeMap;
@@ -11,33 +13,46 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ServiceName, SpecId};
+use crate::json_pointer;
+pub use host_ports::HostPorts;
+pub(crate) use units::whole_number;
 pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds};
 
-/// The most replicas one service may have. Beyond it a typo is likelier than a wish.
+/// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
 
-/// Wire form of a service. The fields of its only container may stand at the top level instead of in `containers`.
+/// The most memory one container may request: far more than a machine has, and exact in a Lua number.
+pub(crate) const MAX_MEMORY_BYTES: u64 = 1 << 50;
+
+/// The least memory that Docker starts a container with.
+pub(crate) const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
+
+/// A service as a user describes it. The fields of its only container can be at the top level instead of in
+/// `containers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceInput {
-    /// Unique in the cluster; a DNS label.
-    #[schema(value_type = String, example = "web")]
+    /// Name of the service, unique in the cluster; a DNS label.
     pub name: ServiceName,
-    /// How many pods there shall be. `replica` and `numInstances` are the same field.
-    #[serde(alias = "replica", alias = "numInstances", default = "one")]
+    /// Desired number of pods. `replica` and `numInstances` are accepted as names of this field.
+    #[serde(
+        alias = "replica",
+        alias = "numInstances",
+        default = "one",
+        deserialize_with = "units::whole_number"
+    )]
     #[schema(default = 1, example = 3)]
     pub replicas: u32,
-    /// Free words for selecting and grouping.
+    /// Labels for selecting and grouping services.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What a worker does with these pods when it can not reach Redis.
+    /// What a worker does with these pods while it cannot reach Redis.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
-    /// Time between SIGTERM and SIGKILL, seconds or `"30s"`.
+    /// Time between SIGTERM and SIGKILL when a pod is stopped: seconds, or a text such as `"30s"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, example = "10s")]
     pub stop_grace_period: Option<Seconds>,
-    /// The containers of each pod. One for now.
+    /// Containers of each pod. Exactly one at present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containers: Option<Vec<ContainerSpec>>,
     /// Short for `containers[0].image`.
@@ -46,22 +61,18 @@ pub struct ServiceInput {
     pub image: Option<String>,
     /// Short for `containers[0].command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
     pub command: Option<Command>,
     /// Short for `containers[0].environment`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<BTreeMap<String, String>>)]
     pub environment: Option<Environment>,
     /// Short for `containers[0].ports`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<Port>>,
     /// Short for `containers[0].memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, example = "64MiB")]
     pub memory: Option<Memory>,
     /// Short for `containers[0].cpus`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>, example = 0.5)]
     pub cpus: Option<Cpus>,
     /// Short for `containers[0].restart`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,13 +83,13 @@ fn one() -> u32 {
     1
 }
 
-/// A value that parses but can not be meant.
+/// A well-formed but invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {detail}")]
 pub struct Violation {
-    /// JSON pointer to the field, `""` for the whole document.
+    /// JSON pointer to the field; `""` for the whole document.
     pub pointer: String,
-    /// What is wrong and what would be right.
+    /// What is wrong with the value, and which values are valid.
     pub detail: String,
 }
 
@@ -89,7 +100,10 @@ impl Violation {
 }
 
 impl ServiceInput {
-    /// Checks what the types alone can not, and gives the normal form. All violations at once.
+    /// Checks the values and returns the normal form.
+    ///
+    /// # Errors
+    /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let mut violations = Vec::new();
         if self.replicas > MAX_REPLICAS {
@@ -98,7 +112,7 @@ impl ServiceInput {
         violations.extend(label_violations(&self.labels));
         let (prefix, containers) = match self.containers {
             Some(containers) => {
-                let short = [
+                let top_level = [
                     ("image", self.image.is_some()),
                     ("command", self.command.is_some()),
                     ("environment", self.environment.is_some()),
@@ -107,12 +121,13 @@ impl ServiceInput {
                     ("cpus", self.cpus.is_some()),
                     ("restart", self.restart.is_some()),
                 ];
-                for (field, _) in short.into_iter().filter(|(_, given)| *given) {
-                    let detail = "stands beside `containers`: move it into the container it is meant for";
+                for (field, _) in top_level.into_iter().filter(|(_, is_set)| *is_set) {
+                    let detail = "cannot be combined with `containers`: set it in the container instead";
                     violations.push(Violation::new(format!("/{field}"), detail));
                 }
                 if containers.len() != 1 {
-                    let detail = format!("exactly one container for now, not {}", containers.len());
+                    let detail =
+                        format!("exactly one container is supported at present, not {}", containers.len());
                     violations.push(Violation::new("/containers", detail));
                 }
                 ("/containers/0", containers)
@@ -146,66 +161,70 @@ impl ServiceInput {
 }
 
 fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
-    let too_long =
-        labels.iter().filter(|(key, value)| key.is_empty() || key.len() > 128 || value.len() > 256);
-    too_long
+    let invalid = labels.iter().filter(|(key, value)| key.is_empty() || key.len() > 128 || value.len() > 256);
+    invalid
         .map(|(key, _)| {
-            let pointer = format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
-            Violation::new(pointer, "a label's key is 1 to 128 bytes long, its value at most 256")
+            let pointer = format!("/labels/{}", json_pointer::escape(key));
+            Violation::new(pointer, "the key of a label has 1 to 128 bytes, its value at most 256 bytes")
         })
         .collect()
 }
 
-/// A service as a person wants it, checked and in normal form.
+/// The desired state of a service, checked and in normal form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredService {
-    /// Its name.
+    /// Name of the service.
     pub name: ServiceName,
-    /// How many pods.
+    /// Desired number of pods.
     pub replicas: u32,
-    /// Its labels.
+    /// Labels of the service.
     pub labels: BTreeMap<String, String>,
-    /// What each pod is.
+    /// Specification of each pod.
     pub pod: PodSpec,
 }
 
-/// What each pod of one generation is. Stored under `spec:<id>`, never changed there.
+/// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PodSpec {
-    /// One for now; a list from the first day.
+    /// Containers of the pod. Exactly one at present.
     pub containers: Vec<ContainerSpec>,
-    /// What a worker does with the pod when it can not reach Redis.
+    /// What a worker does with the pod while it cannot reach Redis.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
-    /// Time between SIGTERM and SIGKILL.
+    /// Seconds between SIGTERM and SIGKILL when the pod is stopped.
     #[serde(default)]
-    #[schema(value_type = u64)]
     pub stop_grace_period: Seconds,
 }
 
 impl PodSpec {
-    /// CPU that placement sets aside, in thousandths of a core.
+    /// Returns the CPU that is reserved for the pod, in thousandths of a core.
     pub fn cpu_millis(&self) -> u64 {
         self.containers.iter().filter_map(|c| c.cpus).map(|c| c.millis()).sum()
     }
 
-    /// Memory that placement sets aside, in bytes.
+    /// Returns the memory that is reserved for the pod, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.containers.iter().filter_map(|c| c.memory).map(|m| m.bytes()).sum()
     }
 
-    /// Time between SIGTERM and SIGKILL.
+    /// Returns the ports that the pod takes on its node.
+    pub fn host_ports(&self) -> HostPorts {
+        HostPorts::of(self.containers.iter().flat_map(|container| &container.ports))
+    }
+
+    /// Returns the time between SIGTERM and SIGKILL when the pod is stopped.
     pub fn grace(&self) -> Duration {
         self.stop_grace_period.duration()
     }
 
-    /// The first container's image; what the payload shows.
+    /// Returns the image of the first container, which the payload contains.
     pub fn image(&self) -> &str {
         self.containers.first().map_or("", |c| c.image.as_str())
     }
 
-    /// Whether a worker that knows only an image's name could run it (see "guests" in docs/REDIS.md).
-    pub fn needs_only_an_image(&self) -> bool {
+    /// Returns true if an external worker could run the pod: such a worker knows only the name of the image
+    /// (see docs/reference/redis.md).
+    pub fn needs_only_image(&self) -> bool {
         self.containers.iter().all(|c| {
             c.command.0.is_empty()
                 && c.environment.is_empty()
@@ -217,40 +236,37 @@ impl PodSpec {
     }
 }
 
-/// One container.
+/// The specification of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContainerSpec {
     /// Image reference, as `docker run` takes it.
     #[schema(example = "nginx")]
     pub image: String,
-    /// Replaces the image's command: a list, or one text that is split like a shell would.
+    /// Replaces the image's command: a list of arguments, or a text that is split as a shell would split it.
     #[serde(default, skip_serializing_if = "Command::is_empty")]
-    #[schema(value_type = Vec<String>)]
     pub command: Command,
     /// Environment variables: a map, or a list of `KEY=value`.
     #[serde(default, skip_serializing_if = "Environment::is_empty")]
-    #[schema(value_type = BTreeMap<String, String>)]
     pub environment: Environment,
-    /// Published ports: `80`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`. Bound to loopback unless an address is given.
+    /// Published ports: `80`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`. A port is bound to loopback unless an
+    /// address is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<Port>,
-    /// Memory limit and reservation: bytes or `"64MiB"`.
+    /// Memory limit and reservation: bytes, or a text such as `"64MiB"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, example = "64MiB")]
     pub memory: Option<Memory>,
-    /// CPU limit and reservation in cores.
+    /// CPU limit and reservation, in cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<f64>, example = 0.5)]
     pub cpus: Option<Cpus>,
-    /// What happens when the container ends by itself.
+    /// Whether the container is restarted when it ends by itself.
     #[serde(default)]
     pub restart: RestartPolicy,
 }
 
 impl ContainerSpec {
-    /// A container of this image with nothing else said.
-    pub fn of_image(image: impl Into<String>) -> Self {
+    /// Returns a container of this image with defaults for everything else.
+    pub fn from_image(image: impl Into<String>) -> Self {
         Self {
             image: image.into(),
             command: Command::default(),
@@ -262,22 +278,25 @@ impl ContainerSpec {
         }
     }
 
-    /// What can not be meant, with pointers below `prefix`.
+    /// Returns all invalid values, with pointers below `prefix`.
     pub fn violations(&self, prefix: &str) -> Vec<Violation> {
         let mut found = Vec::new();
         if let Err(detail) = check_image(&self.image) {
             found.push(Violation::new(format!("{prefix}/image"), detail));
         }
         if let Some(memory) = self.memory
-            && memory.bytes() < 6 * 1024 * 1024
+            && memory.bytes() < MIN_MEMORY_BYTES
         {
-            let detail = "at least 6 MiB: no engine starts a container with less";
+            let detail = "must be at least 6 MiB: Docker does not start a container with less";
             found.push(Violation::new(format!("{prefix}/memory"), detail));
+        }
+        if self.memory.is_some_and(|memory| memory.bytes() > MAX_MEMORY_BYTES) {
+            found.push(Violation::new(format!("{prefix}/memory"), "at most 1 PiB"));
         }
         if let Some(cpus) = self.cpus
             && cpus.millis() < 10
         {
-            found.push(Violation::new(format!("{prefix}/cpus"), "at least 0.01 cores"));
+            found.push(Violation::new(format!("{prefix}/cpus"), "must be at least 0.01 cores"));
         }
         if self.ports.len() > 64 {
             found.push(Violation::new(format!("{prefix}/ports"), "at most 64 published ports"));
@@ -286,34 +305,37 @@ impl ContainerSpec {
     }
 }
 
-/// Whether a text can be an image reference at all; whether it exists is the engine's to say.
+/// Checks that a text can be an image reference. Whether the image exists is up to the engine.
+///
+/// # Errors
+/// The rule that the text breaks.
 pub fn check_image(image: &str) -> Result<(), &'static str> {
     if image.is_empty() {
-        return Err("an image is required, as `docker run` takes it");
+        return Err("an image is required, as for `docker run`");
     }
     if image.len() > 512 {
-        return Err("an image reference is at most 512 bytes long");
+        return Err("an image reference has at most 512 bytes");
     }
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"./:@_-+".contains(&b);
     if !image.bytes().all(legal) || image.starts_with(['-', '.', '/']) {
-        return Err("an image reference has letters, digits and ./:@_- only");
+        return Err("an image reference consists of ASCII letters, digits and ./:@_-");
     }
     Ok(())
 }
 
-/// What a worker does with a pod when it has lost Redis for longer than the fence.
+/// What a worker does with a pod once it has not reached Redis for the fence period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
-    /// Lets it run, and stops it at the first reply that says it has moved. Two copies may run for a while.
+    /// Keeps the pod running until Redis replies that it has moved. Two copies can run for a while.
     #[default]
     Keep,
-    /// Stops it before anybody else may start it. Never two copies.
+    /// Stops the pod before another node can start it. Two copies never run at the same time.
     Stop,
 }
 
 impl OnDisconnect {
-    /// The word in labels and JSON.
+    /// Returns the name of this policy in labels and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             OnDisconnect::Keep => "keep",
@@ -322,28 +344,28 @@ impl OnDisconnect {
     }
 }
 
-/// What happens when a container ends by itself.
+/// Whether a container is restarted when it ends by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
-    /// Start it again, however it ended.
+    /// Restart the container, whatever its exit code.
     #[default]
     #[serde(alias = "unless-stopped")]
     Always,
-    /// Start it again unless it ended with 0.
+    /// Restart the container unless its exit code is 0.
     #[serde(alias = "on_failure")]
     OnFailure,
-    /// Let it rest.
+    /// Do not restart the container.
     #[serde(alias = "no")]
     Never,
 }
 
-/// A [`PodSpec`] with the identity it is stored under.
+/// A [`PodSpec`] and the id that it is stored under.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSpec {
-    /// `spec:<id>`.
+    /// The `<id>` in `spec:<id>`.
     pub id: SpecId,
-    /// What it says.
+    /// The specification.
     pub pod: PodSpec,
 }
 
@@ -356,15 +378,15 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_service() {
+    fn the_smallest_service_gets_defaults() {
         let service = normalize(r#"{"name":"web","image":"nginx","replica":3}"#).unwrap();
         assert_eq!((service.replicas, service.pod.image()), (3, "nginx"));
-        assert!(service.pod.needs_only_an_image());
+        assert!(service.pod.needs_only_image());
         assert_eq!(service.pod.grace(), Duration::from_secs(10));
     }
 
     #[test]
-    fn three_names_of_the_replica_count() {
+    fn the_replica_count_has_three_names() {
         for field in ["replica", "replicas", "numInstances"] {
             let json = format!(r#"{{"name":"web","image":"nginx","{field}":7}}"#);
             assert_eq!(normalize(&json).unwrap().replicas, 7, "{field}");
@@ -372,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn container_fields_stand_in_one_place_only() {
+    fn container_fields_cannot_be_in_two_places() {
         let json = r#"{"name":"web","memory":"1GiB","containers":[{"image":"nginx"}]}"#;
         let violations = normalize(json).unwrap_err();
         assert_eq!(violations[0].pointer, "/memory");
     }
 
     #[test]
-    fn violations_point_at_the_field() {
+    fn violations_point_to_the_field() {
         let json =
             r#"{"name":"web","replicas":3000000,"containers":[{"image":"","memory":"1KiB","cpus":0.001}]}"#;
         let violations = normalize(json).unwrap_err();
@@ -388,6 +410,13 @@ mod tests {
             pointers,
             ["/replicas", "/containers/0/image", "/containers/0/memory", "/containers/0/cpus"]
         );
+    }
+
+    #[test]
+    fn memory_has_an_upper_limit() {
+        let json = |memory| format!(r#"{{"name":"web","image":"nginx","memory":"{memory}"}}"#);
+        assert!(normalize(&json("1024TiB")).is_ok());
+        assert_eq!(normalize(&json("1025TiB")).unwrap_err()[0].pointer, "/memory");
     }
 
     #[test]

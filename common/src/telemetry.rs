@@ -1,15 +1,17 @@
-//! Logging: everything that is not data goes to standard error, through `tracing`.
+//! Logging through `tracing`, to standard error. Standard output is for data only.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging for this process; `filter` as in `KUBELEET_LOG`. Later calls change nothing.
+/// Starts logging in this process, with a filter in the syntax of `KUBELEET_LOG`. Later calls have no effect.
 pub fn init(filter: &str, json: bool) {
-    // At `debug` the engine's client logs the bodies it sends, environment values included: never, whatever was asked.
-    let no_bodies = "bollard=info".parse().expect("a valid directive");
-    let filter =
-        EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info")).add_directive(no_bodies);
+    // At `debug` bollard logs the bodies of its requests, which contain environment values. This is never
+    // wanted.
+    let no_request_bodies = "bollard=info".parse().expect("a valid directive");
+    let filter = EnvFilter::try_new(without_bollard(filter))
+        .unwrap_or_else(|_| EnvFilter::new("info"))
+        .add_directive(no_request_bodies);
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let result = if json {
@@ -17,6 +19,28 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.with_ansi(colour).with_target(false).try_init()
     };
-    // In tests and in `dev` somebody may have been first; one subscriber is what we want.
+    // An error means that the process has a subscriber already, as in tests and in `dev`.
     drop(result);
+}
+
+/// Removes the directives about bollard: one about a module of it would outweigh the limit that [`init`] sets.
+fn without_bollard(filter: &str) -> String {
+    let others = filter.split(',').filter(|directive| !directive.trim_start().starts_with("bollard"));
+    others.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_filter_makes_bollard_log_bodies() {
+        for (given, kept) in [
+            ("bollard=debug", ""),
+            ("info, bollard::docker=trace,hyper=warn", "info,hyper=warn"),
+            ("debug", "debug"),
+        ] {
+            assert_eq!(without_bollard(given), kept);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! How fast pods are placed, without Redis: pods per second by size of the cluster and kind of batch.
+//! Measures placement without Redis: pods per second by size of the cluster and kind of batch.
 //!
 //! `cargo bench -p kubeleet-scheduler --bench decide -- --quick`
 
@@ -13,14 +13,14 @@ mod fixture;
 use std::hint::black_box;
 
 use common::ids::{Incarnation, PodId};
-use common::node::{Node, Resources};
+use common::node::Node;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fixture::NOW;
-use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Snapshot, decide};
+use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
 
 const PODS: usize = 30_000;
 
-/// A third of the nodes already busy.
+/// Returns node `i`; a third of the nodes already have pods.
 fn node(i: usize) -> Node {
     let busy = if i.is_multiple_of(3) { i as u64 % 40 } else { 0 };
     Node { incarnation: Some(Incarnation::random()), ..fixture::node(i, busy) }
@@ -32,29 +32,25 @@ fn cluster(nodes: usize) -> Snapshot {
     snapshot
 }
 
-fn pods(count: usize, request: impl Fn(u64) -> Resources) -> Vec<PodRequest> {
-    let pod = |i| PodRequest {
-        id: PodId::random(),
-        request: request(i),
-        needs_only_an_image: false,
-        service: None,
-    };
+fn pods(count: usize, requirements: impl Fn(u64) -> Requirements) -> Vec<PodRequest> {
+    let pod = |i| PodRequest { id: PodId::random(), requirements: requirements(i), service: None };
     (0..count as u64).map(pod).collect()
+}
+
+fn requirements(cpu_millis: u64, memory_bytes: u64) -> Requirements {
+    Requirements { cpu_millis, memory_bytes, ..Requirements::default() }
 }
 
 fn bench(criterion: &mut Criterion) {
     let policy = Policy::default();
-    let same = |_| Resources { cpu_millis: 100, memory_bytes: 64 << 20, pods: 1 };
-    let different = |i| Resources { cpu_millis: 100 + i, memory_bytes: 64 << 20, pods: 1 };
-    let too_large = |_| Resources { cpu_millis: u64::MAX, memory_bytes: 0, pods: 1 };
+    let same = |_| requirements(100, 64 << 20);
+    let different = |i| requirements(100 + i, 64 << 20);
+    let too_large = |_| requirements(u64::MAX, 0);
     let batches = [
         ("same", pods(PODS, same)),
         ("different", pods(PODS, different)),
         ("unschedulable", pods(PODS, too_large)),
-        (
-            "unschedulable_different",
-            pods(300, |i| Resources { cpu_millis: u64::MAX - i, memory_bytes: 0, pods: 1 }),
-        ),
+        ("unschedulable_different", pods(300, |i| requirements(u64::MAX - i, 0))),
         ("hundred", pods(100, same)),
         ("one", pods(1, same)),
     ];

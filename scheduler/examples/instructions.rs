@@ -1,15 +1,14 @@
-//! Decides once about so many pods on so many nodes, for `scripts/instructions` to count what that takes:
-//! `instructions <pods> <nodes>`. Nothing in it is random.
+//! Decides once about a number of pods on a number of nodes, for `scripts/instructions` to count the
+//! instructions: `instructions <pods> <nodes>`. Nothing is random.
 
-#![allow(clippy::unwrap_used, reason = "it fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 
 #[path = "../benches/fixture/mod.rs"]
 mod fixture;
 
 use common::ids::PodId;
-use common::node::Resources;
 use fixture::{NOW, node};
-use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Snapshot, decide};
+use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
@@ -22,13 +21,16 @@ fn main() {
     assert!(decisions.iter().all(|decision| matches!(decision.outcome, Outcome::Place(_))));
 }
 
-/// Half of them ask for the same, half each for something of its own.
+/// Half of the pods have equal requirements; each of the others has its own.
 fn pod(i: usize) -> PodRequest {
-    let own = if i.is_multiple_of(2) { 0 } else { i as u64 };
+    let extra_cpu = if i.is_multiple_of(2) { 0 } else { i as u64 };
     PodRequest {
         id: PodId::new(format!("pod{i}")).unwrap(),
-        request: Resources { cpu_millis: 100 + own, memory_bytes: 64 << 20, pods: 1 },
-        needs_only_an_image: false,
+        requirements: Requirements {
+            cpu_millis: 100 + extra_cpu,
+            memory_bytes: 64 << 20,
+            ..Requirements::default()
+        },
         service: None,
     }
 }

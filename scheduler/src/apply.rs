@@ -1,114 +1,124 @@
-//! Carrying decisions out: no choices are left here, except whose fault it is when Redis says WRONGTYPE.
+//! Carries decisions out. The only decision left here is whose key is broken if Redis reports a wrong type.
 //!
-//! Everything given to these functions is in this scheduler's in-flight list, and stays there until a script moves it
-//! on. So whatever is not reached because of an error, or because the process dies, is taken again: by us in the
-//! next step, or by another scheduler after the orphans loop has returned it.
+//! Every payload that is passed to these functions is in this scheduler's in-flight list, and stays there
+//! until a script moves it on. What is not reached because of an error, or because the process dies, is
+//! therefore taken again: by this scheduler in its next step, or by another one after the reclaim loop has
+//! returned it to the queue.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use common::ids::{NodeName, PodId, SchedulerId};
+use common::payload::Payload;
 use common::pod::Refusal;
 use common::store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::intake::Bad;
-use crate::measure;
+use crate::decide::Reason;
+use crate::intake::InvalidPod;
+use crate::metrics;
 
-/// How many pods one script assigns or parks: a few milliseconds of Redis.
-const CHUNK: usize = 250;
-/// While Redis assigns one chunk the next is on its way, and the last one's answer is read. They arrive in their order.
-const CHUNKS_AT_A_TIME: usize = 3;
+/// The number of pods that one script assigns or parks: a few milliseconds of Redis.
+const PODS_PER_SCRIPT: usize = 250;
+/// While Redis runs one script, the next is on its way and the answer to the last is read. Redis runs them in
+/// order.
+const CONCURRENT_SCRIPTS: usize = 3;
 
-/// Who carries out.
-pub(crate) struct Hands<'a> {
+/// Carries out the decisions of one scheduler.
+pub(crate) struct Executor<'a> {
     pub(crate) store: &'a Store,
     pub(crate) id: &'a SchedulerId,
-    pub(crate) dead_after: std::time::Duration,
+    pub(crate) dead_after: Duration,
 }
 
-/// What became of an assignment, beyond [`AssignOutcome`].
+/// The result of one assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Assigned {
-    /// What the script said.
-    Said(AssignOutcome),
-    /// The node's keys are broken: decide again without it.
+pub(crate) enum AssignResult {
+    /// The script answered.
+    Answered(AssignOutcome),
+    /// The node's keys are broken: decide again without the node.
     NodeBroken(StoreError),
-    /// The pod's record is broken: it went to the dead letters.
+    /// The pod's record is broken: the payload is a dead letter now.
     Rejected,
 }
 
-/// Whether an error tells of a broken key rather than of Redis.
-fn is_broken_key(error: &StoreError) -> bool {
-    matches!(error, StoreError::WrongType { .. } | StoreError::Corrupt { .. })
-}
-
-impl Hands<'_> {
-    /// Gives pods to nodes; one outcome each. `seen` is how many pods a node may have by now, where that matters: at
-    /// most one chunk of pods then, for each adds to the next one's count.
+impl Executor<'_> {
+    /// Assigns pods to nodes; returns one result each. A node refuses if it has more pods than `max_pods`
+    /// returns for it. With such a limit pass no more pods than fit into one script, because each of them
+    /// counts.
+    ///
+    /// # Errors
+    /// Only those that concern all pods. Some of the pods may have been assigned.
     pub(crate) async fn assign(
         &self,
         assignments: &[Assignment],
-        seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
-    ) -> Result<Vec<Assigned>, StoreError> {
-        let chunks: Vec<_> = assignments.chunks(CHUNK).map(|chunk| self.assign_chunk(chunk, seen)).collect();
-        let mut chunks = futures_util::stream::iter(chunks).buffered(CHUNKS_AT_A_TIME);
-        let mut outcomes = Vec::with_capacity(assignments.len());
-        while let Some(chunk) = chunks.try_next().await? {
-            outcomes.extend(chunk);
+        max_pods: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
+    ) -> Result<Vec<AssignResult>, StoreError> {
+        let scripts: Vec<_> =
+            assignments.chunks(PODS_PER_SCRIPT).map(|chunk| self.assign_chunk(chunk, max_pods)).collect();
+        let mut scripts = futures_util::stream::iter(scripts).buffered(CONCURRENT_SCRIPTS);
+        let mut results = Vec::with_capacity(assignments.len());
+        while let Some(chunk) = scripts.try_next().await? {
+            results.extend(chunk);
         }
-        let placed = outcomes.iter().filter(|o| **o == Assigned::Said(AssignOutcome::Assigned)).count();
-        measure::placed(placed);
-        Ok(outcomes)
+        let assigned = AssignResult::Answered(AssignOutcome::Assigned);
+        metrics::pods_placed(results.iter().filter(|result| **result == assigned).count());
+        Ok(results)
     }
 
     async fn assign_chunk(
         &self,
         chunk: &[Assignment],
-        seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
-    ) -> Result<Vec<Assigned>, StoreError> {
-        match self.store.assign_as_seen(self.id, self.dead_after, chunk, seen).await {
-            Ok(said) => Ok(said.into_iter().map(Assigned::Said).collect()),
-            Err(error) if is_broken_key(&error) => {
-                // One broken key fails its whole chunk: one by one, the others get through.
-                let mut outcomes = Vec::with_capacity(chunk.len());
+        max_pods: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
+    ) -> Result<Vec<AssignResult>, StoreError> {
+        match self.store.assign_as_seen(self.id, self.dead_after, chunk, max_pods).await {
+            Ok(outcomes) => Ok(outcomes.into_iter().map(AssignResult::Answered).collect()),
+            Err(error) if error.is_broken_key() => {
+                // One broken key fails the whole script. One by one, the other pods are assigned.
+                let mut results = Vec::with_capacity(chunk.len());
                 for assignment in chunk {
-                    outcomes.push(self.assign_one(assignment).await?);
+                    results.push(self.assign_one(assignment).await?);
                 }
-                Ok(outcomes)
+                Ok(results)
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn assign_one(&self, assignment: &Assignment) -> Result<Assigned, StoreError> {
-        let said = self.store.assign(self.id, self.dead_after, std::slice::from_ref(assignment)).await;
-        let error = match said {
-            Ok(said) => {
-                let said = said.into_iter().next().unwrap_or(AssignOutcome::Gone);
-                return Ok(Assigned::Said(said));
+    async fn assign_one(&self, assignment: &Assignment) -> Result<AssignResult, StoreError> {
+        let answer = self.store.assign(self.id, self.dead_after, std::slice::from_ref(assignment)).await;
+        let error = match answer {
+            Ok(outcomes) => {
+                let outcome = outcomes.into_iter().next().unwrap_or(AssignOutcome::Gone);
+                return Ok(AssignResult::Answered(outcome));
             }
-            Err(error) if is_broken_key(&error) => error,
+            Err(error) if error.is_broken_key() => error,
             Err(error) => return Err(error),
         };
         if self.is_pod_broken(&assignment.payload.id).await? {
             self.reject_broken(&assignment.payload.raw, &error).await?;
-            return Ok(Assigned::Rejected);
+            return Ok(AssignResult::Rejected);
         }
         if self.is_node_broken(&assignment.node).await? {
-            return Ok(Assigned::NodeBroken(error));
+            return Ok(AssignResult::NodeBroken(error));
         }
-        // Then it is a key that all pods need.
+        // The broken key is one that all pods need.
         Err(error)
     }
 
-    /// Records pods that fit nowhere.
+    /// Records pods as unschedulable.
+    ///
+    /// # Errors
+    /// Only those that concern all pods. Some of the pods may have been recorded.
     pub(crate) async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
-        for chunk in parked.chunks(CHUNK) {
+        for chunk in parked.chunks(PODS_PER_SCRIPT) {
             match self.store.park(self.id, chunk).await {
                 Ok(outcomes) => {
                     for (parked, outcome) in chunk.iter().zip(outcomes) {
                         self.after_parking(parked, outcome).await?;
                     }
                 }
-                Err(error) if is_broken_key(&error) => {
+                Err(error) if error.is_broken_key() => {
                     for parked in chunk {
                         self.park_one(parked).await?;
                     }
@@ -125,7 +135,7 @@ impl Hands<'_> {
                 Some(outcome) => self.after_parking(parked, outcome).await,
                 None => Ok(()),
             },
-            Err(error) if is_broken_key(&error) && self.is_pod_broken(&parked.payload.id).await? => {
+            Err(error) if error.is_broken_key() && self.is_pod_broken(&parked.payload.id).await? => {
                 self.reject_broken(&parked.payload.raw, &error).await
             }
             Err(error) => Err(error),
@@ -134,37 +144,37 @@ impl Hands<'_> {
 
     async fn after_parking(&self, parked: &Parked, outcome: ParkOutcome) -> Result<(), StoreError> {
         match outcome {
-            ParkOutcome::Parked => measure::parked(1),
+            ParkOutcome::Parked => metrics::pod_parked(),
             ParkOutcome::Stale | ParkOutcome::Gone => {}
-            ParkOutcome::Orphan => self.reject_orphan(&parked.payload).await?,
+            ParkOutcome::UnknownService => self.reject_unknown_service(&parked.payload).await?,
         }
         Ok(())
     }
 
-    /// A pod of a service that does not know it.
-    pub(crate) async fn reject_orphan(&self, payload: &common::payload::Payload) -> Result<(), StoreError> {
+    /// Moves the payload of a pod that its service does not know to the dead letters.
+    pub(crate) async fn reject_unknown_service(&self, payload: &Payload) -> Result<(), StoreError> {
         let reason = format!(
-            "there is no record of pod {}: its service {} does not know it (it was deleted, or the payload was \
-             pushed by hand with a `spec`; without one it is a pod of its own)",
+            "pod {} has no record and does not belong to service {}: the service was deleted, or the payload \
+             was pushed with a `spec` field; remove that field to start a pod without a service",
             payload.id, payload.name
         );
-        self.reject(&Bad { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
+        self.reject(&InvalidPod { raw: payload.raw.clone(), id: Some(payload.id.clone()), reason }).await
     }
 
     /// Moves a payload to the dead letters.
-    pub(crate) async fn reject(&self, bad: &Bad) -> Result<(), StoreError> {
-        match self.store.reject_in_flight(self.id, &bad.raw, bad.id.as_ref(), &bad.reason).await {
-            // Its record may be what is broken; the letter does not need it.
-            Err(error) if bad.id.is_some() && is_broken_key(&error) => {
-                self.store.reject_in_flight(self.id, &bad.raw, None, &bad.reason).await.map(drop)
+    pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
+        match self.store.reject_in_flight(self.id, &pod.raw, pod.id.as_ref(), &pod.reason).await {
+            // The pod's record may be what is broken. The dead letter does not need it.
+            Err(error) if pod.id.is_some() && error.is_broken_key() => {
+                self.store.reject_in_flight(self.id, &pod.raw, None, &pod.reason).await.map(drop)
             }
-            done => done.map(drop),
+            result => result.map(drop),
         }
     }
 
-    async fn reject_broken(&self, raw: &bytes::Bytes, error: &StoreError) -> Result<(), StoreError> {
-        let reason = format!("the pod's record can not be used: {error}");
-        self.reject(&Bad { raw: raw.clone(), id: None, reason }).await
+    async fn reject_broken(&self, raw: &Bytes, error: &StoreError) -> Result<(), StoreError> {
+        let reason = format!("the pod's record in Redis is broken: {error}");
+        self.reject(&InvalidPod { raw: raw.clone(), id: None, reason }).await
     }
 
     async fn is_pod_broken(&self, id: &PodId) -> Result<bool, StoreError> {
@@ -173,36 +183,58 @@ impl Hands<'_> {
 
     async fn is_node_broken(&self, name: &NodeName) -> Result<bool, StoreError> {
         let names = std::slice::from_ref(name);
-        Ok(is_broken(self.store.nodes(names).await)? || is_broken(self.store.node_queues(names).await)?)
+        Ok(is_broken(self.store.nodes(names).await)? || !self.store.node_queues(names).await?.1.is_empty())
     }
 }
 
 fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
     match read {
         Ok(_) => Ok(false),
-        Err(error) if is_broken_key(&error) => Ok(true),
+        Err(error) if error.is_broken_key() => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-/// Why a pod was parked, in a sentence: "0/3 nodes take it: 2 InsufficientMemory, 1 Cordoned".
-pub(crate) fn sentence(nodes: usize, refusals: &[Refusal]) -> String {
+/// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". For a host port
+/// it says which pod has it; other details have numbers that change, and each change would be an event.
+pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
-        return "no node takes it: there is none; start `kubeleet worker` on a machine".to_owned();
+        return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();
     }
-    let reasons: Vec<String> = refusals.iter().map(|r| format!("{} {}", r.count, r.reason)).collect();
-    format!("0/{nodes} nodes take it: {}", reasons.join(", "))
+    let reasons: Vec<String> = refusals.iter().map(counted).collect();
+    format!("0/{nodes} nodes are available: {}", reasons.join(", "))
+}
+
+fn counted(refusal: &Refusal) -> String {
+    let reason = format!("{} {}", refusal.count, refusal.reason);
+    let is_port = refusal.reason == Reason::HOST_PORT_TAKEN.as_str();
+    match refusal.nodes.first().filter(|_| is_port) {
+        Some(example) => format!("{reason} ({})", example.detail),
+        None => reason,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use common::pod::NodeRefusal;
+
     use super::*;
 
     #[test]
-    fn sentences() {
+    fn the_message_says_which_pod_has_the_port() {
+        let detail = "port 8080/tcp is taken by web".to_owned();
+        let nodes = vec![NodeRefusal { node: "a".to_owned(), detail }];
+        let refusal = Refusal { reason: "HostPortTaken".to_owned(), count: 2, nodes };
+        let expected = "0/2 nodes are available: 2 HostPortTaken (port 8080/tcp is taken by web)";
+        assert_eq!(unschedulable_message(2, &[refusal]), expected);
+    }
+
+    #[test]
+    fn the_message_counts_nodes_by_reason() {
         let refusal = |reason: &str, count| Refusal { reason: reason.to_owned(), count, nodes: Vec::new() };
         let refusals = [refusal("InsufficientMemory", 2), refusal("Cordoned", 1)];
-        assert_eq!(sentence(3, &refusals), "0/3 nodes take it: 2 InsufficientMemory, 1 Cordoned");
-        assert!(sentence(0, &[refusal("NoNodes", 0)]).contains("there is none"));
+        let expected = "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned";
+        assert_eq!(unschedulable_message(3, &refusals), expected);
+        assert!(unschedulable_message(0, &[refusal("NoNodes", 0)]).contains("has no nodes"));
     }
 }

@@ -1,65 +1,62 @@
-//! From bytes in hand to pods that can be decided about: parsing, and finding out what each asks for.
+//! Turns payloads from the queue into pods that can be placed: parses them and reads their specifications.
 
 use bytes::Bytes;
 use common::ids::{PodId, ServiceName};
-use common::node::Resources;
-use common::payload::{BadPayload, Payload};
+use common::payload::{InvalidPayload, Payload};
 use common::spec::PodSpec;
 use common::store::{Store, StoreError};
 
-use crate::decide::PodRequest;
+use crate::decide::{PodRequest, Requirements};
 
-/// A pod that waits for a node.
+/// A pod to be placed.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
-    /// As it came through the queue.
+pub(crate) struct PendingPod {
     pub(crate) payload: Payload,
-    /// What it asks for.
-    pub(crate) pod: PodRequest,
+    pub(crate) request: PodRequest,
 }
 
-/// A payload that can not be a pod.
+/// A payload that is no valid pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Bad {
-    /// The very bytes.
+pub(crate) struct InvalidPod {
+    /// The payload, byte for byte.
     pub(crate) raw: Bytes,
-    /// Whose they are, where they say so much.
+    /// The pod's id, if the payload has one.
     pub(crate) id: Option<PodId>,
-    /// Why not, for the dead letter.
+    /// The reason for the dead letter.
     pub(crate) reason: String,
 }
 
-/// A pod whose specification can not be read.
+/// A pod whose specification cannot be read.
 #[derive(Debug, Clone)]
-pub(crate) struct Unspecified {
+pub(crate) struct PodWithoutSpec {
     pub(crate) payload: Payload,
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
-/// What was in hand, sorted. The order within each part is the order given.
+/// Payloads from the queue by what is to be done with them, each list in the order of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    pub(crate) waiting: Vec<Waiting>,
-    pub(crate) bad: Vec<Bad>,
-    pub(crate) unspecified: Vec<Unspecified>,
+    pub(crate) pending: Vec<PendingPod>,
+    pub(crate) invalid: Vec<InvalidPod>,
+    pub(crate) without_spec: Vec<PodWithoutSpec>,
 }
 
 impl Intake {
-    /// Sorts what is in hand.
+    /// Parses payloads and reads their specifications.
     ///
     /// # Errors
-    /// Only those that concern all pods alike: a specification that can not be read is the matter of its pods.
-    pub(crate) async fn read(store: &Store, taken: Vec<Bytes>) -> Result<Self, StoreError> {
+    /// Only those that concern all pods: a specification that is missing or unreadable affects its own pods.
+    pub(crate) async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
-        let mut payloads = Vec::with_capacity(taken.len());
-        for raw in taken {
+        let mut parsed = Vec::with_capacity(payloads.len());
+        for raw in payloads {
             match Payload::parse(raw.clone()) {
-                Ok(payload) => payloads.push(payload),
-                Err(bad) => intake.bad.push(Bad { raw, id: None, reason: bad.to_string() }),
+                Ok(payload) => parsed.push(payload),
+                Err(error) => intake.invalid.push(InvalidPod { raw, id: None, reason: error.to_string() }),
             }
         }
-        store.read_pod_specs(payloads.iter().filter_map(|payload| payload.spec.as_ref())).await?;
-        for payload in payloads {
+        store.read_pod_specs(parsed.iter().filter_map(|payload| payload.spec.as_ref())).await?;
+        for payload in parsed {
             intake.add(store, payload).await?;
         }
         Ok(intake)
@@ -67,50 +64,46 @@ impl Intake {
 
     async fn add(&mut self, store: &Store, payload: Payload) -> Result<(), StoreError> {
         let Some(spec) = &payload.spec else {
-            match pushed(payload) {
-                Ok(waiting) => self.waiting.push(waiting),
-                Err(bad) => self.bad.push(bad),
+            match pushed_pod(payload) {
+                Ok(pod) => self.pending.push(pod),
+                Err(invalid) => self.invalid.push(invalid),
             }
             return Ok(());
         };
-        // In memory by now, unless something is wrong with it.
-        let why = match store.pod_spec(spec).await {
+        // Cached by now, unless it is missing or unreadable.
+        let message = match store.pod_spec(spec).await {
             Ok(Some(spec)) => {
-                // A service's pods bear its name.
+                // A service's pods have its name.
                 let service = ServiceName::new(payload.name.as_str()).ok();
-                self.waiting.push(waiting(payload, &spec, service));
+                self.pending.push(pending_pod(payload, &spec, service));
                 return Ok(());
             }
-            Ok(None) => format!("its specification spec:{spec} is gone"),
-            Err(error @ (StoreError::WrongType { .. } | StoreError::Corrupt { .. })) => error.to_string(),
+            Ok(None) => format!("the pod's specification is missing: there is no key spec:{spec}"),
+            Err(error @ (StoreError::WrongType { .. } | StoreError::Corrupt { .. })) => {
+                format!("the pod's specification is unreadable: {error}")
+            }
             Err(error) => return Err(error),
         };
-        self.unspecified.push(Unspecified { payload, why });
+        self.without_spec.push(PodWithoutSpec { payload, message });
         Ok(())
     }
 }
 
-/// A pod somebody pushed: the payload itself says what it is.
-fn pushed(payload: Payload) -> Result<Waiting, Bad> {
+/// Reads a pod that was pushed to the queue: its payload contains its specification.
+fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     match payload.inline_spec() {
-        Ok(inline) => Ok(waiting(payload, &inline.pod, None)),
-        Err(bad) => Err(bad_pod(payload, &bad)),
+        Ok(inline) => Ok(pending_pod(payload, &inline.pod, None)),
+        Err(error) => Err(invalid_pod(payload, &error)),
     }
 }
 
-fn bad_pod(payload: Payload, why: &BadPayload) -> Bad {
-    Bad { raw: payload.raw, id: Some(payload.id), reason: why.to_string() }
+fn invalid_pod(payload: Payload, error: &InvalidPayload) -> InvalidPod {
+    InvalidPod { raw: payload.raw, id: Some(payload.id), reason: error.to_string() }
 }
 
-fn waiting(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> Waiting {
-    let request = Resources { cpu_millis: spec.cpu_millis(), memory_bytes: spec.memory_bytes(), pods: 1 };
-    let pod = PodRequest {
-        id: payload.id.clone(),
-        request,
-        needs_only_an_image: spec.needs_only_an_image(),
-        service,
-    };
-    Waiting { payload, pod }
+fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
+    let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), service };
+    PendingPod { payload, request }
 }
 
 #[cfg(test)]
@@ -119,25 +112,24 @@ mod tests {
 
     use super::*;
 
-    fn pushed_json(json: &str) -> Result<Waiting, Bad> {
-        pushed(Payload::parse(Bytes::copy_from_slice(json.as_bytes())).unwrap())
+    fn read_pushed(json: &str) -> Result<PendingPod, InvalidPod> {
+        pushed_pod(Payload::parse(Bytes::copy_from_slice(json.as_bytes())).unwrap())
     }
 
     #[test]
-    fn a_pushed_pod_says_itself_what_it_asks_for() {
+    fn a_pushed_pod_contains_its_requirements() {
         let json = r#"{"name":"a","uuid":"1","image":"nginx","replica":0,"memory":"64MiB","cpus":0.5}"#;
-        let pod = pushed_json(json).unwrap().pod;
-        assert_eq!(pod.request, Resources { cpu_millis: 500, memory_bytes: 64 << 20, pods: 1 });
-        assert!(!pod.needs_only_an_image);
-        let plain = pushed_json(r#"{"name":"a","uuid":"1","image":"nginx","replica":0}"#).unwrap().pod;
-        assert!(plain.needs_only_an_image);
+        let expected = Requirements { cpu_millis: 500, memory_bytes: 64 << 20, ..Requirements::default() };
+        assert_eq!(read_pushed(json).unwrap().request.requirements, expected);
+        let plain = read_pushed(r#"{"name":"a","uuid":"1","image":"nginx","replica":0}"#).unwrap();
+        assert!(plain.request.requirements.needs_only_image);
     }
 
     #[test]
-    fn a_bad_field_is_the_pods_own_matter() {
-        let bad = pushed_json(r#"{"name":"a","uuid":"1","image":"nginx","replica":0,"memory":true}"#);
-        let bad = bad.unwrap_err();
-        assert_eq!(bad.id, Some(PodId::new("1").unwrap()));
-        assert!(bad.reason.contains("memory"), "{}", bad.reason);
+    fn an_invalid_field_is_an_error_of_its_pod() {
+        let json = r#"{"name":"a","uuid":"1","image":"nginx","replica":0,"memory":true}"#;
+        let invalid = read_pushed(json).unwrap_err();
+        assert_eq!(invalid.id, Some(PodId::new("1").unwrap()));
+        assert!(invalid.reason.contains("memory"), "{}", invalid.reason);
     }
 }

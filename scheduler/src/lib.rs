@@ -1,26 +1,27 @@
-//! The scheduler: gives waiting pods a node, and restores what the cluster must be when something broke.
+//! The scheduler: assigns pending pods to nodes, and restores the desired state of the cluster after
+//! failures.
 //!
 //! ```text
-//! decide/, brake.rs, reconcile/plan.rs   pure: what to do
-//! loops/                                 one file per control loop, each names the invariant it restores
-//! runner.rs                              the one way a loop is run: ticks, hints, backoff, shutdown
+//! decide/, mass_loss.rs, reconcile/plan.rs   pure: decide what to do
+//! apply.rs, reconcile/apply.rs               carry it out
+//! loops/                                     one file per control loop; each names the invariant it restores
 //! ```
 //!
-//! Any number of schedulers may run at a time, and any may be killed on any line: what one has in its hands stays in
-//! its in-flight list in Redis until the orphans loop of another gives it back, and every write is a script that
-//! checks again. Nothing in this process' memory is needed by anybody.
+//! Any number of schedulers can run at the same time, and any of them can be killed at any instruction. The
+//! payloads that a scheduler has taken stay in its in-flight list in Redis until the reclaim loop of another
+//! one returns them to the queue, and every write is a script that checks again. Nothing depends on the
+//! memory of this process.
 
 mod apply;
-mod brake;
 pub mod decide;
 mod intake;
 mod loops;
-mod measure;
-mod pace;
+mod mass_loss;
+mod metrics;
 mod reconcile;
-mod runner;
 #[cfg(test)]
 mod tests;
+mod timings;
 mod view;
 
 use std::collections::HashMap;
@@ -28,145 +29,161 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::{Config, Timing};
+use common::control_loop::{Loop, run_loop};
 use common::ids::SchedulerId;
 use common::store::{LinkOptions, Store};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use loops::confirm::Confirm;
-use loops::deaths::Deaths;
-use loops::drain::Drain;
-use loops::guests::Guests;
-use loops::orphans::Orphans;
-use loops::place::Place;
-use loops::reconcile::Reconcile;
-use loops::unschedulable::Unschedulable;
-use pace::Pace;
-use runner::{Loop, run_loop};
+use loops::confirm::ConfirmLoop;
+use loops::declare_dead::DeclareDeadLoop;
+use loops::drain::DrainLoop;
+use loops::external_workers::ExternalWorkerLoop;
+use loops::place::PlacementLoop;
+use loops::reclaim::ReclaimLoop;
+use loops::reconcile::ReconcileLoop;
+use loops::unschedulable::UnschedulableLoop;
+use timings::LoopTimings;
 
-/// How long an orderly end may spend on giving back what is in hand.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+pub use self::metrics::describe_metrics;
 
-/// Why a scheduler ended although nobody asked it to.
+/// The longest that a graceful shutdown spends on returning in-flight payloads.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The number of in-flight payloads that are returned at a time.
+const RETURN_BATCH: usize = 1000;
+
+/// Why a scheduler ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
-    /// One of its loops panicked: a bug. Nothing is lost; start the scheduler again.
+    /// One of its loops panicked.
     #[error(
-        "the {name} loop panicked: this is a bug, please report it; nothing is lost, start the scheduler again"
+        "the {name} loop panicked: this is a bug, please report it; no pods are lost, \
+         start the scheduler again"
     )]
     Panicked {
-        /// Which loop.
+        /// The name of the loop.
         name: &'static str,
     },
 }
 
-/// Runs a scheduler until `shutdown`. Redis may come and go meanwhile: the loops wait for it.
+/// Runs a scheduler until `shutdown`. While Redis is unavailable, its loops wait.
 ///
 /// # Errors
-/// Only when a loop panicked.
+/// Only if a loop panicked.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), SchedulerError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     run_with(config, store, shutdown).await
 }
 
-/// As [`run`], on a store that is there already.
+/// Runs a scheduler with an existing store; see [`run`].
 ///
 /// # Errors
-/// Only when a loop panicked.
+/// Only if a loop panicked.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
     shutdown: CancellationToken,
 ) -> Result<(), SchedulerError> {
-    let id = SchedulerId::random_of(&config.node);
-    tracing::info!(scheduler = %id, "the scheduler starts");
-    let context = Context {
+    let id = SchedulerId::random_for(&config.node);
+    tracing::info!(scheduler = %id, "scheduler started");
+    let context = SchedulerContext {
         store,
         id,
-        pace: Pace::of(&config.timing),
-        guest_pods: config.max_pods,
-        died: Arc::new(Notify::new()),
+        timings: LoopTimings::of(&config.timing),
+        external_worker_pods: config.max_pods,
+        node_died: Arc::new(Notify::new()),
     };
     run_context(context, shutdown).await
 }
 
-/// A scheduler that gave no sign of life for so long is gone, or hangs.
+/// Returns the silence after which a scheduler counts as dead.
 pub fn silent_after(timing: &Timing) -> Duration {
-    Pace::of(timing).orphan_after
+    LoopTimings::of(timing).reclaim_after
 }
 
-/// What every loop is given.
+/// What every loop needs.
 #[derive(Clone)]
-pub(crate) struct Context {
-    /// The door to Redis.
+pub(crate) struct SchedulerContext {
     pub(crate) store: Store,
-    /// Who we are; fresh each start.
+    /// Random for each start of the process.
     pub(crate) id: SchedulerId,
-    /// How fast everything goes.
-    pub(crate) pace: Pace,
-    /// How many pods a guest is given at most.
-    pub(crate) guest_pods: u64,
-    /// Rung when a node was declared dead here.
-    pub(crate) died: Arc<Notify>,
+    pub(crate) timings: LoopTimings,
+    /// The number of pod slots of an external worker.
+    pub(crate) external_worker_pods: u64,
+    /// Notified when this scheduler declares a node dead.
+    pub(crate) node_died: Arc<Notify>,
 }
 
-pub(crate) async fn run_context(context: Context, shutdown: CancellationToken) -> Result<(), SchedulerError> {
-    measure::describe();
-    // The loops stop when we are asked to, and when one of them panicked.
+pub(crate) async fn run_context(
+    context: SchedulerContext,
+    shutdown: CancellationToken,
+) -> Result<(), SchedulerError> {
+    describe_metrics();
+    // Cancelled by the shutdown, and when a loop panics.
     let stop = shutdown.child_token();
-    let mut loops = Loops::default();
-    loops.spawn(Place::new(&context), &stop);
-    loops.spawn(Unschedulable::new(&context), &stop);
-    loops.spawn(Deaths::new(&context), &stop);
-    loops.spawn(Drain::new(&context), &stop);
-    loops.spawn(Orphans::new(&context), &stop);
-    loops.spawn(Reconcile::new(&context), &stop);
-    loops.spawn(Confirm::new(&context), &stop);
-    loops.spawn(Guests::new(&context), &stop);
-    let ended = loops.until_all_ended(&stop).await;
-    // Without this others would wait until we are silent for long enough. It is a courtesy: they would.
-    let given_back = tokio::time::timeout(GIVE_BACK_WITHIN, give_back(&context)).await;
-    tracing::info!(complete = given_back.is_ok(), "the scheduler has ended");
-    ended
+    let mut loops = LoopSet::default();
+    loops.spawn(PlacementLoop::new(&context), &stop);
+    loops.spawn(UnschedulableLoop::new(&context), &stop);
+    loops.spawn(DeclareDeadLoop::new(&context), &stop);
+    loops.spawn(DrainLoop::new(&context), &stop);
+    loops.spawn(ReclaimLoop::new(&context), &stop);
+    loops.spawn(ReconcileLoop::new(&context), &stop);
+    loops.spawn(ConfirmLoop::new(&context), &stop);
+    loops.spawn(ExternalWorkerLoop::new(&context), &stop);
+    let result = loops.join_all(&stop).await;
+    // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long
+    // enough.
+    let returned = tokio::time::timeout(RETURN_TIMEOUT, return_in_flight(&context)).await;
+    if returned.is_err() {
+        tracing::warn!(
+            "in-flight pods were not returned to the queue within {RETURN_TIMEOUT:?}; \
+             another scheduler will reclaim them"
+        );
+    }
+    tracing::info!(scheduler = %context.id, "scheduler stopped");
+    result
 }
 
-/// The running loops. Dropped, they are aborted.
+/// The running loops. Aborts them when dropped.
 #[derive(Default)]
-struct Loops {
+struct LoopSet {
     tasks: JoinSet<()>,
     names: HashMap<tokio::task::Id, &'static str>,
 }
 
-impl Loops {
-    fn spawn<L: Loop>(&mut self, work: L, stop: &CancellationToken) {
-        let task = self.tasks.spawn(run_loop(work, stop.clone()));
+impl LoopSet {
+    fn spawn<L: Loop>(&mut self, control_loop: L, stop: &CancellationToken) {
+        let task = self.tasks.spawn(run_loop(control_loop, stop.clone()));
         self.names.insert(task.id(), L::NAME);
     }
 
-    /// The first panic, if there is one, stops the others.
-    async fn until_all_ended(mut self, stop: &CancellationToken) -> Result<(), SchedulerError> {
-        let mut first = Ok(());
+    /// Waits for all loops. A panic stops the others; returns the first one.
+    async fn join_all(mut self, stop: &CancellationToken) -> Result<(), SchedulerError> {
+        let mut result = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
             if let Err(error) = ended {
                 stop.cancel();
                 let name = self.names.get(&error.id()).copied().unwrap_or_default();
-                first = first.and(Err(SchedulerError::Panicked { name }));
+                result = result.and(Err(SchedulerError::Panicked { name }));
             }
         }
-        first
+        result
     }
 }
 
-/// Gives what is still in hand back to the queue.
-async fn give_back(context: &Context) {
+/// Returns the in-flight payloads of this scheduler to the queue.
+async fn return_in_flight(context: &SchedulerContext) {
     loop {
-        match context.store.return_orphans(&context.id, Duration::ZERO, 1000).await {
-            // Our last sign of life was in this very millisecond.
+        match context.store.reclaim_in_flight(&context.id, Duration::ZERO, RETURN_BATCH).await {
+            // This scheduler's last heartbeat was in this very millisecond.
             Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
             Ok(Some(0)) => return,
             Ok(Some(_)) => {}
-            Err(error) => return tracing::debug!(%error, "what is in hand is left to the others"),
+            Err(error) => {
+                tracing::debug!("in-flight pods are left to other schedulers: {error}");
+                return;
+            }
         }
     }
 }

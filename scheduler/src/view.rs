@@ -1,7 +1,7 @@
-//! The nodes as this scheduler sees them: a copy of what Redis holds, kept fresh by reading what changed.
+//! This scheduler's copy of the nodes in Redis, kept up to date by reading what changed.
 //!
-//! The copy is never the truth. A decision made on an old one is refused by the script that assigns, and then the
-//! nodes concerned are read again.
+//! The copy can be out of date. The script that assigns pods refuses a decision that is no longer valid, and
+//! then the nodes in question are read again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,48 +9,48 @@ use std::time::{Duration, Instant};
 use common::RedisMillis;
 use common::ids::NodeName;
 use common::node::Node;
-use common::store::{Store, StoreError};
+use common::store::{Assignment, Store, StoreError};
 
 use crate::decide::{Snapshot, Weights};
 
-/// Nodes that are gone are noticed within this.
-const MEMBERS: Duration = Duration::from_secs(2);
-/// Beats are asked for from a little before the newest one known: what costs little can not miss any.
-const OVERLAP: RedisMillis = 1_000;
-/// A node whose keys are broken gets nothing for so long, then it is tried again.
-const SET_ASIDE: Duration = Duration::from_secs(10);
+/// How often the list of all nodes is read; a removed node is noticed within this time.
+const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
+/// Heartbeats are read from this long before the newest one known: overlap costs little and misses none.
+const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;
+/// How long a node whose keys are broken gets no pods before it is read again.
+const QUARANTINE_TIME: Duration = Duration::from_secs(10);
 
-/// How much is read.
+/// How much a refresh reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// Nodes that beat since the last time.
+enum RefreshScope {
+    /// Nodes with a heartbeat since the last refresh.
     Changes,
-    /// Those, and which nodes there are.
+    /// The same, and the list of all nodes.
     Members,
     /// Every node.
     All,
 }
 
-/// A snapshot, and how old it is.
-pub(crate) struct View {
+/// A snapshot of the nodes, and its age.
+pub(crate) struct ClusterView {
     snapshot: Snapshot,
     newest_beat: RedisMillis,
-    /// Redis' clock, and when we read it.
+    /// The time of Redis, and when it was read.
     clock: Option<(RedisMillis, Instant)>,
-    members_at: Option<Instant>,
-    all_at: Option<Instant>,
-    aside: HashMap<NodeName, Instant>,
+    members_read_at: Option<Instant>,
+    all_read_at: Option<Instant>,
+    quarantined: HashMap<NodeName, Instant>,
 }
 
-impl View {
+impl ClusterView {
     pub(crate) fn new(weights: Weights) -> Self {
         Self {
             snapshot: Snapshot::new(weights),
             newest_beat: 0,
             clock: None,
-            members_at: None,
-            all_at: None,
-            aside: HashMap::new(),
+            members_read_at: None,
+            all_read_at: None,
+            quarantined: HashMap::new(),
         }
     }
 
@@ -58,111 +58,118 @@ impl View {
         &self.snapshot
     }
 
-    /// Counts an accepted assignment until the node is read again.
-    pub(crate) fn commit(&mut self, name: &NodeName, request: common::node::Resources) {
-        self.snapshot.commit(name, request);
+    /// Counts an accepted assignment of the pod `name` as used until the node is read again.
+    pub(crate) fn commit(&mut self, assignment: &Assignment, name: &str) {
+        self.snapshot.commit(&assignment.node, assignment.request);
+        self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);
     }
 
-    /// Redis' time: as it was read last, and what has passed since on our own monotonic clock.
+    /// Returns the time of Redis: as last read, plus what has passed since on the monotonic clock of this
+    /// process.
     pub(crate) fn now(&self) -> RedisMillis {
-        self.clock.map_or(0, |(read, at)| read + at.elapsed().as_millis() as RedisMillis)
+        self.clock.map_or(0, |(time, read_at)| time + read_at.elapsed().as_millis() as RedisMillis)
     }
 
-    /// Reads what changed, if the view is older than `old`.
-    pub(crate) async fn freshen(&mut self, store: &Store, old: Duration) -> Result<(), StoreError> {
-        if self.clock.is_some_and(|(_, at)| at.elapsed() < old) {
+    /// Reads what changed if the view is older than `max_age`.
+    pub(crate) async fn refresh(&mut self, store: &Store, max_age: Duration) -> Result<(), StoreError> {
+        if self.clock.is_some_and(|(_, read_at)| read_at.elapsed() < max_age) {
             return Ok(());
         }
-        let members = self.members_at.is_none_or(|at| at.elapsed() >= MEMBERS);
-        self.read(store, if members { Depth::Members } else { Depth::Changes }).await
+        let are_members_due = self.members_read_at.is_none_or(|at| at.elapsed() >= MEMBERSHIP_INTERVAL);
+        self.read(store, if are_members_due { RefreshScope::Members } else { RefreshScope::Changes }).await
     }
 
-    /// How long ago every node was read.
-    pub(crate) fn all_read_ago(&self) -> Option<Duration> {
-        self.all_at.map(|at| at.elapsed())
+    /// Returns the time since every node was read; none if that has not happened.
+    pub(crate) fn since_all_read(&self) -> Option<Duration> {
+        self.all_read_at.map(|at| at.elapsed())
     }
 
-    /// Reads every node, unless that was begun after `moment`.
+    /// Reads every node, unless they were read after `moment`.
     pub(crate) async fn read_all_after(&mut self, store: &Store, moment: Instant) -> Result<(), StoreError> {
-        if self.all_at.is_some_and(|at| at >= moment) {
+        if self.all_read_at.is_some_and(|at| at >= moment) {
             return Ok(());
         }
-        self.read(store, Depth::All).await
+        self.read(store, RefreshScope::All).await
     }
 
-    /// Reads these nodes.
+    /// Reads these nodes. Those that no longer exist are removed.
     pub(crate) async fn read_nodes(&mut self, store: &Store, names: &[NodeName]) -> Result<(), StoreError> {
         let (nodes, unreadable) = store.nodes_each(names).await?;
         let found: HashSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
         names.iter().filter(|name| !found.contains(name)).for_each(|name| {
             self.snapshot.remove(name);
         });
-        nodes.into_iter().for_each(|node| self.put(node));
+        nodes.into_iter().for_each(|node| self.upsert(node));
         for (name, error) in unreadable {
-            self.set_aside(&name, &error);
+            self.quarantine(&name, &error);
         }
         Ok(())
     }
 
-    /// Gives a node nothing for a while, because its keys are broken.
-    pub(crate) fn set_aside(&mut self, name: &NodeName, error: &StoreError) {
+    /// Places nothing on a node for a while, because its keys are broken.
+    pub(crate) fn quarantine(&mut self, name: &NodeName, error: &StoreError) {
         self.snapshot.remove(name);
-        if self.aside.insert(name.clone(), Instant::now()).is_none() {
-            tracing::error!(node = %name, "nothing is placed on this node: {error}");
+        if self.quarantined.insert(name.clone(), Instant::now()).is_none() {
+            tracing::error!(
+                node = %name,
+                "no pods are placed on this node, because its keys in Redis are broken: {error}; \
+                 fix the key; the node is tried again every {QUARANTINE_TIME:?}"
+            );
         }
     }
 
-    async fn read(&mut self, store: &Store, depth: Depth) -> Result<(), StoreError> {
-        let begun = Instant::now();
-        let since = match depth {
-            Depth::Changes => self.newest_beat.saturating_sub(OVERLAP),
-            Depth::Members | Depth::All => 0,
+    async fn read(&mut self, store: &Store, scope: RefreshScope) -> Result<(), StoreError> {
+        let started = Instant::now();
+        let since = match scope {
+            RefreshScope::Changes => self.newest_beat.saturating_sub(BEAT_OVERLAP_MILLIS),
+            RefreshScope::Members | RefreshScope::All => 0,
         };
         let (now, beats) = tokio::try_join!(store.redis_now(), store.beats_since(since))?;
-        let changed = |name: &NodeName, beat: RedisMillis| {
-            depth == Depth::All || self.snapshot.get(name).is_none_or(|node| node.beat != beat)
+        let has_changed = |name: &NodeName, beat: RedisMillis| {
+            scope == RefreshScope::All || self.snapshot.get(name).is_none_or(|node| node.beat != beat)
         };
         let names: Vec<NodeName> = beats
             .iter()
-            .filter(|(name, beat)| changed(name, *beat) && !self.is_aside(name))
+            .filter(|(name, beat)| has_changed(name, *beat) && !self.is_quarantined(name))
             .map(|(name, _)| name.clone())
             .collect();
-        if depth != Depth::Changes {
-            self.keep_only(&beats);
+        if scope != RefreshScope::Changes {
+            self.retain_members(&beats);
         }
         self.read_nodes(store, &names).await?;
-        // Not the greatest ever: after a failover Redis' clock can be behind, and then newer beats are smaller.
+        // The newest of this read, not of all: after a failover the clock of Redis can be behind, and then
+        // newer heartbeats have smaller times.
         if let Some(newest) = beats.iter().map(|(_, beat)| *beat).max() {
             self.newest_beat = newest;
         }
-        self.clock = Some((now, begun));
-        if depth != Depth::Changes {
-            self.members_at = Some(begun);
+        self.clock = Some((now, started));
+        if scope != RefreshScope::Changes {
+            self.members_read_at = Some(started);
         }
-        if depth == Depth::All {
-            self.all_at = Some(begun);
+        if scope == RefreshScope::All {
+            self.all_read_at = Some(started);
         }
         Ok(())
     }
 
-    fn keep_only(&mut self, beats: &[(NodeName, RedisMillis)]) {
+    fn retain_members(&mut self, beats: &[(NodeName, RedisMillis)]) {
         let members: HashSet<&NodeName> = beats.iter().map(|(name, _)| name).collect();
-        let gone: Vec<NodeName> =
+        let removed: Vec<NodeName> =
             self.snapshot.nodes().map(|n| &n.name).filter(|name| !members.contains(name)).cloned().collect();
-        gone.iter().for_each(|name| {
+        removed.iter().for_each(|name| {
             self.snapshot.remove(name);
         });
-        self.aside.retain(|name, _| members.contains(name));
+        self.quarantined.retain(|name, _| members.contains(name));
     }
 
-    fn put(&mut self, node: Node) {
-        if self.aside.remove(&node.name).is_some() {
-            tracing::info!(node = %node.name, "this node is tried again");
+    fn upsert(&mut self, node: Node) {
+        if self.quarantined.remove(&node.name).is_some() {
+            tracing::info!(node = %node.name, "trying to place pods on this node again");
         }
         self.snapshot.upsert(node);
     }
 
-    fn is_aside(&self, name: &NodeName) -> bool {
-        self.aside.get(name).is_some_and(|since| since.elapsed() < SET_ASIDE)
+    fn is_quarantined(&self, name: &NodeName) -> bool {
+        self.quarantined.get(name).is_some_and(|since| since.elapsed() < QUARANTINE_TIME)
     }
 }

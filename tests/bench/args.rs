@@ -1,4 +1,4 @@
-//! What to measure.
+//! The command line.
 
 use clap::{Parser, ValueEnum};
 
@@ -6,58 +6,69 @@ use crate::rig::Persistence;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// From POST to every pod running, and Redis' own bound beside it.
+    /// From one POST until every pod runs, and Redis' own bound beside it
     Placement,
-    /// From POST to running for one pod at a time, at several loads.
+    /// From POST to running at several loads
     Latency,
-    /// How long the pods of a dead node are away.
+    /// How long the pods of a dead node are down
     DeadNode,
-    /// How long nobody can post a service while Redis gets another master.
+    /// How long no service can be posted while another Redis becomes the master
     Failover,
-    /// Memory, processor, commands and bytes of a cluster at rest.
+    /// Memory, processor time, commands and bytes of an idle cluster
     Footprint,
-    /// How cost grows with nodes and pods, drawn.
+    /// Cost over the number of nodes and pods, with a drawing
     Growth,
-    /// Containers on real engines, and Swarm's beside them.
+    /// Containers on real engines, compared with Docker Swarm
     Launch,
-    /// Whether a node that lives is declared dead while all cores are busy with something else.
+    /// Whether living nodes are declared dead while all cores are busy
     Saturated,
+}
+
+impl Part {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 /// Benchmarks of a whole cluster.
 #[derive(Debug, Parser)]
 #[command(name = "cluster")]
 pub struct Args {
-    /// What to measure; everything when left out
+    /// Parts to run [default: all]
     part: Vec<Part>,
-    /// Pods; the default sizes of the part when left out
-    #[arg(long)]
+    /// Number of pods [default: several sizes]
+    #[arg(long, value_name = "COUNT")]
     pub pods: Option<u32>,
-    /// Nodes
-    #[arg(long)]
+    /// Number of nodes [default: several sizes]
+    #[arg(long, value_name = "COUNT")]
     pub nodes: Option<u32>,
-    /// How Redis keeps what it is told; several with commas
+    /// Redis' append-only file; several separated by commas
     #[arg(long, value_delimiter = ',')]
     pub redis: Vec<Persistence>,
     /// Runs of each measurement
-    #[arg(long)]
+    #[arg(long, value_name = "COUNT")]
     pub runs: Option<usize>,
-    /// Schedulers
-    #[arg(long, default_value_t = 1)]
+    /// Number of schedulers
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub schedulers: u32,
-    /// The largest sizes as well: takes half an hour, and 8 GiB
-    #[arg(long)]
+    /// Also measure the largest sizes, which takes half an hour and 8 GiB
+    #[arg(long, conflicts_with = "smoke")]
     pub full: bool,
-    /// Do not send Redis the recorded commands for comparison
+    /// Do not measure Redis' own bound
     #[arg(long)]
     pub no_bound: bool,
-    /// Pods per second for the latency part, instead of measuring what can be had
+    /// Highest rate of the latency part in pods per second [default: measured]
     #[arg(long)]
     pub rate: Option<f64>,
-    /// How long the saturated part watches; when left out 30, or 1 when all parts run
+    /// Duration of the saturated part [default: 30, or 1 if all parts run]
     #[arg(long)]
     minutes: Option<f64>,
-    /// Cargo says so to every bench.
+    /// Run each part once in its smallest size, to see that it works. The figures mean nothing and are not
+    /// saved
+    #[arg(long)]
+    pub smoke: bool,
+    /// Passed by cargo to every bench
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -68,10 +79,25 @@ impl Args {
     }
 
     pub fn minutes(&self) -> f64 {
-        self.minutes.unwrap_or(if self.part.is_empty() { 1.0 } else { 30.0 })
+        let default = match (self.smoke, self.part.is_empty()) {
+            (true, _) => 0.05,
+            (false, true) => 1.0,
+            (false, false) => 30.0,
+        };
+        self.minutes.unwrap_or(default)
     }
 
     pub fn persistences(&self, default: &[Persistence]) -> Vec<Persistence> {
         if self.redis.is_empty() { default.to_vec() } else { self.redis.clone() }
+    }
+
+    /// The number of runs, of which `default` is the usual one.
+    pub fn runs(&self, default: usize) -> usize {
+        self.runs.unwrap_or(self.size(default, 1))
+    }
+
+    /// Returns `smallest` in a smoke run, `usual` otherwise.
+    pub fn size<T>(&self, usual: T, smallest: T) -> T {
+        if self.smoke { smallest } else { usual }
     }
 }

@@ -1,12 +1,12 @@
-//! A host with a real engine that is cut off: how long its pods are away, and whether they run on there meanwhile. Swarm's
-//! beside it, on the same engines.
+//! A host with a real engine is cut off: how long its pods are down, and whether they still run there
+//! meanwhile. Beside it Docker Swarm on the same engines.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::fleet::{Fleet, OURS, service};
+use crate::fleet::{Fleet, KUBELEET_LABEL, service};
 use crate::observe;
 use crate::report::{Table, save};
 use crate::stats::Series;
@@ -14,47 +14,47 @@ use crate::swarm::{Swarm, label};
 
 const PODS: usize = 60;
 const HOSTS: u8 = 3;
-/// The last one: the Swarm's manager is on the first.
+/// The host that is cut off: not the first, which is the Swarm's manager.
 const VICTIM: usize = 2;
 const RUNS: usize = 2;
 const NAME: &str = "bench";
-/// What people get who set nothing.
+/// The default.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
-/// For a Swarm to come to rest.
-const REST: Duration = Duration::from_secs(5);
+/// How long a Swarm takes to become idle.
+const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// One cut.
-struct Run {
+/// The results of one cut.
+struct CutRun {
     /// Pods on that host.
     pods: usize,
     /// From the cut until all run elsewhere.
-    away: Duration,
-    /// From its last heartbeat until then, less the time a node may be silent, in seconds; where that is a setting.
-    after: Option<f64>,
-    /// How many still run on that host then.
-    twins: usize,
+    downtime: Duration,
+    /// From its last heartbeat until then in seconds, less the silence after which a node is declared dead.
+    /// None if that is not a setting.
+    after_dead_after: Option<f64>,
+    /// How many still run on that host at that time.
+    still_running: usize,
 }
 
-/// Who moves the pods.
 #[derive(Clone, Copy)]
-enum By {
+enum Orchestrator {
     /// kubeleet, with this `on_disconnect`.
     Kubeleet(&'static str),
     Swarm,
 }
 
-impl By {
-    fn word(self) -> String {
+impl Orchestrator {
+    fn name(self) -> String {
         match self {
-            By::Kubeleet(on_disconnect) => format!("kubeleet, on_disconnect: {on_disconnect}"),
-            By::Swarm => "Swarm".to_owned(),
+            Orchestrator::Kubeleet(on_disconnect) => format!("kubeleet, on_disconnect: {on_disconnect}"),
+            Orchestrator::Swarm => "Swarm".to_owned(),
         }
     }
 
-    async fn cut(self, fleet: &Fleet) -> Result<Run, String> {
+    async fn cut(self, fleet: &Fleet) -> Result<CutRun, String> {
         match self {
-            By::Kubeleet(on_disconnect) => Ok(kubeleet(fleet, on_disconnect).await),
-            By::Swarm => swarm(fleet).await,
+            Orchestrator::Kubeleet(on_disconnect) => Ok(kubeleet(fleet, on_disconnect).await),
+            Orchestrator::Swarm => swarm(fleet).await,
         }
     }
 }
@@ -62,84 +62,86 @@ impl By {
 pub async fn run(args: &Args) {
     let Some(fleet) = Fleet::start(HOSTS).await else { return };
     let title = format!("One of {HOSTS} hosts with {PODS} containers is cut off: seconds");
-    let head =
+    let header =
         ["by", "pods there", "cut → all run elsewhere", "after dead_after", "still running there then"];
-    let mut table = Table::new(&title, &head);
+    let mut table = Table::new(&title, &header);
     let mut results = Vec::new();
-    for by in [By::Kubeleet("stop"), By::Kubeleet("keep"), By::Swarm] {
+    for orchestrator in [Orchestrator::Kubeleet("stop"), Orchestrator::Kubeleet("keep"), Orchestrator::Swarm]
+    {
         let mut runs = Vec::new();
-        for _ in 0..args.runs.unwrap_or(RUNS) {
-            match by.cut(&fleet).await {
+        for _ in 0..args.runs(RUNS) {
+            match orchestrator.cut(&fleet).await {
                 Ok(run) => runs.push(run),
-                Err(why) => println!("no {} here: {why}", by.word()),
+                Err(why) => println!("{} cannot run here: {why}", orchestrator.name()),
             }
         }
         if !runs.is_empty() {
-            results.push(tell(by, &runs, &mut table));
+            results.push(add_row(orchestrator, &runs, &mut table));
         }
     }
     table.print();
     save("cut_host", &json!(results));
 }
 
-fn tell(by: By, runs: &[Run], table: &mut Table) -> Value {
-    let series = |of: &dyn Fn(&Run) -> Option<f64>| {
+/// Adds a row to the table, and returns the same as JSON.
+fn add_row(orchestrator: Orchestrator, runs: &[CutRun], table: &mut Table) -> Value {
+    let series = |of: &dyn Fn(&CutRun) -> Option<f64>| {
         let mut series = Series::default();
         runs.iter().filter_map(of).for_each(|value| series.push(value));
         series
     };
     let pods = series(&|run| Some(run.pods as f64));
-    let away = series(&|run| Some(run.away.as_secs_f64()));
-    let after = series(&|run| run.after);
-    let twins = series(&|run| Some(run.twins as f64));
+    let downtime = series(&|run| Some(run.downtime.as_secs_f64()));
+    let after = series(&|run| run.after_dead_after);
+    let still_running = series(&|run| Some(run.still_running as f64));
     let shown_after = if after.len() == 0 { "–".to_owned() } else { after.show(1) };
-    table.row(vec![by.word(), pods.show(0), away.show(1), shown_after, twins.show(0)]);
+    table.row(vec![orchestrator.name(), pods.show(0), downtime.show(1), shown_after, still_running.show(0)]);
     json!({
-        "by": by.word(), "hosts": HOSTS, "containers": PODS, "on_the_host": pods.json(),
-        "cut_to_running_elsewhere": away.json(), "twins": twins.json(),
+        "by": orchestrator.name(), "hosts": HOSTS, "containers": PODS, "on_the_host": pods.json(),
+        "cut_to_running_elsewhere": downtime.json(), "still_running_there": still_running.json(),
         "after_dead_after": (after.len() > 0).then(|| after.json()),
     })
 }
 
-async fn kubeleet(fleet: &Fleet, on_disconnect: &str) -> Run {
+async fn kubeleet(fleet: &Fleet, on_disconnect: &str) -> CutRun {
     let cluster = fleet.cluster().await;
     let mut service = service(NAME, PODS);
     service["on_disconnect"] = json!(on_disconnect);
     cluster.launch(&service).await;
     let rig = &cluster.rig;
-    rig.until_idle(Duration::from_secs(20)).await;
+    rig.wait_until_idle(Duration::from_secs(20)).await;
     let victim = fleet.hosts.host(VICTIM);
     let mut connection = rig.connection().await;
     let pods = observe::running(&mut connection, &rig.nodes[VICTIM..]).await;
 
     victim.cut();
-    let cut = Instant::now();
+    let cut_at = Instant::now();
     let silent_already = observe::silence(&rig.redis, victim.name()).await;
-    // Nothing is asked while nothing can happen.
+    // Not polled before it can happen.
     tokio::time::sleep(DEAD_AFTER.saturating_sub(silent_already + Duration::from_millis(100))).await;
     let elsewhere = async || observe::running(&mut connection, &rig.nodes[..VICTIM]).await;
-    let away = observe::until("running elsewhere", PODS as u64, cut, elsewhere).await;
-    let twins = fleet.engines[VICTIM].count(OURS, true).await;
+    let downtime = observe::until("running elsewhere", PODS as u64, cut_at, elsewhere).await;
+    let still_running = fleet.engines[VICTIM].count(KUBELEET_LABEL, true).await;
     victim.join();
     cluster.remove(fleet, NAME).await;
-    let after = (away + silent_already).as_secs_f64() - DEAD_AFTER.as_secs_f64();
-    Run { pods: pods as usize, away, after: Some(after), twins }
+    let after = (downtime + silent_already).as_secs_f64() - DEAD_AFTER.as_secs_f64();
+    CutRun { pods: pods as usize, downtime, after_dead_after: Some(after), still_running }
 }
 
-async fn swarm(fleet: &Fleet) -> Result<Run, String> {
-    let swarm = Swarm::of(fleet).await?;
+async fn swarm(fleet: &Fleet) -> Result<CutRun, String> {
+    let swarm = Swarm::form(fleet).await?;
     swarm.create(NAME, PODS).await;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(SWARM_SETTLE_TIME).await;
     let pods = fleet.engines[VICTIM].count(&label(NAME), true).await;
 
     fleet.hosts.host(VICTIM).cut();
-    let cut = Instant::now();
-    Fleet::until(&fleet.engines[..VICTIM], &label(NAME), true, PODS).await;
-    let away = cut.elapsed();
-    let twins = fleet.engines[VICTIM].count(&label(NAME), true).await;
+    let cut_at = Instant::now();
+    Fleet::wait_for_containers(&fleet.engines[..VICTIM], &label(NAME), true, PODS).await;
+    let downtime = cut_at.elapsed();
+    let still_running = fleet.engines[VICTIM].count(&label(NAME), true).await;
     fleet.hosts.host(VICTIM).join();
-    swarm.all_ready().await;
+    swarm.wait_until_ready().await;
     swarm.delete(NAME).await;
     swarm.leave().await;
-    Ok(Run { pods, away, after: None, twins })
+    Ok(CutRun { pods, downtime, after_dead_after: None, still_running })
 }

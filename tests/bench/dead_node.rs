@@ -1,5 +1,5 @@
-//! How long the pods of a dead node are away: from its last heartbeat until all of them run elsewhere, less the time a
-//! node may be silent.
+//! How long the pods of a dead node are down: from its last heartbeat until all of them run elsewhere, less
+//! the silence after which a node is declared dead.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,23 @@ use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 use crate::{cut_host, observe};
 
-/// Heartbeat, fence, dead.
-struct Pace {
-    word: &'static str,
+/// The settings of failure detection.
+struct Detection {
+    name: &'static str,
     settings: &'static [(&'static str, &'static str)],
     dead_after: Duration,
     runs: usize,
 }
 
-const PACES: &[Pace] = &[
-    Pace { word: "5 s, 15 s, 20 s (default)", settings: &[], dead_after: Duration::from_secs(20), runs: 2 },
-    Pace {
-        word: "1 s, 4 s, 6 s",
+const DETECTIONS: &[Detection] = &[
+    Detection {
+        name: "5 s, 15 s, 20 s (default)",
+        settings: &[],
+        dead_after: Duration::from_secs(20),
+        runs: 2,
+    },
+    Detection {
+        name: "1 s, 4 s, 6 s",
         settings: &[
             ("KUBELEET_HEARTBEAT", "1s"),
             ("KUBELEET_FENCE_AFTER", "4s"),
@@ -34,48 +39,69 @@ const PACES: &[Pace] = &[
     },
 ];
 
-/// The nodes that take over.
+/// The number of nodes that take over.
 const OTHERS: u32 = 10;
 
-struct Run {
+/// In seconds after `dead_after`.
+struct DeathRun {
     declared: f64,
     running: f64,
 }
 
 pub async fn run(args: &Args) {
-    let pods = args.pods.unwrap_or(1_000);
+    let pods = args.pods.unwrap_or(args.size(1_000, 20));
     let title = format!("Dead node with {pods} pods, {OTHERS} nodes take over: seconds after dead_after");
     let mut table =
         Table::new(&title, &["heartbeat, fence, dead", "AOF", "declared dead", "all run elsewhere"]);
     let mut results = Vec::new();
     for persistence in args.persistences(&[Persistence::Everysec]) {
-        for pace in PACES {
+        // The last one is the fastest.
+        let skipped = args.size(0, DETECTIONS.len() - 1);
+        for detection in &DETECTIONS[skipped..] {
             let (mut declared, mut running) = (Series::default(), Series::default());
-            for _ in 0..args.runs.unwrap_or(pace.runs) {
-                let run = once(persistence, pace, pods, args.schedulers).await;
-                println!("  {}: declared {:+.2} s, all run {:+.2} s", pace.word, run.declared, run.running);
+            for _ in 0..args.runs(detection.runs) {
+                let run = measure(persistence, detection, pods, args.schedulers).await;
+                println!(
+                    "  {}: declared {:+.2} s, all run {:+.2} s",
+                    detection.name, run.declared, run.running
+                );
                 declared.push(run.declared);
                 running.push(run.running);
             }
-            let word = persistence.word();
-            table.row(vec![pace.word.to_owned(), word.to_owned(), declared.show(2), running.show(2)]);
-            results.push(result(persistence, pace, pods, &declared, &running));
+            let persistence_name = persistence.name();
+            table.row(vec![
+                detection.name.to_owned(),
+                persistence_name.to_owned(),
+                declared.show(2),
+                running.show(2),
+            ]);
+            results.push(result(persistence, detection, pods, &declared, &running));
         }
     }
     table.print();
     save("dead_node", &json!(results));
-    cut_host::run(args).await;
+    // Takes minutes with the default settings, which Docker Swarm is compared with.
+    if !args.smoke {
+        cut_host::run(args).await;
+    }
 }
 
-fn result(persistence: Persistence, pace: &Pace, pods: u32, declared: &Series, running: &Series) -> Value {
+fn result(
+    persistence: Persistence,
+    detection: &Detection,
+    pods: u32,
+    declared: &Series,
+    running: &Series,
+) -> Value {
     json!({
-        "pods": pods, "persistence": persistence.word(), "dead_after_seconds": pace.dead_after.as_secs_f64(),
+        "pods": pods, "persistence": persistence.name(),
+        "dead_after_seconds": detection.dead_after.as_secs_f64(),
         "declared_after_that": declared.json(), "running_after_that": running.json(),
     })
 }
 
-async fn once(persistence: Persistence, pace: &Pace, pods: u32, schedulers: u32) -> Run {
-    let mut rig = Rig::new(persistence, pace.settings).await;
+async fn measure(persistence: Persistence, detection: &Detection, pods: u32, schedulers: u32) -> DeathRun {
+    let mut rig = Rig::new(persistence, detection.settings).await;
     let victim = rig.workers("victim", 1).await;
     for _ in 0..schedulers {
         rig.scheduler();
@@ -92,21 +118,22 @@ async fn once(persistence: Persistence, pace: &Pace, pods: u32, schedulers: u32)
     })
     .await;
     rig.workers("w", OTHERS).await;
-    rig.until_idle(Duration::from_secs(30)).await;
+    rig.wait_until_idle(Duration::from_secs(30)).await;
 
     rig.daemon(victim).freeze();
     let silent_already = observe::silence(&rig.redis, "victim").await;
-    let begun = Instant::now();
-    // Nothing is asked while nothing can happen.
-    tokio::time::sleep(pace.dead_after.saturating_sub(silent_already + Duration::from_millis(100))).await;
-    let declared = until_dead(&rig).await.duration_since(begun).as_secs_f64();
+    let begin = Instant::now();
+    // Not polled before it can happen.
+    tokio::time::sleep(detection.dead_after.saturating_sub(silent_already + Duration::from_millis(100)))
+        .await;
+    let declared = until_dead(&rig).await.duration_since(begin).as_secs_f64();
     let others = &rig.nodes[1..];
-    let running = observe::until("running", u64::from(pods), begun, async || {
+    let running = observe::until("running", u64::from(pods), begin, async || {
         observe::running(&mut connection, others).await
     });
     let running = running.await.as_secs_f64();
-    let after = |moment: f64| moment + silent_already.as_secs_f64() - pace.dead_after.as_secs_f64();
-    Run { declared: after(declared), running: after(running) }
+    let after = |moment: f64| moment + silent_already.as_secs_f64() - detection.dead_after.as_secs_f64();
+    DeathRun { declared: after(declared), running: after(running) }
 }
 
 async fn until_dead(rig: &Rig) -> Instant {
@@ -118,7 +145,7 @@ async fn until_dead(rig: &Rig) -> Instant {
         if state == "dead" {
             return Instant::now();
         }
-        assert!(Instant::now() < deadline, "nobody declared the node dead");
+        assert!(Instant::now() < deadline, "no scheduler declared the node dead");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

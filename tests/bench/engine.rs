@@ -1,4 +1,4 @@
-//! An engine asked directly: what kubeleet is compared with.
+//! Direct calls of a container engine, to compare kubeleet with.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::{StreamExt, stream};
 use kubeleet_tests::docker::IMAGE;
 
-/// Of every call: longer than anything an engine under load takes.
-const LIMIT_SECONDS: u64 = 300;
+/// Limit of every call: longer than an engine under load takes.
+const CALL_TIMEOUT_SECONDS: u64 = 300;
 
 /// A client of one engine.
 pub struct Engine {
@@ -22,20 +22,20 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The one behind `unix://<path>`.
-    pub async fn at(host: &str) -> Self {
-        let client = Client::connect_with_unix(host, LIMIT_SECONDS, API_DEFAULT_VERSION).unwrap();
+    /// Connects to the engine at `unix://<path>`.
+    pub async fn connect(host: &str) -> Self {
+        let client = Client::connect_with_unix(host, CALL_TIMEOUT_SECONDS, API_DEFAULT_VERSION).unwrap();
         Self { client: client.negotiate_version().await.unwrap() }
     }
 
-    /// What kind of engine it is, in a word or two.
+    /// The engine's version and storage driver.
     pub async fn describe(&self) -> String {
         let info = self.client.info().await.unwrap();
         let (version, driver) = (info.server_version.unwrap_or_default(), info.driver.unwrap_or_default());
         format!("Docker Engine {version}, {driver}")
     }
 
-    /// How many containers with this label there are, or only how many run.
+    /// The number of containers with this label, or only of those that run.
     pub async fn count(&self, label: &str, running_only: bool) -> usize {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
         let options =
@@ -43,8 +43,8 @@ impl Engine {
         self.client.list_containers(Some(options)).await.unwrap().len()
     }
 
-    /// Creates and starts containers just like kubeleet's, so many calls at a time; gives their ids.
-    pub async fn launch(&self, count: usize, at_a_time: usize) -> Vec<String> {
+    /// Creates and starts containers like kubeleet's, `concurrency` at a time. Returns their ids.
+    pub async fn launch(&self, count: usize, concurrency: usize) -> Vec<String> {
         let body = Arc::new(body());
         let one = |_| {
             let (client, body) = (self.client.clone(), body.clone());
@@ -54,22 +54,22 @@ impl Engine {
                 id
             }
         };
-        stream::iter(0..count).map(one).buffer_unordered(at_a_time).collect().await
+        stream::iter(0..count).map(one).buffer_unordered(concurrency).collect().await
     }
 
-    /// Stops and removes them, so many at a time.
-    pub async fn remove(&self, ids: Vec<String>, at_a_time: usize) {
+    /// Stops and removes containers, `concurrency` at a time.
+    pub async fn remove(&self, ids: Vec<String>, concurrency: usize) {
         let one = |id: String| async move {
             let stop = StopContainerOptions { t: Some(10), ..Default::default() };
             self.client.stop_container(&id, Some(stop)).await.unwrap();
             let remove = RemoveContainerOptions { v: true, ..Default::default() };
             self.client.remove_container(&id, Some(remove)).await.unwrap();
         };
-        stream::iter(ids).for_each_concurrent(at_a_time, one).await;
+        stream::iter(ids).for_each_concurrent(concurrency, one).await;
     }
 }
 
-/// What the worker asks for, see its `create_body`.
+/// The same request as the worker's `create_body` makes.
 fn body() -> ContainerCreateBody {
     let labels = [("orchestrator", "kubeleet"), ("kubeleet.node", "direct")];
     let limits = [("max-size", "10m"), ("max-file", "3")];

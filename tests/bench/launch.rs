@@ -1,6 +1,7 @@
-//! Launching, stopping and removing containers on real engines, one and three: kubeleet, the engines asked directly with the
-//! best parallelism, the same engines as a Swarm, and the first kubeleet's worker, which starts one after the other. The
-//! engines are by far the slowest part of all, so a share near one says that kubeleet does not stand in their way.
+//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls of
+//! the engines with the best concurrency, by Docker Swarm on the same engines, and by the first kubeleet's
+//! worker, which starts one container after the other. The engines are by far the slowest part, so a share
+//! near one means that kubeleet adds little.
 
 use std::time::{Duration, Instant};
 
@@ -8,40 +9,42 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::first_loop;
 use crate::fleet::{Fleet, service};
 use crate::report::{Table, save};
+use crate::serial_worker;
 use crate::stats::Series;
 use crate::swarm::Swarm;
 
 const ENGINES: &[u8] = &[1, 3];
 const SIZES: &[usize] = &[50, 100];
 const RUNS: usize = 3;
-/// Calls at a time on each engine.
-const PARALLELISMS: &[usize] = &[2, 4, 8, 16, 32];
+/// Concurrent calls on each engine that are tried.
+const CONCURRENCIES: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
-/// What an operator sets who has several workers on one machine, as the hosts here are: they do not know of each other.
-const AT_A_TIME: &str = "KUBELEET_START_CONCURRENCY";
-const HEAD: &[&str] =
+const SERIAL_WORKER: &str = "the first kubeleet's loop";
+/// Limits a worker's concurrent starts. Operators set it where several workers share one machine, as the
+/// hosts here do.
+const START_CONCURRENCY: &str = "KUBELEET_START_CONCURRENCY";
+const HEADER: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
-/// Launch, and stop with removal.
-pub type Took = (Duration, Duration);
+/// How long launching took, and stopping with removing.
+pub type Durations = (Duration, Duration);
 
-/// The same of several runs, in seconds.
+/// The durations of several runs, in seconds.
 #[derive(Default)]
-struct Times {
+struct LaunchTimes {
     launch: Series,
     remove: Series,
 }
 
-impl Times {
-    fn push(&mut self, (launch, remove): Took) {
+impl LaunchTimes {
+    fn push(&mut self, (launch, remove): Durations) {
         self.launch.push(launch.as_secs_f64());
         self.remove.push(remove.as_secs_f64());
     }
 
-    fn row(&self, begin: [String; 3], best: &Self) -> Vec<String> {
+    fn row(&self, first_cells: [String; 3], best: &Self) -> Vec<String> {
         let share = |of: &Series, best: &Series| format!("{:.0} %", 100.0 * best.median() / of.median());
         let figures = [
             self.launch.show(1),
@@ -49,7 +52,7 @@ impl Times {
             self.remove.show(1),
             share(&self.remove, &best.remove),
         ];
-        begin.into_iter().chain(figures).collect()
+        first_cells.into_iter().chain(figures).collect()
     }
 
     fn json(&self) -> Value {
@@ -57,116 +60,120 @@ impl Times {
     }
 }
 
-/// How many calls at a time on each engine are fastest.
+/// The concurrent calls on each engine that are fastest.
 #[derive(Clone, Copy)]
-struct Best {
+struct BestConcurrency {
     launch: usize,
     remove: usize,
 }
 
 pub async fn run(args: &Args) {
     let title = "Containers on real engines, seconds, and the engines' own best as a share of them";
-    let mut table = Table::new(title, HEAD);
+    let mut table = Table::new(title, HEADER);
     let mut results = Vec::new();
-    for &engines in ENGINES {
+    for &engines in args.size(ENGINES, &[1]) {
         let Some(fleet) = Fleet::start(engines).await else { return };
         println!("{engines} x {}", fleet.engines[0].describe().await);
-        let sizes = args.pods.map_or(SIZES.to_vec(), |pods| vec![pods as usize]);
-        let best = best(&fleet, sizes[0]).await;
+        let sizes = args.pods.map_or(args.size(SIZES, &[2]).to_vec(), |pods| vec![pods as usize]);
+        let best = find_best(args, &fleet, sizes[0]).await;
         for pods in sizes {
-            results.push(measure(&fleet, pods, best, args.runs.unwrap_or(RUNS), &mut table).await);
+            results.push(measure(&fleet, pods, best, args.runs(RUNS), &mut table).await);
         }
     }
     table.print();
     save("launch", &json!(results));
 }
 
-async fn best(fleet: &Fleet, pods: usize) -> Best {
+/// Tries several concurrencies.
+async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     let mut tried = Vec::new();
-    for &at_a_time in PARALLELISMS {
-        let (launch, remove) = directly(fleet, pods, Best { launch: at_a_time, remove: at_a_time }).await;
+    for &concurrency in args.size(CONCURRENCIES, &[2]) {
+        let both = BestConcurrency { launch: concurrency, remove: concurrency };
+        let (launch, remove) = directly(fleet, pods, both).await;
         println!(
-            "  {pods} directly, {at_a_time} at a time each: launched in {launch:.1?}, removed in {remove:.1?}"
+            "  {pods} directly, {concurrency} at a time each: launched in {launch:.1?}, \
+             removed in {remove:.1?}"
         );
-        tried.push((at_a_time, launch, remove));
+        tried.push((concurrency, launch, remove));
     }
-    Best {
+    BestConcurrency {
         launch: tried.iter().min_by_key(|(_, launch, _)| *launch).unwrap().0,
         remove: tried.iter().min_by_key(|(_, _, remove)| *remove).unwrap().0,
     }
 }
 
-/// In turns, so that what else happens on this machine meets all alike.
-async fn measure(fleet: &Fleet, pods: usize, best: Best, runs: usize, table: &mut Table) -> Value {
-    let (mut direct, mut ours, mut swarm) = (Times::default(), Times::default(), Times::default());
-    let (mut first, mut shared, mut own_cpu) = (Times::default(), Times::default(), Series::default());
+/// Measures all of them in turns, so that other load on this machine affects them alike.
+async fn measure(fleet: &Fleet, pods: usize, best: BestConcurrency, runs: usize, table: &mut Table) -> Value {
+    let [mut direct, mut ours, mut limited, mut serial, mut swarm]: [LaunchTimes; 5] = Default::default();
+    let mut own_cpu = Series::default();
     let engines = fleet.engines.len();
-    let sharing = format!("kubeleet, {} at a time each", best.launch);
-    let mut why_no_swarm = None;
-    let say = |by: &str, (launch, remove): Took| {
+    let limited_name = format!("kubeleet, {} at a time each", best.launch);
+    let mut swarm_error = None;
+    let print = |by: &str, (launch, remove): Durations| {
         println!("  {pods} by {by}: launched in {launch:.1?}, removed in {remove:.1?}");
         (launch, remove)
     };
     for _ in 0..runs {
-        direct.push(say("the engines", directly(fleet, pods, best).await));
-        let (took, own) = kubeleet(fleet, pods, &[]).await;
-        ours.push(say("kubeleet", took));
-        println!("  of which kubeleet and Redis themselves took {own:.2} s of processor time");
+        direct.push(print("the engines", directly(fleet, pods, best).await));
+        let (durations, own) = kubeleet(fleet, pods, &[]).await;
+        ours.push(print("kubeleet", durations));
+        println!("  of which kubeleet and Redis used {own:.2} s of processor time");
         own_cpu.push(own);
         if engines > 1 {
-            shared
-                .push(say(&sharing, kubeleet(fleet, pods, &[(AT_A_TIME, &best.launch.to_string())]).await.0));
+            let limit = [(START_CONCURRENCY, best.launch.to_string())];
+            let settings = limit.each_ref().map(|(name, value)| (*name, value.as_str()));
+            limited.push(print(&limited_name, kubeleet(fleet, pods, &settings).await.0));
         }
         match by_swarm(fleet, pods).await {
-            Ok(times) => swarm.push(say("Swarm", times)),
-            Err(error) => why_no_swarm = Some(error),
+            Ok(times) => swarm.push(print("Swarm", times)),
+            Err(error) => swarm_error = Some(error),
         }
-        first.push(say("the first kubeleet's loop", first_loop::run(fleet, pods).await));
+        serial.push(print(SERIAL_WORKER, serial_worker::run(fleet, pods).await));
     }
-    let begin = |by: String| [engines.to_string(), pods.to_string(), by];
+    let first_cells = |by: String| [engines.to_string(), pods.to_string(), by];
     let directly = format!("the engines, {} and {} at a time each", best.launch, best.remove);
-    table.row(direct.row(begin(directly), &direct));
-    table.row(ours.row(begin("kubeleet".to_owned()), &direct));
+    table.row(direct.row(first_cells(directly), &direct));
+    table.row(ours.row(first_cells("kubeleet".to_owned()), &direct));
     if engines > 1 {
-        table.row(shared.row(begin(sharing), &direct));
+        table.row(limited.row(first_cells(limited_name), &direct));
     }
-    table.row(first.row(begin("the first kubeleet's loop".to_owned()), &direct));
-    let swarm = match &why_no_swarm {
+    table.row(serial.row(first_cells(SERIAL_WORKER.to_owned()), &direct));
+    let swarm = match &swarm_error {
         None => {
-            table.row(swarm.row(begin("Swarm".to_owned()), &direct));
+            table.row(swarm.row(first_cells("Swarm".to_owned()), &direct));
             swarm.json()
         }
         Some(why) => {
-            println!("no Swarm here: {why}");
+            println!("Docker Swarm cannot run here: {why}");
             json!({ "missing": why })
         }
     };
     json!({
         "engines": engines, "engine": fleet.engines[0].describe().await, "containers": pods,
-        "best_parallelism_each": { "launch": best.launch, "remove": best.remove },
+        "best_concurrency_each": { "launch": best.launch, "remove": best.remove },
         "direct": direct.json(), "kubeleet": ours.json(), "swarm": swarm,
-        "kubeleet_with_the_best_parallelism": (engines > 1).then(|| shared.json()),
+        "kubeleet_with_the_best_concurrency": (engines > 1).then(|| limited.json()),
         "kubeleets_own_processor_seconds": own_cpu.json(),
-        "first_loop": first.json(),
+        "serial_worker": serial.json(),
     })
 }
 
-async fn directly(fleet: &Fleet, pods: usize, at_a_time: Best) -> Took {
+async fn directly(fleet: &Fleet, pods: usize, concurrency: BestConcurrency) -> Durations {
     let engines = fleet.engines.len();
-    // As evenly as it goes.
+    // As evenly as possible.
     let share = |index: usize| pods / engines + usize::from(index < pods % engines);
-    let begun = Instant::now();
+    let begin = Instant::now();
     let launches = fleet.engines.iter().enumerate();
-    let launches = launches.map(|(index, engine)| engine.launch(share(index), at_a_time.launch));
+    let launches = launches.map(|(index, engine)| engine.launch(share(index), concurrency.launch));
     let ids = join_all(launches).await;
-    let launched = begun.elapsed();
-    let begun = Instant::now();
-    join_all(fleet.engines.iter().zip(ids).map(|(engine, ids)| engine.remove(ids, at_a_time.remove))).await;
-    (launched, begun.elapsed())
+    let launched = begin.elapsed();
+    let begin = Instant::now();
+    join_all(fleet.engines.iter().zip(ids).map(|(engine, ids)| engine.remove(ids, concurrency.remove))).await;
+    (launched, begin.elapsed())
 }
 
-/// Also gives how many seconds of processor time the launch took of everything but the engines: Redis and all daemons.
-async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Took, f64) {
+/// Also returns the processor time of the launch in seconds, of Redis and all daemons without the engines.
+async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Durations, f64) {
     let cluster = fleet.cluster_with(settings).await;
     let before = cluster.rig.cpu();
     let launched = cluster.launch(&service(NAME, pods)).await;
@@ -174,14 +181,14 @@ async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)])
     ((launched, cluster.remove(fleet, NAME).await), own)
 }
 
-async fn by_swarm(fleet: &Fleet, pods: usize) -> Result<Took, String> {
-    let swarm = Swarm::of(fleet).await?;
-    let begun = Instant::now();
+async fn by_swarm(fleet: &Fleet, pods: usize) -> Result<Durations, String> {
+    let swarm = Swarm::form(fleet).await?;
+    let begin = Instant::now();
     swarm.create(NAME, pods).await;
-    let launched = begun.elapsed();
-    let begun = Instant::now();
+    let launched = begin.elapsed();
+    let begin = Instant::now();
     swarm.delete(NAME).await;
-    let removed = begun.elapsed();
+    let removed = begin.elapsed();
     swarm.leave().await;
     Ok((launched, removed))
 }

@@ -1,8 +1,12 @@
-//! The benchmarks of a whole cluster: real processes of the release binary over a private Redis.
+//! The benchmarks of a whole cluster: real processes of the release binary with a private Redis.
 //!
-//! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part alone; without a
-//! part all run. Each part prints a table and leaves `target/bench/<part>.json`. `docs/PERFORMANCE.md` says what the
-//! figures mean. Deciding alone, without Redis, is measured by `cargo bench -p kubeleet-scheduler`.
+//! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part;
+//! without a part, all of them run. Each part prints a table and writes `target/bench/<part>.json`.
+//! `docs/internals/performance.md` explains the figures. Decisions alone, without Redis, are measured by
+//! `cargo bench -p kubeleet-scheduler`.
+//!
+//! With `--smoke` every part runs once in its smallest size, several at a time, and nothing is written. The
+//! exit code is not 0 if one of them fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,49 +17,103 @@
 )]
 
 mod args;
-mod beats;
 mod cut_host;
 mod dead_node;
 mod engine;
 mod failover;
-mod first_loop;
 mod fleet;
 mod footprint;
 mod growth;
+mod heartbeats;
 mod latency;
 mod launch;
 mod observe;
 mod placement;
 mod plot;
-mod raw;
+mod redis_bound;
 mod report;
 mod rig;
 mod saturated;
+mod serial_worker;
 mod stats;
 mod swarm;
 
+use std::panic::AssertUnwindSafe;
+use std::process::ExitCode;
+use std::time::Instant;
+
 use clap::Parser;
+use futures_util::{FutureExt, StreamExt, stream};
 use kubeleet_tests::exclusive::exclusive;
 
 use args::{Args, Part};
 
+/// Parts of a smoke run that run at the same time: most of them wait most of the time.
+const SMOKE_LANES: usize = 4;
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() {
+async fn main() -> ExitCode {
     let args = Args::parse();
-    let parts = args.parts();
-    // Heavy tests on this machine wait for us, and we for them.
-    let _alone = exclusive("heavy").await;
-    report::announce();
-    for part in parts {
-        match part {
-            Part::Placement => placement::run(&args).await,
-            Part::Latency => latency::run(&args).await,
-            Part::DeadNode => dead_node::run(&args).await,
-            Part::Failover => failover::run(&args).await,
-            Part::Footprint => footprint::run(&args).await,
-            Part::Growth => growth::run(&args).await,
-            Part::Launch => launch::run(&args).await,
-            Part::Saturated => saturated::run(&args).await,
+    // Built before anything is timed.
+    kubeleet_tests::cluster::binary();
+    // Heavy tests on this machine take turns.
+    let _lock = exclusive("heavy").await;
+    report::print_machine();
+    if args.smoke {
+        return smoke(&args).await;
+    }
+    for part in args.parts() {
+        run(part, &args).await;
+    }
+    ExitCode::SUCCESS
+}
+
+async fn run(part: Part, args: &Args) {
+    match part {
+        Part::Placement => placement::run(args).await,
+        Part::Latency => latency::run(args).await,
+        Part::DeadNode => dead_node::run(args).await,
+        Part::Failover => failover::run(args).await,
+        Part::Footprint => footprint::run(args).await,
+        Part::Growth => growth::run(args).await,
+        Part::Launch => launch::run(args).await,
+        Part::Saturated => saturated::run(args).await,
+    }
+}
+
+/// Runs all parts and reports those that panic.
+async fn smoke(args: &Args) -> ExitCode {
+    report::discard_results();
+    // Nothing else gets a core beside the saturated part.
+    let (last, first): (Vec<Part>, Vec<Part>) =
+        args.parts().into_iter().partition(|part| *part == Part::Saturated);
+    let mut failed = Vec::new();
+    for (parts, lanes) in [(first, SMOKE_LANES), (last, 1)] {
+        let mut outcomes = stream::iter(parts).map(|part| try_part(part, args)).buffer_unordered(lanes);
+        while let Some((part, has_passed)) = outcomes.next().await {
+            failed.extend((!has_passed).then(|| part.name()));
         }
     }
+    match failed.as_slice() {
+        [] => {
+            println!("\nsmoke run passed; its figures mean nothing");
+            ExitCode::SUCCESS
+        }
+        failed => {
+            println!("\nsmoke run FAILED: {}", failed.join(", "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn try_part(part: Part, args: &Args) -> (Part, bool) {
+    let begin = Instant::now();
+    let has_passed = AssertUnwindSafe(run(part, args)).catch_unwind().await.is_ok();
+    println!(
+        "\n{} {} after {:.0?}",
+        part.name(),
+        if has_passed { "passed" } else { "FAILED" },
+        begin.elapsed()
+    );
+    (part, has_passed)
 }

@@ -1,4 +1,5 @@
-//! Watching a cluster without disturbing it: counters that cost Redis little, asked for seldom while the end is far.
+//! Observes a cluster without disturbing it: counters that cost Redis little, read seldom while the end is
+//! far.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,18 +7,18 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 
-/// When nothing has happened for so long it never will.
-const GIVE_UP: Duration = Duration::from_secs(120);
-const CLOSE: Duration = Duration::from_millis(2);
-const FAR: Duration = Duration::from_millis(60);
+/// A count that has not grown for this long never will.
+const STALL_LIMIT: Duration = Duration::from_secs(120);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(60);
 
-/// One field of an INFO text.
+/// One field of the reply to INFO.
 pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     let prefix = format!("{field}:");
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
 }
 
-/// Bytes of data in Redis, without what connections take.
+/// Bytes of data in Redis, without the memory of connections.
 pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     let text: String = redis.cli(&["INFO", "memory"]).await;
     info(&text, "used_memory_dataset").parse().unwrap()
@@ -30,77 +31,81 @@ pub async fn silence(redis: &kubeleet_tests::Redis, node: &str) -> Duration {
     Duration::from_secs_f64(seconds + micros / 1e6 - last_beat / 1000.0)
 }
 
-/// The schedulers there are: their in-flight lists.
+/// The in-flight lists of all schedulers.
 pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<String> {
     let ids: Vec<String> =
         redis::cmd("ZRANGE").arg(&["schedulers", "0", "-1"]).query_async(connection).await.unwrap();
     ids.into_iter().map(|id| format!("fq:{id}")).collect()
 }
 
-/// How many pods of the service wait for nothing from a scheduler any more: all that were made, less those in `sq`, in
-/// a scheduler's hands, or unschedulable. A handful of O(1) commands in one transaction.
+/// The number of pods that need nothing more from a scheduler: all pods of the service, less those in `sq`,
+/// in an in-flight list or in `uq`. Takes a few O(1) commands in one transaction.
 pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_flight: &[String]) -> u64 {
-    let mut ask = pipe();
-    ask.atomic().cmd("HLEN").arg(format!("slots:{service}"));
-    ask.cmd("LLEN").arg("sq").cmd("HLEN").arg("uq");
+    let mut query = pipe();
+    query.atomic().cmd("HLEN").arg(format!("slots:{service}"));
+    query.cmd("LLEN").arg("sq").cmd("HLEN").arg("uq");
     for list in in_flight {
-        ask.cmd("LLEN").arg(list);
+        query.cmd("LLEN").arg(list);
     }
-    let counts: Vec<u64> = ask.query_async(connection).await.unwrap();
+    let counts: Vec<u64> = query.query_async(connection).await.unwrap();
     counts[0].saturating_sub(counts[1..].iter().sum())
 }
 
-/// How many payloads are in the container sets of these nodes: pods acknowledged as running.
+/// The number of payloads in the container sets of these nodes: pods acknowledged as running.
 pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -> u64 {
     let mut sum = 0;
-    // In parts, so that nobody waits long for Redis because of us.
-    for part in nodes.chunks(250) {
-        let mut ask = pipe();
-        for node in part {
-            ask.cmd("SCARD").arg(format!("cs:{node}"));
+    // In chunks, so that no other client waits long.
+    for chunk in nodes.chunks(250) {
+        let mut query = pipe();
+        for node in chunk {
+            query.cmd("SCARD").arg(format!("cs:{node}"));
         }
-        let counts: Vec<u64> = ask.query_async(connection).await.unwrap();
+        let counts: Vec<u64> = query.query_async(connection).await.unwrap();
         sum += counts.iter().sum::<u64>();
     }
     sum
 }
 
-/// Waits until the count is reached; gives when. Between two looks it waits half the time the rest will take at the
-/// pace so far, so that there are few looks however long it takes, and close ones at the end.
+/// Waits until the count is reached, and returns the time since `begin`. Between two reads it waits half of
+/// the time that the rest will take at the pace so far: few reads however long it takes, and frequent ones at
+/// the end.
 ///
 /// # Panics
-/// When the count does not grow any more.
-pub async fn until(what: &str, wanted: u64, begun: Instant, mut count: impl AsyncFnMut() -> u64) -> Duration {
-    let looking_since = Instant::now();
-    let (mut last, mut grew_at) = (0, looking_since);
+/// If the count stops growing.
+pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl AsyncFnMut() -> u64) -> Duration {
+    let first_read = Instant::now();
+    let (mut last, mut grew_at) = (0, first_read);
     loop {
         let now = count().await;
-        let elapsed = begun.elapsed();
+        let elapsed = begin.elapsed();
         if now >= wanted {
             return elapsed;
         }
         if now > last {
             (last, grew_at) = (now, Instant::now());
         }
-        assert!(grew_at.elapsed() < GIVE_UP, "{what}: {last} of {wanted}, and no more come");
-        // Before the first there is no pace.
-        let pace = if now == 0 { Duration::ZERO } else { looking_since.elapsed() };
-        let left = pace.mul_f64((wanted - now) as f64 / now.max(1) as f64 / 2.0);
-        tokio::time::sleep(left.clamp(CLOSE, FAR)).await;
+        assert!(
+            grew_at.elapsed() < STALL_LIMIT,
+            "{what}: {last} of {wanted}, and the count does not grow any more"
+        );
+        // Before the first one there is no pace.
+        let spent = if now == 0 { Duration::ZERO } else { first_read.elapsed() };
+        let pause = spent.mul_f64((wanted - now) as f64 / now.max(1) as f64 / 2.0);
+        tokio::time::sleep(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await;
     }
 }
 
-/// What Redis counted since [`Counters::reset`].
+/// Redis' counters since [`Counters::reset`].
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
-    /// Calls of scripts.
+    /// Script calls.
     pub scripts: u64,
-    /// Commands, those within scripts included.
+    /// Commands, including those within scripts.
     pub commands: u64,
-    /// The same by name: calls, and microseconds within Redis (those of scripts include their commands').
+    /// By command: calls, and microseconds within Redis. Those of scripts include their commands.
     pub by_name: BTreeMap<String, (u64, u64)>,
-    /// How long scripts took, in microseconds: half of them, 99.9 % of them, and the longest (each an upper bound: Redis
-    /// counts in powers of two).
+    /// Script durations in microseconds: median, 99.9th percentile, maximum. Each is an upper bound, because
+    /// Redis' histogram has powers of two.
     pub script_p50: u64,
     pub script_p999: u64,
     pub script_max: u64,
@@ -133,10 +138,10 @@ fn command_statistics(line: &str) -> Option<(String, (u64, u64))> {
     Some((name.to_owned(), (number("calls=")?, number("usec=")?)))
 }
 
-/// Upper bounds in microseconds and how many calls took at most that. Empty before Redis 7.
+/// Upper bounds in microseconds, and how many calls took at most that long. Empty before Redis 7.
 async fn histogram(connection: &mut MultiplexedConnection) -> Vec<(u64, u64)> {
-    let asked = redis::cmd("LATENCY").arg("HISTOGRAM").arg("evalsha").query_async(connection).await;
-    let Ok(value) = asked else { return Vec::new() };
+    let reply = redis::cmd("LATENCY").arg("HISTOGRAM").arg("evalsha").query_async(connection).await;
+    let Ok(value) = reply else { return Vec::new() };
     let mut numbers = Vec::new();
     flatten(&value, &mut numbers);
     // evalsha, calls, N, histogram_usec, then pairs.

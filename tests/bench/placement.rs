@@ -1,5 +1,5 @@
-//! Placement throughput: one POST of a service with many pods, until all are in queues of nodes, and until all are
-//! acknowledged as running; and beside it how long Redis takes for the very same commands from a plain client.
+//! Placement throughput: one POST of a service with many pods, until all are in queues of nodes and until all
+//! are acknowledged as running. Beside it, how long Redis takes for the same commands from a plain client.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::args::Args;
 use crate::observe::{self, Counters};
-use crate::raw::{self, Trace};
+use crate::redis_bound::{self, RecordedCommands};
 use crate::report::{Table, save};
 use crate::rig::{Cpu, Persistence, Rig};
 use crate::stats::Series;
 
-/// Beyond so many pods no trace is recorded: a smaller one stands in for it.
-const TRACED: u32 = 30_000;
+/// The largest size that is recorded. Larger ones are extrapolated from it.
+const MAX_RECORDED_PODS: u32 = 30_000;
 
 struct Size {
     pods: u32,
@@ -37,13 +37,13 @@ const FULL: &[Size] = &[
 ];
 
 /// One run.
-pub struct Run {
+pub struct PlacementRun {
     pub posted: Duration,
     pub placed: Duration,
     pub running: Duration,
     pub cpu: Cpu,
     pub counters: Counters,
-    /// Of Redis, for each pod, bytes.
+    /// Redis' memory.
     pub bytes_per_pod: f64,
 }
 
@@ -66,7 +66,7 @@ pub async fn run(args: &Args) {
     let mut results = Vec::new();
     for (pods, nodes, runs, persistences) in sizes(args) {
         for persistence in persistences {
-            let measured = measure(args, pods, nodes, runs, persistence).await;
+            let measured = measure_size(args, pods, nodes, runs, persistence).await;
             table.row(measured.row());
             results.push(measured.json());
         }
@@ -80,6 +80,9 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
         let (pods, nodes) = (args.pods.unwrap_or(30_000), args.nodes.unwrap_or(1_000));
         return vec![(pods, nodes, args.runs.unwrap_or(5), args.persistences(HA))];
     }
+    if args.smoke {
+        return vec![(100, 5, args.runs(1), args.persistences(HA))];
+    }
     let kept = SIZES.len() - usize::from(args.full);
     let all = SIZES.iter().take(kept).chain(FULL.iter().filter(|_| args.full));
     all.map(|size| {
@@ -88,93 +91,102 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
     .collect()
 }
 
+/// How long Redis takes for recorded commands.
+struct Bound {
+    /// Pods of the recorded run.
+    pods: u32,
+    commands: usize,
+    seconds: Series,
+}
+
 /// All runs of one size and persistence.
 struct Measured {
     pods: u32,
     nodes: u32,
     schedulers: u32,
     persistence: Persistence,
-    runs: Vec<Run>,
-    /// Pods the trace was recorded with, commands in it, and how long Redis took for it.
-    bound: Option<(u32, usize, Series)>,
+    runs: Vec<PlacementRun>,
+    bound: Option<Bound>,
 }
 
-async fn measure(args: &Args, pods: u32, nodes: u32, runs: usize, persistence: Persistence) -> Measured {
+async fn measure_size(args: &Args, pods: u32, nodes: u32, runs: usize, persistence: Persistence) -> Measured {
     let mut measured =
         Measured { pods, nodes, schedulers: args.schedulers, persistence, runs: Vec::new(), bound: None };
-    let trace = if args.no_bound { None } else { Some(record(pods, nodes, args.schedulers).await) };
-    let mut bound = Series::default();
+    let recording = if args.no_bound { None } else { Some(record(pods, nodes, args.schedulers).await) };
+    let mut seconds = Series::default();
     for _ in 0..runs {
-        let run = once(pods, nodes, args.schedulers, persistence, None).await.0;
+        let run = measure(pods, nodes, args.schedulers, persistence, false).await.0;
         show_progress(&measured, &run);
         measured.runs.push(run);
-        if let Some((_, trace)) = &trace {
-            bound.push(raw::replay(trace, persistence).await.as_secs_f64());
+        if let Some((_, commands)) = &recording {
+            seconds.push(redis_bound::replay(commands, persistence).await.as_secs_f64());
         }
     }
-    measured.bound = trace.map(|(pods, trace)| (pods, trace.commands(), bound));
+    measured.bound = recording.map(|(pods, recorded)| Bound { pods, commands: recorded.count(), seconds });
     measured
 }
 
-/// Records what Redis is asked to do in a run of this size, or of the largest that is recorded.
-async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, Trace) {
-    let (pods, nodes) = if pods > TRACED { (TRACED, 1_000) } else { (pods, nodes) };
-    let (_, trace) = once(pods, nodes, schedulers, Persistence::None, Some(())).await;
-    (pods, trace.unwrap_or_default())
+/// Records Redis' commands in a run of this size, or of the largest that is recorded. Returns the number of
+/// pods.
+async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, RecordedCommands) {
+    let (pods, nodes) = if pods > MAX_RECORDED_PODS { (MAX_RECORDED_PODS, 1_000) } else { (pods, nodes) };
+    let (_, recorded) = measure(pods, nodes, schedulers, Persistence::None, true).await;
+    (pods, recorded.unwrap_or_default())
 }
 
-/// One cluster, one POST; with a recording of what Redis was asked, if it is wanted.
-pub async fn once(
+/// Measures one POST in a new cluster. Also returns Redis' commands if they are to be recorded.
+pub async fn measure(
     pods: u32,
     nodes: u32,
     schedulers: u32,
     persistence: Persistence,
-    traced: Option<()>,
-) -> (Run, Option<Trace>) {
+    is_recorded: bool,
+) -> (PlacementRun, Option<RecordedCommands>) {
     let (rig, http) = Rig::cluster(persistence, nodes, schedulers, &[]).await;
     let mut connection = rig.connection().await;
     let in_flight = observe::in_flight_lists(&mut connection).await;
     let memory_before = observe::dataset(&rig.redis).await;
-    let recorder = match traced {
-        Some(()) => Some(raw::record(&rig.redis.url()).await),
-        None => None,
+    let recorder = match is_recorded {
+        true => Some(redis_bound::record(&rig.redis.url()).await),
+        false => None,
     };
     Counters::reset(&mut connection).await;
     let cpu = rig.cpu();
-    let begun = Instant::now();
+    let begin = Instant::now();
     let (mut placing, mut running) = (connection.clone(), rig.connection().await);
     let (posted, placed, running) = tokio::join!(
-        post(&http, pods, begun),
-        observe::until("placed", u64::from(pods), begun, async || {
+        post(&http, pods, begin),
+        observe::until("placed", u64::from(pods), begin, async || {
             observe::placed(&mut placing, "bench", &in_flight).await
         }),
-        observe::until("running", u64::from(pods), begun, async || {
+        observe::until("running", u64::from(pods), begin, async || {
             observe::running(&mut running, &rig.nodes).await
         }),
     );
     let cpu = rig.cpu().since(&cpu);
     let counters = Counters::read(&mut connection).await;
     let bytes_per_pod = (observe::dataset(&rig.redis).await - memory_before) / f64::from(pods);
-    let trace = match recorder {
-        Some(recorder) => Some(recorder.end().await),
+    let recorded = match recorder {
+        Some(recorder) => Some(recorder.finish().await),
         None => None,
     };
-    (Run { posted, placed, running, cpu, counters, bytes_per_pod }, trace)
+    (PlacementRun { posted, placed, running, cpu, counters, bytes_per_pod }, recorded)
 }
 
-async fn post(http: &Http, pods: u32, begun: Instant) -> Duration {
+async fn post(http: &Http, pods: u32, begin: Instant) -> Duration {
     let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
     let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
     assert_eq!(status.as_u16(), 201, "{answer}");
-    begun.elapsed()
+    begin.elapsed()
 }
 
-fn show_progress(measured: &Measured, run: &Run) {
+fn show_progress(measured: &Measured, run: &PlacementRun) {
     println!(
-        "  {} pods, {} nodes, AOF {}: posted {:.3} s, placed {:.3} s, running {:.3} s, {} scripts, {} commands, cpu {:.2?}",
+        "  {} pods, {} nodes, AOF {}: posted {:.3} s, placed {:.3} s, running {:.3} s, \
+         {} scripts, {} commands, cpu {:.2?}",
         measured.pods,
         measured.nodes,
-        measured.persistence.word(),
+        measured.persistence.name(),
         run.posted.as_secs_f64(),
         run.placed.as_secs_f64(),
         run.running.as_secs_f64(),
@@ -185,7 +197,7 @@ fn show_progress(measured: &Measured, run: &Run) {
 }
 
 impl Measured {
-    fn series(&self, of: impl Fn(&Run) -> f64) -> Series {
+    fn series(&self, of: impl Fn(&PlacementRun) -> f64) -> Series {
         let mut series = Series::default();
         self.runs.iter().for_each(|run| series.push(of(run)));
         series
@@ -195,28 +207,28 @@ impl Measured {
         self.series(|run| run.running.as_secs_f64())
     }
 
-    /// What the trace took Redis, for as many pods as were measured.
+    /// How long Redis takes for the commands, extrapolated to the measured number of pods.
     fn bound_seconds(&self) -> Option<f64> {
-        let (pods, _, series) = self.bound.as_ref()?;
-        Some(series.median() * f64::from(self.pods) / f64::from(*pods))
+        let bound = self.bound.as_ref()?;
+        Some(bound.seconds.median() * f64::from(self.pods) / f64::from(bound.pods))
     }
 
-    fn cpu(&self, what: &str) -> f64 {
-        self.series(|run| *run.cpu.0.get(what).unwrap_or(&0.0)).median()
+    fn cpu(&self, kind: &str) -> f64 {
+        self.series(|run| *run.cpu.0.get(kind).unwrap_or(&0.0)).median()
     }
 
     fn row(&self) -> Vec<String> {
         let (placed, running) = (self.series(|run| run.placed.as_secs_f64()), self.running());
         let bound = self.bound_seconds();
-        let dash = || "–".to_owned();
+        let none = || "–".to_owned();
         vec![
             format!("{}/{}", self.pods, self.nodes),
-            self.persistence.word().to_owned(),
+            self.persistence.name().to_owned(),
             placed.show(2),
             running.show(2),
             format!("{:.0}", f64::from(self.pods) / running.median()),
-            bound.map_or_else(dash, |seconds| format!("{seconds:.2}")),
-            bound.map_or_else(dash, |seconds| format!("{:.0} %", 100.0 * seconds / running.median())),
+            bound.map_or_else(none, |seconds| format!("{seconds:.2}")),
+            bound.map_or_else(none, |seconds| format!("{:.0} %", 100.0 * seconds / running.median())),
             format!("{:.1}", self.series(|run| run.counters.script_p999 as f64 / 1000.0).median()),
             format!("{:.0}", self.series(|run| run.bytes_per_pod).median()),
             format!(
@@ -230,15 +242,16 @@ impl Measured {
     }
 
     fn json(&self) -> Value {
-        let cpu = |what| self.series(|run| *run.cpu.0.get(what).unwrap_or(&0.0)).json();
-        let bound = self.bound.as_ref().map(|(pods, commands, series)| {
-            json!({ "trace_pods": pods, "trace_commands": commands, "trace_seconds": series.json(),
+        let cpu = |kind| self.series(|run| *run.cpu.0.get(kind).unwrap_or(&0.0)).json();
+        let bound = self.bound.as_ref().map(|bound| {
+            json!({ "recorded_pods": bound.pods, "recorded_commands": bound.commands,
+                    "replay_seconds": bound.seconds.json(),
                     "seconds": self.bound_seconds(),
                     "share": self.bound_seconds().map(|bound| bound / self.running().median()) })
         });
         json!({
             "pods": self.pods, "nodes": self.nodes, "schedulers": self.schedulers,
-            "persistence": self.persistence.word(),
+            "persistence": self.persistence.name(),
             "posted_seconds": self.series(|run| run.posted.as_secs_f64()).json(),
             "in_queues_seconds": self.series(|run| run.placed.as_secs_f64()).json(),
             "running_seconds": self.running().json(),

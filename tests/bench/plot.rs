@@ -1,4 +1,4 @@
-//! Drawings of a few lines over two logarithmic axes, as SVG.
+//! Plots of a few lines with two logarithmic axes, as SVG.
 
 use std::fmt::Write as _;
 
@@ -13,18 +13,18 @@ const COLOURS: [&str; 3] = ["#0b6e99", "#c2410c", "#4d7c0f"];
 /// One line.
 pub struct Line {
     pub name: &'static str,
-    /// All of both coordinates above zero.
+    /// All coordinates are above zero.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One drawing.
+/// One plot.
 pub struct Plot<'a> {
     pub title: &'a str,
     pub x: &'a str,
     pub lines: Vec<Line>,
 }
 
-/// Powers of ten that enclose the values.
+/// The powers of ten between which all values are.
 struct Axis {
     from: i32,
     to: i32,
@@ -44,12 +44,12 @@ impl Axis {
         }
     }
 
-    /// From 0 to 1.
-    fn place(&self, value: f64) -> f64 {
+    /// Returns the position on the axis, from 0 to 1.
+    fn position(&self, value: f64) -> f64 {
         (value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)
     }
 
-    fn marks(&self) -> impl Iterator<Item = (f64, String)> {
+    fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
         (self.from..=self.to).map(|power| {
             let value = 10f64.powi(power);
             (value, if power < 0 { format!("{value}") } else { format!("{value:.0}") })
@@ -58,11 +58,12 @@ impl Axis {
 }
 
 impl Plot<'_> {
-    /// A whole SVG document.
+    /// Draws the plots side by side, as one SVG document.
     pub fn side_by_side(plots: &[Plot<'_>]) -> String {
         let width = WIDTH * plots.len() as f64;
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" \
+             font-family=\"sans-serif\" font-size=\"11\">\n\
              <rect width=\"{width}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
         );
         for (index, plot) in plots.iter().enumerate() {
@@ -76,16 +77,16 @@ impl Plot<'_> {
     fn draw(&self, svg: &mut String) {
         let all = || self.lines.iter().flat_map(|line| line.points.iter());
         let (x_axis, y_axis) = (Axis::around(all().map(|p| p.0)), Axis::around(all().map(|p| p.1)));
-        let x = |value| LEFT + (WIDTH - LEFT - RIGHT) * x_axis.place(value);
-        let y = |value| HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * y_axis.place(value);
+        let x = |value| LEFT + (WIDTH - LEFT - RIGHT) * x_axis.position(value);
+        let y = |value| HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * y_axis.position(value);
         let (low, high) = (HEIGHT - BOTTOM, TOP);
-        for (value, word) in x_axis.marks() {
+        for (value, word) in x_axis.ticks() {
             let at = x(value);
             writeln!(svg, "<path d=\"M{at:.1} {low}V{high}\" stroke=\"#ddd\"/>").unwrap();
             writeln!(svg, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{word}</text>", low + 16.0)
                 .unwrap();
         }
-        for (value, word) in y_axis.marks() {
+        for (value, word) in y_axis.ticks() {
             let at = y(value);
             writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{}\" stroke=\"#ddd\"/>", WIDTH - RIGHT).unwrap();
             writeln!(

@@ -1,14 +1,23 @@
-//! Tables for people and JSON for machines, both with what machine it was.
+//! Results: tables on the standard output, and JSON files that also describe the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// Says which machine this is, and whether it is busy with something else.
-pub fn announce() {
+/// Whether [`save`] and [`save_text`] do nothing.
+static ARE_RESULTS_DISCARDED: AtomicBool = AtomicBool::new(false);
+
+/// Makes sure that no file is written from now on.
+pub fn discard_results() {
+    ARE_RESULTS_DISCARDED.store(true, Ordering::Relaxed);
+}
+
+/// Prints what machine this is, and how busy it is.
+pub fn print_machine() {
     let machine = machine();
     println!(
         "{} x {}, {} GiB, Linux {}; Redis {}; load {}",
@@ -25,7 +34,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A table: the first row is the head.
+/// A table; the first row is the header.
 pub struct Table {
     title: String,
     rows: Vec<Vec<String>>,
@@ -40,7 +49,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// As Markdown, so that it can be taken over into the documentation.
+    /// Prints the table as Markdown, for the documentation.
     pub fn print(&self) {
         println!("\n{}\n", self.title);
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -60,19 +69,25 @@ impl Table {
     }
 }
 
-/// Writes `target/bench/<part>.json`.
+/// Writes the results of a part to `target/bench/<part>.json`.
 pub fn save(part: &str, results: &Value) {
+    if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
+        return;
+    }
     let folder = folder();
     fs::create_dir_all(&folder).unwrap();
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let whole = json!({ "part": part, "at": at, "machine": machine(), "results": results });
+    let document = json!({ "part": part, "at": at, "machine": machine(), "results": results });
     let path = folder.join(format!("{part}.json"));
-    fs::write(&path, serde_json::to_string_pretty(&whole).unwrap() + "\n").unwrap();
+    fs::write(&path, serde_json::to_string_pretty(&document).unwrap() + "\n").unwrap();
     println!("\nwritten: target/bench/{part}.json");
 }
 
-/// Writes `target/bench/<name>` as it is.
+/// Writes the text to `target/bench/<name>`.
 pub fn save_text(name: &str, text: &str) {
+    if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
+        return;
+    }
     fs::create_dir_all(folder()).unwrap();
     fs::write(folder().join(name), text).unwrap();
     println!("written: target/bench/{name}");
@@ -103,7 +118,7 @@ fn machine() -> Value {
 }
 
 fn redis_version() -> String {
-    let said = Command::new("redis-server").arg("--version").output();
-    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    said.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned()
+    let output = Command::new("redis-server").arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned()
 }

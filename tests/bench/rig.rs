@@ -1,4 +1,4 @@
-//! A cluster to measure: Redis with the persistence in question, and daemons with default settings, each a process.
+//! The cluster to measure: a Redis, and daemons with default settings, each a process of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,29 +6,30 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use kubeleet_tests::child_guard::ChildGuard;
 use kubeleet_tests::cluster::binary;
-use kubeleet_tests::leash::Leashed;
 use kubeleet_tests::ports::free_port;
-use kubeleet_tests::{Http, Redis, eventually};
+use kubeleet_tests::{Http, Redis};
 use redis::aio::MultiplexedConnection;
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testkit::eventually::{check, eventually_within};
 
 use crate::observe;
 
-/// How Redis keeps what it is told.
+/// How Redis persists its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Persistence {
-    /// In memory only.
+    /// In memory only
     None,
-    /// Append-only file, written to the disk once a second: what the HA stack sets.
+    /// Append-only file, synced once a second, as in the HA stack
     Everysec,
-    /// Append-only file, on the disk before the reply.
+    /// Append-only file, synced before each reply
     Always,
 }
 
 impl Persistence {
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Everysec => "everysec",
@@ -36,57 +37,63 @@ impl Persistence {
         }
     }
 
-    /// A server of that kind, with room for many workers.
+    /// Starts a server that accepts connections of many workers.
     pub async fn redis(self) -> Redis {
         self.redis_with(&[]).await
     }
 
-    /// The same with further arguments.
+    /// Starts such a server with further arguments.
     pub async fn redis_with(self, more: &[&str]) -> Redis {
+        Redis::start_with(&[self.arguments().as_slice(), more].concat()).await
+    }
+
+    /// The arguments of such a server.
+    pub fn arguments(self) -> Vec<&'static str> {
         let append = if self == Self::None { "no" } else { "yes" };
         let fsync = if self == Self::Always { "always" } else { "everysec" };
-        let usual = ["--save", "", "--appendonly", append, "--appendfsync", fsync];
-        let roomy = ["--maxclients", "12000", "--tcp-backlog", "4096"];
-        Redis::start_with(&[usual.as_slice(), &roomy, more].concat()).await
+        let durability = ["--save", "", "--appendonly", append, "--appendfsync", fsync];
+        let limits = ["--maxclients", "12000", "--tcp-backlog", "4096"];
+        [durability.as_slice(), &limits].concat()
     }
 }
 
-/// Redis and daemons. Dropped, all are killed.
+/// Redis and daemons. Dropping it kills them all.
 pub struct Rig {
     pub redis: Redis,
     redis_process: u32,
     settings: Vec<(&'static str, String)>,
     folder: TempDir,
     daemons: Vec<Process>,
-    /// All nodes that [`Rig::workers`] started, by name.
+    /// The names of all nodes that were started.
     pub nodes: Vec<String>,
 }
 
 /// One daemon.
 pub struct Process {
-    pub what: &'static str,
-    leash: Leashed,
+    /// `api`, `scheduler` or `worker`.
+    pub kind: &'static str,
+    child: ChildGuard,
 }
 
 impl Process {
     pub fn id(&self) -> u32 {
-        self.leash.id()
+        self.child.id()
     }
 
-    /// SIGSTOP: as if its machine were gone.
+    /// Stops it (SIGSTOP), as if its machine had failed.
     pub fn freeze(&self) {
-        self.leash.signal(Signal::STOP);
+        self.child.signal(Signal::STOP);
     }
 }
 
 impl Rig {
-    /// Redis alone; `settings` are for all daemons.
+    /// Starts Redis alone. `settings` are for all daemons that are started later.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
-        Self::over(persistence.redis().await, settings).await
+        Self::with_redis(persistence.redis().await, settings).await
     }
 
-    /// The same over this server.
-    pub async fn over(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
+    /// The same with this server.
+    pub async fn with_redis(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let folder = tempfile::tempdir().unwrap();
         let info: String = redis.cli(&["INFO", "server"]).await;
@@ -94,7 +101,7 @@ impl Rig {
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
     }
 
-    /// The usual: simulated workers, schedulers and an API, ready and at rest.
+    /// Starts simulated workers, schedulers and an API, and waits until they are ready and idle.
     pub async fn cluster(
         persistence: Persistence,
         nodes: u32,
@@ -107,23 +114,24 @@ impl Rig {
             rig.scheduler();
         }
         let http = rig.api().await;
-        rig.comes_to_rest(schedulers).await;
+        rig.wait_until_ready(schedulers).await;
         (rig, http)
     }
 
-    /// One process with so many simulated workers `<name>-1` …; waits until all are registered.
+    /// Starts one process with `count` simulated workers `<name>-1` …, and waits until all are registered.
+    /// Returns the process' index.
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
-        let many = count.to_string();
+        let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
-        // Room is not what is measured.
-        settings.extend([("KUBELEET_MAX_PODS", "100000"), ("KUBELEET_SIM_WORKERS", &many)]);
+        // Capacity is not what is measured.
+        settings.extend([("KUBELEET_MAX_PODS", "100000"), ("KUBELEET_SIM_WORKERS", &workers)]);
         let index = self.start("worker", name, &settings);
         let names = (1..=count).map(|n| if count == 1 { name.to_owned() } else { format!("{name}-{n}") });
         self.nodes.extend(names);
         let wanted = self.nodes.len();
-        eventually(Duration::from_secs(60), "all workers are registered", || async {
-            let beats: usize = self.redis.cli(&["ZCARD", "beats"]).await;
-            kubeleet_tests::wait::that(beats >= wanted, || format!("{beats} are"))
+        eventually_within(Duration::from_secs(60), "all workers are registered", || async {
+            let registered: usize = self.redis.cli(&["ZCARD", "beats"]).await;
+            check(registered >= wanted, || format!("{registered} of {wanted} are"))
         })
         .await;
         index
@@ -138,7 +146,7 @@ impl Rig {
         let listen = format!("127.0.0.1:{}", free_port());
         self.start("api", "api", &[("KUBELEET_LISTEN", &listen)]);
         let http = Http::new(&format!("http://{listen}"));
-        eventually(Duration::from_secs(20), "the API is ready", || async {
+        eventually_within(Duration::from_secs(20), "the API is ready", || async {
             match http.try_send(reqwest::Method::GET, "/readyz", None).await {
                 Ok(answer) if answer.status().is_success() => Ok(()),
                 Ok(answer) => Err(answer.status().to_string()),
@@ -149,23 +157,23 @@ impl Rig {
         http
     }
 
-    /// Starts one daemon; gives its index.
-    pub fn start(&mut self, what: &'static str, name: &str, settings: &[(&str, &str)]) -> usize {
-        self.start_by(Command::new(binary()), what, name, settings)
+    /// Starts one daemon; returns its index.
+    pub fn start(&mut self, kind: &'static str, name: &str, settings: &[(&str, &str)]) -> usize {
+        self.start_command(Command::new(binary()), kind, name, settings)
     }
 
-    /// The same by a command that runs the program elsewhere, like that of a host.
-    pub fn start_by(
+    /// The same with a command that runs the program elsewhere, for example on a simulated host.
+    pub fn start_command(
         &mut self,
         mut command: Command,
-        what: &'static str,
+        kind: &'static str,
         name: &str,
         settings: &[(&str, &str)],
     ) -> usize {
         let file = fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
-        command.arg(what).env_clear().envs(self.environment(settings)).stdout(Stdio::null()).stderr(file);
-        let leash = Leashed::spawn(&mut command).unwrap();
-        self.daemons.push(Process { what, leash });
+        command.arg(kind).env_clear().envs(self.environment(settings)).stdout(Stdio::null()).stderr(file);
+        let child = ChildGuard::spawn(&mut command).unwrap();
+        self.daemons.push(Process { kind, child });
         self.daemons.len() - 1
     }
 
@@ -195,24 +203,24 @@ impl Rig {
         &self.daemons
     }
 
-    /// Waits until schedulers are seen, the first looks of everybody are over, and a little longer.
-    async fn comes_to_rest(&self, schedulers: u32) {
-        eventually(Duration::from_secs(20), "the schedulers are there", || async {
-            let seen: u32 = self.redis.cli(&["ZCARD", "schedulers"]).await;
-            kubeleet_tests::wait::that(seen >= schedulers, || format!("{seen} are"))
+    /// Waits until the schedulers are registered and all processes are idle.
+    async fn wait_until_ready(&self, schedulers: u32) {
+        eventually_within(Duration::from_secs(20), "the schedulers are registered", || async {
+            let registered: u32 = self.redis.cli(&["ZCARD", "schedulers"]).await;
+            check(registered >= schedulers, || format!("{registered} of {schedulers} are"))
         })
         .await;
-        self.until_idle(Duration::from_secs(60)).await;
+        self.wait_until_idle(Duration::from_secs(60)).await;
     }
 
-    /// Waits until all processes together take less than a fifth of a core for a second.
-    pub async fn until_idle(&self, within: Duration) {
-        let deadline = Instant::now() + within;
+    /// Waits until all processes together use less than a fifth of a core for a second, at most for `limit`.
+    pub async fn wait_until_idle(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
         loop {
             let before = self.cpu();
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let took = self.cpu().total() - before.total();
-            if took < 0.2 || Instant::now() > deadline {
+            let used = self.cpu().total() - before.total();
+            if used < 0.2 || Instant::now() > deadline {
                 return;
             }
         }
@@ -222,25 +230,26 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Seconds of processor time used so far, by daemon.
+    /// Seconds of processor time used so far, by kind of process.
     pub fn cpu(&self) -> Cpu {
-        let mut by = BTreeMap::new();
+        let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
-            for process in with_guarded(daemon.id()) {
-                *by.entry(daemon.what).or_default() += cpu_seconds(process);
+            for process in with_descendants(daemon.id()) {
+                *by_kind.entry(daemon.kind).or_default() += cpu_seconds(process);
             }
         }
-        by.insert("redis", cpu_seconds(self.redis_process));
-        by.insert("bench", cpu_seconds(std::process::id()));
-        Cpu(by)
+        by_kind.insert("redis", cpu_seconds(self.redis_process));
+        by_kind.insert("bench", cpu_seconds(std::process::id()));
+        Cpu(by_kind)
     }
 }
 
-/// A daemon's process and those behind it: the worker's where it is a guard, both where it enters a host.
-pub fn with_guarded(process: u32) -> Vec<u32> {
+/// A daemon's process and all its descendants: a worker runs behind its supervisor, and on a host both run
+/// behind the command that enters it.
+pub fn with_descendants(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
-    [process].into_iter().chain(children.flat_map(with_guarded)).collect()
+    [process].into_iter().chain(children.flat_map(with_descendants)).collect()
 }
 
 /// Seconds of processor time by kind of process.
@@ -249,32 +258,32 @@ pub struct Cpu(pub BTreeMap<&'static str, f64>);
 
 impl Cpu {
     pub fn since(&self, before: &Self) -> Self {
-        let less = |(what, now): (&&'static str, &f64)| (*what, now - before.0.get(what).unwrap_or(&0.0));
-        Self(self.0.iter().map(less).collect())
+        let since = |(kind, now): (&&'static str, &f64)| (*kind, now - before.0.get(kind).unwrap_or(&0.0));
+        Self(self.0.iter().map(since).collect())
     }
 
-    /// Without what measures.
+    /// The sum over all processes but the bench itself.
     pub fn total(&self) -> f64 {
-        self.0.iter().filter(|(what, _)| **what != "bench").map(|(_, seconds)| seconds).sum()
+        self.0.iter().filter(|(kind, _)| **kind != "bench").map(|(_, seconds)| seconds).sum()
     }
 }
 
-/// User and system time of a process, all its threads together.
+/// User and system time of a process with all its threads.
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // After the name, which may hold anything, in brackets.
+    // The fields after the name, which is in parentheses and may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     // USER_HZ, which programs see, is 100 on every Linux.
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Memory of a process.
+/// The memory of a process in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// Resident, bytes. The pages of the binary are counted, though all daemons of a node share them.
+    /// Resident memory. Includes the pages of the binary, which all daemons of a node share.
     pub resident: f64,
-    /// The same with each shared page divided by how many processes share it, bytes.
+    /// The same, with each shared page divided by the number of processes that share it.
     pub proportional: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Medians and percentiles.
+//! Medians and quantiles.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,8 @@ impl Series {
         self.0.len()
     }
 
-    /// The value below or at which this share of all lies, by nearest rank; NaN of nothing.
+    /// The smallest value that is not exceeded by this share of all values (nearest rank); NaN if there are
+    /// none.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

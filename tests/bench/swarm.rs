@@ -1,4 +1,5 @@
-//! The same engines as a Swarm, with services as `docker service create --replicas N --detach` makes them.
+//! Docker Swarm on the same engines, with services as `docker service create --replicas N --detach` creates
+//! them.
 
 use std::time::Duration;
 
@@ -9,23 +10,25 @@ use bollard::models::{
 };
 use bollard::query_parameters::{LeaveSwarmOptions, ListNodesOptions};
 use kubeleet_tests::docker::IMAGE;
-use kubeleet_tests::eventually;
-use kubeleet_tests::wait::that;
+use testkit::eventually::{check, eventually_within};
 
 use crate::fleet::Fleet;
 
 const PORT: u16 = 2377;
 
-/// A Swarm of a fleet. The first host is its manager and works as well.
+/// A Swarm on the hosts of a fleet. The first host is the manager and runs containers as well.
 pub struct Swarm<'a> {
     fleet: &'a Fleet,
 }
 
 impl<'a> Swarm<'a> {
-    /// Makes the engines one; says why when they can not be.
-    pub async fn of(fleet: &'a Fleet) -> Result<Self, String> {
+    /// Joins the engines to a Swarm.
+    ///
+    /// # Errors
+    /// If an engine refuses, with its message.
+    pub async fn form(fleet: &'a Fleet) -> Result<Self, String> {
         let swarm = Self { fleet };
-        match swarm.form().await {
+        match swarm.join_all().await {
             Ok(()) => Ok(swarm),
             Err(error) => {
                 swarm.leave().await;
@@ -34,7 +37,7 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    async fn form(&self) -> Result<(), bollard::errors::Error> {
+    async fn join_all(&self) -> Result<(), bollard::errors::Error> {
         let address = |index: usize| format!("{}:{PORT}", self.fleet.hosts.host(index).address());
         let request = SwarmInitRequest {
             listen_addr: Some(address(0)),
@@ -53,7 +56,7 @@ impl<'a> Swarm<'a> {
             };
             engine.client.join_swarm(request).await?;
         }
-        self.all_ready().await;
+        self.wait_until_ready().await;
         Ok(())
     }
 
@@ -61,25 +64,25 @@ impl<'a> Swarm<'a> {
         &self.fleet.engines[0].client
     }
 
-    /// Waits until the manager has heard of all.
-    pub async fn all_ready(&self) {
+    /// Waits until the manager sees all nodes as ready.
+    pub async fn wait_until_ready(&self) {
         let wanted = self.fleet.engines.len();
-        eventually(Duration::from_secs(120), "the Swarm is ready", || async {
+        eventually_within(Duration::from_secs(120), "the Swarm is ready", || async {
             let nodes = self.manager().list_nodes(None::<ListNodesOptions>).await.unwrap();
             let states = nodes.iter().filter_map(|node| node.status.as_ref()?.state);
             let ready = states.filter(|state| *state == NodeState::READY).count();
-            that(ready == wanted, || format!("{ready} of {wanted} are"))
+            check(ready == wanted, || format!("{ready} of {wanted} nodes are"))
         })
         .await;
     }
 
-    /// Creates a service and waits until so many run.
+    /// Creates a service and waits until its replicas run.
     pub async fn create(&self, name: &str, replicas: usize) {
         let spec = ServiceSpec {
             name: Some(name.to_owned()),
             task_template: Some(TaskSpec {
-                // By its tag. Each engine looks for a newer one in a registry first, which fails at once on a host
-                // without any way out.
+                // Named by its tag. Each engine first looks for a newer image in a registry, which fails at
+                // once on a host without a route to the Internet.
                 container_spec: Some(TaskSpecContainerSpec {
                     image: Some(IMAGE.to_owned()),
                     ..Default::default()
@@ -93,25 +96,25 @@ impl<'a> Swarm<'a> {
             ..Default::default()
         };
         self.manager().create_service(spec, None).await.unwrap();
-        Fleet::until(&self.fleet.engines, &label(name), true, replicas).await;
+        Fleet::wait_for_containers(&self.fleet.engines, &label(name), true, replicas).await;
     }
 
-    /// Deletes it and waits until no container of it is left.
+    /// Deletes a service and waits until none of its containers is left.
     pub async fn delete(&self, name: &str) {
         self.manager().delete_service(name).await.unwrap();
-        Fleet::until(&self.fleet.engines, &label(name), false, 0).await;
+        Fleet::wait_for_containers(&self.fleet.engines, &label(name), false, 0).await;
     }
 
-    /// The engines are none any more.
+    /// Dissolves the Swarm.
     pub async fn leave(self) {
         for engine in self.fleet.engines.iter().rev() {
-            // One that never joined says so.
+            // An engine that never joined refuses.
             let _left = engine.client.leave_swarm(Some(LeaveSwarmOptions { force: true })).await;
         }
     }
 }
 
-/// What all containers of a service have.
+/// The label of all containers of a service.
 pub fn label(service: &str) -> String {
     format!("com.docker.swarm.service.name={service}")
 }

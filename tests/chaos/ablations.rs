@@ -1,87 +1,93 @@
-//! The same faults with a safeguard taken out: each must show a loss, or the chaos proves nothing.
+//! Ablations: the same faults with one safeguard removed. Each must show a loss, or the faults prove nothing.
 
 use std::time::Duration;
 
 use kubeleet_tests::ablation::{Ablation, hash};
 use kubeleet_tests::proxy::{NINE, Rewriter};
 
-use crate::arena::Arena;
+use crate::fault_runner::FaultRunner;
 use crate::faults::{master, processes};
-use crate::report::Row;
-use crate::stack::{Plan, Stack};
+use crate::report::FaultResult;
+use crate::stack::{Stack, StackOptions};
 
-/// What is left to chance is tried so often.
-const TRIES: usize = 3;
+/// Attempts at a loss that depends on timing.
+const MAX_ATTEMPTS: usize = 3;
 
-/// All of them at a time; what they show is no failure, that they show nothing is.
-pub async fn run(seed: u64) -> Vec<Row> {
+/// Runs all ablations at the same time.
+pub async fn run(seed: u64) -> Vec<FaultResult> {
     let (wait, fence, ack) =
         tokio::join!(without_wait(seed), fence_after_death(seed), ack_that_leaves_rq(seed));
     vec![
-        judged("without WAIT", wait, |row| row.lost),
-        judged("with a fence after death", fence, |row| row.doubled),
-        judged("with an ack that leaves rq", ack, |row| row.unaccounted),
+        judge("without WAIT", wait, |result| result.lost),
+        judge("with a fence after death", fence, |result| result.doubled),
+        judge("with an ack that leaves rq", ack, |result| result.unaccounted),
     ]
 }
 
-fn judged(name: &str, mut row: Row, losses: impl Fn(&Row) -> usize) -> Row {
-    row.noticed = Some(losses(&row) > 0);
-    row.fault = format!("{name}: {}", row.fault);
-    row.wrong.truncate(3);
-    row
+/// Marks whether the expected kind of loss was found.
+fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> usize) -> FaultResult {
+    result.is_loss_found = Some(losses(&result) > 0);
+    result.fault = format!("{name}: {}", result.fault);
+    result.wrong.truncate(3);
+    result
 }
 
-/// What there was to see; the logs are kept, for whoever wonders why it was not.
-fn shown(mut arena: Arena, name: &str) -> Row {
-    arena.stack.keep_logs(name);
-    arena.rows.remove(0)
+/// Returns the only result. Keeps the logs, to find out why a loss was not found.
+fn finish(mut runner: FaultRunner, name: &str) -> FaultResult {
+    runner.stack.keep_logs(name);
+    runner.results.remove(0)
 }
 
-/// Every write is called durable at once; the master is cut off with clients.
-async fn without_wait(seed: u64) -> Row {
-    let rewriter = Rewriter { waits_for_nobody: true, ..Rewriter::default() };
-    let mut arena = Arena::new(Plan { rewriter, without_engine: true, ..Plan::default() }, seed).await;
-    let master = arena.stack.trio.master().await;
-    let _set: Result<redis::Value, _> = arena.stack.trio.redis[master].ask(&["SET", NINE, "123456789"]).await;
-    arena
+fn options(rewriter: Rewriter) -> StackOptions {
+    StackOptions { rewriter, without_engine: true, ..StackOptions::default() }
+}
+
+/// Every write is reported as durable at once, and the master is cut off together with clients.
+async fn without_wait(seed: u64) -> FaultResult {
+    let rewriter = Rewriter { skips_wait: true, ..Rewriter::default() };
+    let mut runner = FaultRunner::new(options(rewriter), seed).await;
+    let master = runner.stack.trio.master().await;
+    let _set: Result<redis::Value, _> =
+        runner.stack.trio.redis[master].ask(&["SET", NINE, "123456789"]).await;
+    runner
         .round("master cut off with clients", 1, async |stack: &mut Stack, _| master::cut_off(stack).await)
         .await;
-    shown(arena, "without-wait")
+    finish(runner, "without-wait")
 }
 
-/// Workers believe in their leases for a minute; schedulers declare them dead as always.
-async fn fence_after_death(seed: u64) -> Row {
-    let of_workers = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
-    let mut arena = Arena::new(Plan { of_workers, without_engine: true, ..Plan::default() }, seed).await;
-    // On a busy machine the pods may be late elsewhere, and the node is back before they run.
-    for _ in 0..TRIES {
-        arena.rows.clear();
-        arena.round("node cut off", 1, async |stack: &mut Stack, _| processes::cut_off(stack).await).await;
-        if arena.rows[0].doubled > 0 {
+/// Workers' leases last a minute; schedulers declare nodes dead as always.
+async fn fence_after_death(seed: u64) -> FaultResult {
+    let worker_settings = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
+    let options = StackOptions { worker_settings, without_engine: true, ..StackOptions::default() };
+    let mut runner = FaultRunner::new(options, seed).await;
+    // On a busy machine the node may be back before its pods run elsewhere.
+    for _ in 0..MAX_ATTEMPTS {
+        runner.results.clear();
+        runner.round("node cut off", 1, async |stack: &mut Stack, _| processes::cut_off(stack).await).await;
+        if runner.results[0].doubled > 0 {
             break;
         }
     }
-    shown(arena, "fence-after-death")
+    finish(runner, "fence-after-death")
 }
 
-/// What runs is said to run, and stays in the queue of what is starting as well.
-async fn ack_that_leaves_rq(seed: u64) -> Row {
-    let ablation = Ablation { file: "ack", from: "take_out(run)", to: "" };
+/// The payload of a pod that is acknowledged as running stays in `rq` as well.
+async fn ack_that_leaves_rq(seed: u64) -> FaultResult {
+    let ablation = Ablation { file: "ack", from: "remove_from_rq(acked)", to: "" };
     let changed = ablation.changed();
     let hashes = changed.iter().map(|(ours, script)| (ours.clone(), hash(script))).collect();
-    let rewriter = Rewriter { hashes, ..Rewriter::default() };
-    let mut arena = Arena::new(Plan { rewriter, without_engine: true, ..Plan::default() }, seed).await;
-    for redis in &arena.stack.trio.redis {
+    let mut runner = FaultRunner::new(options(Rewriter { hashes, ..Rewriter::default() }), seed).await;
+    for redis in &runner.stack.trio.redis {
         for (_, script) in &changed {
             let _hash: String = redis.ask(&["SCRIPT", "LOAD", script]).await.unwrap();
         }
     }
-    arena.rest = Duration::from_secs(5);
-    arena
+    runner.convergence_limit = Duration::from_secs(5);
+    runner
         .round("kill -9 worker", 1, async |stack: &mut Stack, _| {
             stack.workers[1].kill();
             stack.workers[1].start_again();
         })
         .await;
-    shown(arena, "ack-leaves-rq")
+    finish(runner, "ack-leaves-rq")
 }

@@ -1,4 +1,4 @@
-//! What to do.
+//! The command line.
 
 use std::time::Duration;
 
@@ -6,60 +6,62 @@ use clap::{Parser, ValueEnum};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Part {
-    /// The master killed, demoted, cut off with clients; all Redis restarted from disk; too few Sentinels.
+    /// The Redis master killed, demoted, cut off with clients; all Redis restarted from disk; too few
+    /// Sentinels
     Master,
-    /// Processes of each kind killed and frozen; disks full; the engine killed and frozen.
+    /// Processes of each kind killed and frozen; disks full; the container engine killed and frozen
     Processes,
-    /// A process ends itself at every step before and after each call.
+    /// A process aborts at each failpoint, before and after each call of Redis and of the engine
     Steps,
-    /// Failovers under 50 POST/s.
+    /// Failovers under 50 POST/s
     Failovers,
-    /// All of Redis away.
+    /// All of Redis unavailable
     Outage,
-    /// Safeguards taken out: must show losses.
+    /// Safeguards removed: each run must show a loss
     Ablations,
-    /// A node cut off, or frozen, until it is dead; a frozen master. Not in the short round.
+    /// A node cut off or frozen until it is declared dead; a frozen master. Not part of the default round
     Slow,
 }
 
 impl Part {
-    /// As on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
-/// Faults on a highly available stack of real processes, under a client that remembers every acknowledgement.
+/// Injects faults into a highly available stack of real processes, under a client that records every
+/// acknowledgement.
 #[derive(Debug, Parser)]
 #[command(name = "chaos")]
 pub struct Args {
-    /// What to do; the short round when left out
+    /// Parts to run [default: all but slow]
     parts: Vec<Part>,
     /// How often each fault is injected
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub times: usize,
-    /// How often a process of each kind is killed; as often as everything else when left out
-    #[arg(long)]
+    /// How often a process of each kind is killed [default: as often as --times]
+    #[arg(long, value_name = "COUNT")]
     kills: Option<usize>,
-    /// Failovers under load
-    #[arg(long, default_value_t = 3)]
+    /// Number of failovers in the failovers part
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub failovers: usize,
-    /// How long all of Redis is away
-    #[arg(long, default_value = "25s", value_parser = humantime::parse_duration)]
+    /// How long all of Redis is unavailable in the outage part
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,
-    /// How many stacks are maltreated at a time
-    #[arg(long, default_value_t = 3)]
+    /// How many parts run at the same time, each on a stack of its own
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub lanes: usize,
-    /// For the dice of the client
+    /// Seed for the client's random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Cargo says so to every bench.
+    /// Passed by cargo to every bench
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 impl Args {
-    /// The parts to do, the longest first.
+    /// The parts to run, the longest first.
     pub fn parts(&self) -> Vec<Part> {
         match self.parts.is_empty() {
             true => Part::value_variants().iter().copied().filter(|part| *part != Part::Slow).collect(),

@@ -1,7 +1,7 @@
-//! An engine of our own, which can be killed: `dockerd` with its own folders and socket, in namespaces that end it and all
-//! its containers with this process, whatever becomes of us.
+//! A private container engine that can be killed: `dockerd` with its own folders and socket, in namespaces
+//! that end it and all its containers together with this process.
 //!
-//! The machine's engine belongs to everybody and is left alone.
+//! The machine's own engine is shared with others and is left alone.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,18 +12,19 @@ use std::time::Duration;
 use bollard::models::ContainerSummary;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use bollard::{API_DEFAULT_VERSION, Docker as Client};
+use kubeleet_tests::child_guard::ChildGuard;
 use kubeleet_tests::invariants::Running;
-use kubeleet_tests::leash::Leashed;
-use kubeleet_tests::{eventually, require};
+use kubeleet_tests::require;
 use rustix::process::{Pid, Signal, kill_process};
+use testkit::eventually::eventually_within;
 use worker::runtime::docker::DockerRuntime;
-use worker::runtime::hello::{Recipe, import_recipe};
+use worker::runtime::sample_image::{Recipe, import_recipe};
 
-/// An image with `/bin/sh` and `/bin/sleep`, made at the start.
+/// An image with `/bin/sh` and `/bin/sleep`, created at the start.
 pub const IMAGE: &str = "kubeleet-chaos/sleep:1";
 
-/// Restarts the engine when it was killed, unless it shall stay away for a while.
-const KEEPER: &str = r#"
+/// Restarts the engine after it was killed, but not while the file `hold` exists.
+const RESTART_LOOP: &str = r#"
 while :; do
   dockerd --config-file "$0/none.json" --data-root "$0/data" --exec-root "$0/exec" --pidfile "$0/pid" \
     -H "unix://$0/docker.sock" --bridge none --iptables=false --ip-masq=false --storage-driver vfs \
@@ -32,35 +33,36 @@ while :; do
   sleep 0.05
 done"#;
 
-/// The engine. Dropped, it is gone with all its containers.
+/// The engine. Dropping it ends it and all its containers.
 pub struct Engine {
-    keeper: Leashed,
+    restart_loop: ChildGuard,
     folder: PathBuf,
-    group: String,
+    /// The cgroup of all containers.
+    cgroup: String,
     client: Client,
 }
 
 impl Engine {
-    /// Starts it and makes the image; none when this machine can not (that is said).
+    /// Starts the engine and creates the image. Returns none if this machine cannot run one, and reports why.
     pub async fn start(folder: &Path) -> Option<Self> {
         let folder = folder.join("engine");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("none.json"), "{}").unwrap();
-        let group = format!("kubeleet-chaos-{}", std::process::id());
+        let cgroup = format!("kubeleet-chaos-{}", std::process::id());
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new("unshare");
-        // A network of its own as well: `dockerd --bridge none` deletes docker0 where it starts, and with it the network of
-        // all containers of the machine's own engine.
-        let spaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
-        command.args(spaces).args(["sh", "-c", KEEPER]);
-        command.arg(&folder).arg(&group).stdout(Stdio::null()).stderr(log);
-        let keeper = match Leashed::spawn(&mut command) {
-            Ok(keeper) => keeper,
+        // The network namespace is needed as well: `dockerd --bridge none` deletes docker0 where it starts,
+        // and with it the network of all containers of the machine's own engine.
+        let namespaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
+        command.args(namespaces).args(["sh", "-c", RESTART_LOOP]);
+        command.arg(&folder).arg(&cgroup).stdout(Stdio::null()).stderr(log);
+        let restart_loop = match ChildGuard::spawn(&mut command) {
+            Ok(child) => child,
             Err(error) => return skipped(&format!("unshare: {error}")),
         };
         let host = folder.join("docker.sock").display().to_string();
         let client = loop {
-            if keeper.ended().is_some() {
+            if restart_loop.ended().is_some() {
                 return skipped(&fs::read_to_string(folder.join("log")).unwrap_or_default());
             }
             match Client::connect_with_unix(&host, 10, API_DEFAULT_VERSION) {
@@ -68,21 +70,25 @@ impl Engine {
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         };
-        let engine = Self { keeper, folder, group, client };
+        let engine = Self { restart_loop, folder, cgroup, client };
         if !engine.answers_within(Duration::from_secs(20)).await {
             return skipped(&fs::read_to_string(engine.folder.join("log")).unwrap_or_default());
         }
-        engine.make_image().await;
+        engine.create_image().await;
         Some(engine)
     }
 
-    /// `DOCKER_HOST` of it.
-    pub fn host(&self) -> String {
-        format!("unix://{}", self.folder.join("docker.sock").display())
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("docker.sock")
     }
 
-    async fn make_image(&self) {
-        let docker = DockerRuntime::connect(Some(&self.host())).unwrap();
+    fn docker_host(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    async fn create_image(&self) {
+        let docker = DockerRuntime::connect(Some(&self.docker_host())).unwrap();
         let programs = [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")];
         let command = ["/bin/sleep", "86400"];
         let recipe = Recipe { programs: &programs, command: &command, ..Recipe::default() };
@@ -90,73 +96,74 @@ impl Engine {
     }
 
     async fn answers_within(&self, limit: Duration) -> bool {
-        let asking = async {
+        let ping = async {
             while self.client.ping().await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(limit, asking).await.is_ok()
+        tokio::time::timeout(limit, ping).await.is_ok()
     }
 
-    /// SIGKILL; its containers run on until it is back. Back after `away`.
-    pub async fn kill(&self, away: Duration) {
+    /// Kills the engine (SIGKILL) and starts it again after `downtime`. Its containers run on until it is
+    /// back.
+    pub async fn kill(&self, downtime: Duration) {
         fs::write(self.folder.join("hold"), "").unwrap();
         for process in self.daemons() {
             let _gone = kill_process(process, Signal::KILL);
         }
-        tokio::time::sleep(away).await;
+        tokio::time::sleep(downtime).await;
         fs::remove_file(self.folder.join("hold")).unwrap();
-        eventually(Duration::from_secs(120), "the engine is back", || async {
+        eventually_within(Duration::from_secs(120), "the engine is back", || async {
             self.client.ping().await.map_err(|error| error.to_string())
         })
         .await;
     }
 
-    /// SIGSTOP for a while: calls hang.
-    pub async fn freeze(&self, away: Duration) {
+    /// Stops the engine (SIGSTOP) for `duration`: calls hang.
+    pub async fn freeze(&self, duration: Duration) {
         for process in self.daemons() {
             let _gone = kill_process(process, Signal::STOP);
         }
-        tokio::time::sleep(away).await;
+        tokio::time::sleep(duration).await;
         for process in self.daemons() {
             let _gone = kill_process(process, Signal::CONT);
         }
     }
 
-    /// `dockerd` itself: the child of the keeper's shell, whose parent is `unshare`.
+    /// The process of `dockerd`: the child of the restart loop's shell, whose parent is `unshare`.
     fn daemons(&self) -> Vec<Pid> {
-        let shells = children_of(self.keeper.id());
+        let shells = children_of(self.restart_loop.id());
         let children = shells.into_iter().flat_map(children_of).filter(|id| is_named(*id, "dockerd"));
         children.filter_map(|id| Pid::from_raw(id.cast_signed())).collect()
     }
 
-    /// For looking at it while somebody else has it.
-    pub fn view(&self) -> View {
-        View(self.client.clone())
+    /// A client that can be moved to another task.
+    pub fn view(&self) -> EngineView {
+        EngineView(self.client.clone())
     }
 
-    /// What runs there; none while it does not answer.
+    /// The running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         Some(self.view().running().await?.into_iter().map(|(one, _)| one).collect())
     }
 }
 
-/// Looks at an engine.
+/// A client of the engine.
 #[derive(Clone)]
-pub struct View(Client);
+pub struct EngineView(Client);
 
-impl View {
-    /// What runs there, and of each whether it must never run twice; none while the engine does not answer.
+impl EngineView {
+    /// The running pods, and for each whether it must not run twice; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<(Running, bool)>> {
         Some(self.list().await?.iter().map(identity).collect())
     }
 
-    /// The ids of all that runs; none while it does not answer.
+    /// The ids of the running containers; none if the engine does not answer.
     pub async fn ids(&self) -> Option<Vec<String>> {
         Some(self.list().await?.into_iter().filter_map(|container| container.id).collect())
     }
 
-    /// Removes one of the containers behind everybody's back.
+    /// Removes one of the containers without telling the worker.
     pub async fn remove_one(&self) {
         let Some(id) = self.list().await.and_then(|all| all.into_iter().next()?.id) else { return };
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
@@ -166,12 +173,12 @@ impl View {
     async fn list(&self) -> Option<Vec<ContainerSummary>> {
         let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
         let options = ListContainersOptions { filters: Some(filters), ..Default::default() };
-        let asked = self.0.list_containers(Some(options));
-        tokio::time::timeout(Duration::from_secs(2), asked).await.ok()?.ok()
+        let list = self.0.list_containers(Some(options));
+        tokio::time::timeout(Duration::from_secs(2), list).await.ok()?.ok()
     }
 }
 
-/// Who it is, and whether it must never run twice.
+/// The identity of a pod, and whether it must not run twice.
 fn identity(container: &ContainerSummary) -> (Running, bool) {
     let label = |name: &str| {
         let labels = container.labels.as_ref();
@@ -186,7 +193,7 @@ fn identity(container: &ContainerSummary) -> (Running, bool) {
 }
 
 fn skipped<T>(why: &str) -> Option<T> {
-    require::skipped("docker", &format!("an engine of our own can not be started: {why}"));
+    require::skipped("docker", &format!("a private engine cannot be started: {why}"));
     None
 }
 
@@ -198,7 +205,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // After the name, which may hold anything, in brackets.
+    // The fields after the name, which is in parentheses and may contain anything.
     stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
 }
 
@@ -208,12 +215,12 @@ fn is_named(process: u32, name: &str) -> bool {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.keeper.kill();
-        // Empty by now, and nobody else's: leave no folder behind. Version 1 has one below each controller.
+        self.restart_loop.kill();
+        // The cgroup is empty now: leave no folder behind. In version 1 there is one below each controller.
         let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
         for root in roots {
-            remove_empty(&root.join(&self.group));
+            remove_empty(&root.join(&self.cgroup));
         }
     }
 }

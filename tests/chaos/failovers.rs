@@ -1,91 +1,92 @@
-//! Failovers under a steady load of new services: none that was answered with 201 may be missing.
+//! Failovers under a steady load of new services: no service that was answered with 201 may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::book::Answer;
-use kubeleet_tests::{Http, eventually};
+use kubeleet_tests::Http;
+use kubeleet_tests::journal::Answer;
 use reqwest::Method;
 use serde_json::json;
+use testkit::eventually::eventually_within;
 use tokio::task::JoinSet;
 
 use crate::faults::master;
-use crate::load::read;
-use crate::report::Row;
-use crate::stack::{Plan, Stack};
+use crate::load::read_answer;
+use crate::report::FaultResult;
+use crate::stack::{Stack, StackOptions};
 
-/// Between two posts: 50 a second.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between two requests: 50 a second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 /// Load before each failover.
-const BREATH: Duration = Duration::from_secs(2);
-/// Longer than an API may take.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How long it may take until the last 202 is confirmed: a replica that died is waited for, for half a minute.
-const CONFIRMED: Duration = Duration::from_secs(60);
+const LOAD_TIME: Duration = Duration::from_secs(2);
+/// Longer than an API takes to answer or fail.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the last 202 may take to be confirmed: a dead replica is waited for half a minute.
+const CONFIRMATION_LIMIT: Duration = Duration::from_secs(60);
 /// How long all pods may take to run.
-const REST: Duration = Duration::from_secs(120);
+const CONVERGENCE_LIMIT: Duration = Duration::from_secs(120);
 
 type Answers = Arc<Mutex<Vec<(u64, Answer)>>>;
 
-/// As many failovers, every second one asked for, the others by killing the master.
-pub async fn run(times: usize) -> Row {
-    let mut stack = Stack::start(Plan { simulated: true, ..Plan::default() }).await;
+/// Runs `times` failovers: in turns, the master is killed and a Sentinel is asked for a failover.
+pub async fn run(times: usize) -> FaultResult {
+    let mut stack = Stack::start(StackOptions { simulated: true, ..StackOptions::default() }).await;
     let answers = Answers::default();
-    let posting = tokio::spawn(post(stack.https(), answers.clone()));
+    let client = tokio::spawn(send_requests(stack.https(), answers.clone()));
     for number in 0..times {
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(LOAD_TIME).await;
         match number % 2 {
             0 => master::kill(&mut stack).await,
-            _ => master::planned(&mut stack).await,
+            _ => master::fail_over(&mut stack).await,
         }
     }
-    tokio::time::sleep(BREATH).await;
-    posting.abort();
-    let _cancelled = posting.await;
-    // What was under way is answered, or lost for good.
-    tokio::time::sleep(PATIENCE).await;
+    tokio::time::sleep(LOAD_TIME).await;
+    client.abort();
+    let _cancelled = client.await;
+    // Requests in progress are answered by then, or never.
+    tokio::time::sleep(REQUEST_TIMEOUT).await;
     let ended = Instant::now();
     let answers = answers.lock().unwrap().clone();
-    let mut row = judge(&stack, times, &answers).await;
+    let mut result = judge(&stack, times, &answers).await;
     println!(
         "{times} failovers: {} x 201, {} of them lost, {} x 202",
-        row.acknowledged, row.lost, row.stored
+        result.acknowledged, result.lost, result.stored
     );
-    if let Err(wrong) = runs_just_what_is_stored(&stack).await {
-        row.wrong.push(wrong);
+    if let Err(wrong) = check_pods(&stack).await {
+        result.wrong.push(wrong);
     }
-    if let Err(wrong) = all_is_confirmed(&stack).await {
-        row.wrong.push(wrong);
+    if let Err(wrong) = check_confirmed(&stack).await {
+        result.wrong.push(wrong);
     }
-    row.wrong.extend(confirmed_and_lost(&stack).await);
-    row.converged = ended.elapsed().as_secs_f64();
-    if row.broken() {
-        row.wrong.push(format!("logs are in {}", stack.keep_logs("failovers").display()));
+    result.wrong.extend(confirmed_and_lost(&stack).await);
+    result.converged = ended.elapsed().as_secs_f64();
+    if result.is_broken() {
+        result.wrong.push(format!("logs are in {}", stack.keep_logs("failovers").display()));
     }
-    row
+    result
 }
 
-/// Posts on and on, waiting for no answer before the next.
-async fn post(https: Vec<Http>, answers: Answers) {
-    let mut clock = tokio::time::interval(PAUSE);
-    let mut under_way = JoinSet::new();
+/// Sends requests at a fixed rate, without waiting for answers.
+async fn send_requests(https: Vec<Http>, answers: Answers) {
+    let mut clock = tokio::time::interval(REQUEST_INTERVAL);
+    let mut in_progress = JoinSet::new();
     for number in 0.. {
         clock.tick().await;
         let (http, answers) = (https[number as usize % https.len()].clone(), answers.clone());
-        // Not aborted with this task: an answer that comes still counts.
-        under_way.spawn(tokio::spawn(async move {
+        // Spawned twice, so that it is not aborted with this task: a late answer still counts.
+        in_progress.spawn(tokio::spawn(async move {
             let body =
                 json!({"name": format!("f{number}"), "image": "none", "command": ["true"], "replicas": 1});
-            let sent = read(http.try_send(Method::POST, "/service", Some(&body)));
-            let answer = tokio::time::timeout(PATIENCE, sent).await.unwrap_or(Answer::Unknown);
+            let sent = read_answer(http.try_send(Method::POST, "/service", Some(&body)));
+            let answer = tokio::time::timeout(REQUEST_TIMEOUT, sent).await.unwrap_or(Answer::Unknown);
             answers.lock().unwrap().push((number, answer));
         }));
-        while under_way.try_join_next().is_some() {}
+        while in_progress.try_join_next().is_some() {}
     }
 }
 
-async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> Row {
+async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> FaultResult {
     let master = stack.trio.master().await;
     let names: BTreeSet<String> = stack.trio.redis[master].ask(&["SMEMBERS", "services"]).await.unwrap();
     let count = |wanted| answers.iter().filter(|(_, answer)| *answer == wanted).count() as u64;
@@ -96,7 +97,7 @@ async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> Row {
             .map(|(number, _)| format!("f{number}"))
     };
     let lost: Vec<String> = missing(Answer::Durable).collect();
-    Row {
+    FaultResult {
         fault: "failover under 50 POST/s".to_owned(),
         injected: times,
         acknowledged: count(Answer::Durable),
@@ -107,14 +108,14 @@ async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> Row {
         wrong: lost
             .iter()
             .take(20)
-            .map(|name| format!("{name} was answered with 201 and is not there"))
+            .map(|name| format!("{name} was answered with 201 and does not exist"))
             .collect(),
-        ..Row::default()
+        ..FaultResult::default()
     }
 }
 
-/// Every service has its one pod. Counted, not read: there are thousands.
-async fn runs_just_what_is_stored(stack: &Stack) -> Result<(), String> {
+/// Waits until every service has its one pod. Counts instead of reading them: there are thousands.
+async fn check_pods(stack: &Stack) -> Result<(), String> {
     let count = async || -> Option<(u64, u64, u64)> {
         let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
         let services: u64 = redis.ask(&["SCARD", "services"]).await.ok()?;
@@ -128,8 +129,8 @@ async fn runs_just_what_is_stored(stack: &Stack) -> Result<(), String> {
         }
         Some((services, running, waiting))
     };
-    let rest = async {
-        eventually(REST * 2, "each service has its pod", || async {
+    let converged = async {
+        eventually_within(CONVERGENCE_LIMIT * 2, "each service has its pod", || async {
             match count().await {
                 Some((services, running, 0)) if services == running => Ok(()),
                 other => Err(format!("services, running, waiting: {other:?}")),
@@ -137,29 +138,29 @@ async fn runs_just_what_is_stored(stack: &Stack) -> Result<(), String> {
         })
         .await;
     };
-    match tokio::time::timeout(REST, rest).await {
+    match tokio::time::timeout(CONVERGENCE_LIMIT, converged).await {
         Ok(()) => Ok(()),
-        Err(_) => Err(format!("not at rest within {REST:?}: {:?}", count().await)),
+        Err(_) => Err(format!("not converged within {CONVERGENCE_LIMIT:?}: {:?}", count().await)),
     }
 }
 
-/// What was answered with 202 and is there has been confirmed since.
-async fn all_is_confirmed(stack: &Stack) -> Result<(), String> {
+/// Waits until every write that was answered with 202 and not lost is confirmed.
+async fn check_confirmed(stack: &Stack) -> Result<(), String> {
     let waiting = async || -> Option<u64> {
         let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
         redis.ask(&["HLEN", "unconfirmed"]).await.ok()
     };
     let ended = Instant::now();
-    while ended.elapsed() < CONFIRMED {
+    while ended.elapsed() < CONFIRMATION_LIMIT {
         if waiting().await == Some(0) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Err(format!("not confirmed within {CONFIRMED:?}: {:?}", waiting().await))
+    Err(format!("not confirmed within {CONFIRMATION_LIMIT:?}: {:?}", waiting().await))
 }
 
-/// Services of which an event said that all replicas have them, and that are not there.
+/// Returns the services that an event reported as confirmed by all replicas and that do not exist.
 async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
     let master = &stack.trio.redis[stack.trio.master().await];
     let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();
@@ -170,10 +171,10 @@ async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
             master.ask(&["XRANGE", "events", &after, "+", "COUNT", "1000"]).await.unwrap();
         let Some((last, _)) = page.last() else { break };
         after = format!("({last}");
-        let told = page.into_iter().filter(|(_, event)| event["reason"] == "WriteConfirmed");
-        confirmed.extend(told.filter_map(|(_, mut event)| event.remove("object")));
+        let confirmations = page.into_iter().filter(|(_, event)| event["reason"] == "WriteConfirmed");
+        confirmed.extend(confirmations.filter_map(|(_, mut event)| event.remove("object")));
     }
     println!("{} services were confirmed later", confirmed.len());
     let lost = confirmed.iter().filter(|name| !names.contains(*name));
-    lost.map(|name| format!("{name} was confirmed later and is not there")).collect()
+    lost.map(|name| format!("{name} was confirmed later and does not exist")).collect()
 }

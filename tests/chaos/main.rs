@@ -1,10 +1,11 @@
-//! Chaos: the highly available stack as real processes, under a client that remembers every acknowledgement, while
-//! everything breaks that is on the list. `make chaos` is the short round, `make soak` the long one; `docs/CHAOS.md` says
-//! what is done and what it found.
+//! Chaos: injects every fault of the list into the highly available stack, which runs as real processes under
+//! a client that records every acknowledgement. `make chaos` runs the default round, `make soak` the long
+//! one. `docs/internals/chaos.md` has the results, `docs/internals/chaos-method.md` the method.
 //!
-//! Prints a table of each part as it ends and of all in the end, and leaves `target/chaos/<part>.json`; logs of what was
-//! broken are kept beside it. The exit code is not 0 when something acknowledged was lost, a pod ran twice under good leases, a payload is unaccounted for, or a safeguard
-//! could be taken out and nobody noticed.
+//! Prints a table for each part as it ends and one for all parts in the end, and writes
+//! `target/chaos/<part>.json`. The logs of a fault that broke something are kept beside it. The exit code is
+//! not 0 if an acknowledged write was lost, a pod ran twice with valid leases, a payload is unaccounted for,
+//! or an ablation showed no loss.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,18 +16,18 @@
 )]
 
 mod ablations;
-mod arena;
 mod args;
 mod engine;
 mod failovers;
+mod fault_runner;
 mod faults;
 mod load;
+mod monitor;
 mod net;
 mod outage;
 mod report;
 mod stack;
 mod trio;
-mod watch;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -38,84 +39,87 @@ use futures_util::{FutureExt, StreamExt, stream};
 use kubeleet_tests::exclusive::exclusive;
 use tokio::signal::unix::{SignalKind, signal};
 
-use arena::Arena;
 use args::{Args, Part};
-use report::Row;
-use stack::Plan;
+use fault_runner::FaultRunner;
+use report::FaultResult;
+use stack::StackOptions;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Built once, before anything is timed.
+    // Built before anything is timed.
     kubeleet_tests::cluster::binary();
-    // Heavy tests on this machine wait for us, and we for them.
-    let _alone = exclusive("heavy").await;
-    let begun = Instant::now();
+    // Heavy tests on this machine take turns.
+    let _lock = exclusive("heavy").await;
+    let begin = Instant::now();
     let jobs = args.parts().into_iter().map(|part| job(part, &args));
     let mut jobs = stream::iter(jobs).buffer_unordered(args.lanes);
-    let mut results: Vec<(Part, Vec<Row>)> = Vec::new();
-    let stop = stop();
-    tokio::pin!(stop);
-    // Dropped, a job that is under way leaves nothing behind.
-    let stopped = loop {
+    let mut results: Vec<(Part, Vec<FaultResult>)> = Vec::new();
+    let interrupt = interrupted();
+    tokio::pin!(interrupt);
+    let was_interrupted = loop {
         tokio::select! {
-            () = &mut stop => break true,
+            () = &mut interrupt => break true,
             result = jobs.next() => match result {
-                Some((part, rows)) => {
-                    println!("{} is done, {:.0?} after the beginning", part.name(), begun.elapsed());
-                    report::leave(&part.name(), &rows);
-                    results.push((part, rows));
+                Some((part, faults)) => {
+                    println!("{} is done after {:.0?}", part.name(), begin.elapsed());
+                    report::save(&part.name(), &faults);
+                    results.push((part, faults));
                 }
                 None => break false,
             },
         }
     };
+    // Dropping a job that is in progress stops its processes and containers.
     drop(jobs);
     results.sort_by_key(|(part, _)| *part);
-    let rows: Vec<Row> = results.into_iter().flat_map(|(_, rows)| rows).collect();
-    report::sum_up(&rows);
-    println!("{} {:.0?}", if stopped { "STOPPED after" } else { "took" }, begun.elapsed());
-    ExitCode::from(u8::from(stopped || rows.iter().any(Row::broken)))
+    let results: Vec<FaultResult> = results.into_iter().flat_map(|(_, faults)| faults).collect();
+    report::print_summary(&results);
+    println!("{} {:.0?}", if was_interrupted { "INTERRUPTED after" } else { "took" }, begin.elapsed());
+    ExitCode::from(u8::from(was_interrupted || results.iter().any(FaultResult::is_broken)))
 }
 
-/// Waits until somebody wants us to stop.
-async fn stop() {
+/// Waits for a signal to stop.
+async fn interrupted() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let mut signals = signals.map(|kind| signal(kind).unwrap());
     select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
 }
 
-fn job(part: Part, args: &Args) -> LocalBoxFuture<'_, (Part, Vec<Row>)> {
-    let rows = async move {
+fn job(part: Part, args: &Args) -> LocalBoxFuture<'_, (Part, Vec<FaultResult>)> {
+    let results = async move {
         match part {
-            Part::Master | Part::Processes | Part::Steps | Part::Slow => in_arena(part, args).await,
+            Part::Master | Part::Processes | Part::Steps | Part::Slow => run_faults(part, args).await,
             Part::Failovers => vec![failovers::run(args.failovers).await],
             Part::Outage => vec![outage::run(args.away).await],
             Part::Ablations => ablations::run(args.seed).await,
         }
     };
-    // One that breaks off takes nothing with it of what the others find.
-    let rows = AssertUnwindSafe(rows).catch_unwind();
-    rows.map(move |rows| (part, rows.unwrap_or_else(|_| vec![Row::broken_off(&part.name())]))).boxed_local()
+    // A part that panics must not take the results of the others with it.
+    let results = AssertUnwindSafe(results).catch_unwind();
+    results
+        .map(move |results| (part, results.unwrap_or_else(|_| vec![FaultResult::aborted(&part.name())])))
+        .boxed_local()
 }
 
-async fn in_arena(part: Part, args: &Args) -> Vec<Row> {
-    let mut arena = Arena::new(Plan::default(), args.seed).await;
+async fn run_faults(part: Part, args: &Args) -> Vec<FaultResult> {
+    let mut runner = FaultRunner::new(StackOptions::default(), args.seed).await;
     match part {
         Part::Master => {
-            faults::master::run(&mut arena, args.times).await;
-            faults::sentinels::run(&mut arena, args.times).await;
+            faults::master::run(&mut runner, args.times).await;
+            faults::data::run(&mut runner, args.times).await;
+            faults::sentinels::run(&mut runner, args.times).await;
         }
         Part::Processes => {
-            faults::processes::run(&mut arena, args.kills(), args.times).await;
-            faults::disk::run(&mut arena, args.times).await;
-            faults::engine::run(&mut arena, args.times).await;
+            faults::processes::run(&mut runner, args.kills(), args.times).await;
+            faults::disk::run(&mut runner, args.times).await;
+            faults::engine::run(&mut runner, args.times).await;
         }
-        Part::Steps => faults::steps::run(&mut arena).await,
+        Part::Steps => faults::steps::run(&mut runner).await,
         _ => {
-            faults::processes::slow(&mut arena, args.times).await;
-            faults::master::slow(&mut arena, args.times).await;
+            faults::processes::run_slow(&mut runner, args.times).await;
+            faults::master::run_slow(&mut runner, args.times).await;
         }
     }
-    arena.rows
+    runner.results
 }

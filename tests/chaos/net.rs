@@ -1,6 +1,7 @@
-//! The network between the machines: everybody reaches a server through a proxy of its own, which knows who calls by the
-//! user that logs in (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A machine that is cut off
-//! sends and hears nothing beyond itself: connections stay open and are silent, as when a cable was pulled.
+//! The network between the machines. Each server is reached through a proxy, which knows a connection's
+//! machine from the user that logs in (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
+//! machine that is cut off neither sends nor receives anything: its connections stay open and silent, as when
+//! a cable is unplugged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Who a machine is: 0, 1, 2.
+/// The index of a machine: 0, 1 or 2.
 pub type Machine = usize;
 
 /// The network. Dropped, every connection ends.
@@ -23,12 +24,12 @@ pub struct Net {
 }
 
 impl Net {
-    /// With all cables in; `rewriter` changes what is sent to servers.
+    /// Creates a network without any fault. `rewriter` changes what is sent to servers.
     pub fn new(rewriter: Rewriter) -> Self {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
 
-    /// A proxy for the server at a port of a machine; gives the port that everybody shall use.
+    /// Starts a proxy for the server at a port of a machine. Returns the proxy's port.
     pub async fn proxy(&mut self, machine: Machine, server: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -37,47 +38,48 @@ impl Net {
             let mut connections = JoinSet::new();
             loop {
                 let Ok((client, _)) = listener.accept().await else { continue };
-                let wire = Wire { machine, cut: cut.clone(), rewriter: rewriter.clone() };
-                connections.spawn(wire.carry(client, server));
+                let connection = ProxiedConnection { machine, cut: cut.clone(), rewriter: rewriter.clone() };
+                connections.spawn(connection.forward(client, server));
                 while connections.try_join_next().is_some() {}
             }
         });
         port
     }
 
-    /// Pulls the cable of a machine.
+    /// Cuts a machine off.
     pub fn cut(&self, machine: Machine) {
         self.cut.send_modify(|cut| {
             cut.insert(machine);
         });
     }
 
-    /// Puts all cables in again.
+    /// Reconnects all machines.
     pub fn heal(&self) {
         self.cut.send_modify(BTreeSet::clear);
     }
 }
 
-/// One connection.
-struct Wire {
+/// A connection of a client to the server behind a proxy.
+struct ProxiedConnection {
+    /// The server's.
     machine: Machine,
     cut: watch::Receiver<BTreeSet<Machine>>,
     rewriter: Arc<Rewriter>,
 }
 
-impl Wire {
-    async fn carry(self, client: TcpStream, server: u16) -> std::io::Result<()> {
+impl ProxiedConnection {
+    async fn forward(self, client: TcpStream, server: u16) -> std::io::Result<()> {
         client.set_nodelay(true)?;
-        // A server that is not there is a connection that ends at once.
+        // If the server is down, the client's connection ends at once.
         let server = TcpStream::connect(("127.0.0.1", server)).await?;
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        // The other half learns who called from the one that hears it.
-        let (caller, known) = watch::channel(None);
-        let replies = replies(from_server, to_client, self.machine, self.cut.clone(), known);
+        // The requests tell where the client is; the replies need to know it as well.
+        let (caller, caller_receiver) = watch::channel(None);
+        let replies = replies(from_server, to_client, self.machine, self.cut.clone(), caller_receiver);
         let requests = self.requests(from_client, to_server, caller);
-        // Whoever hangs up first ends it for both.
+        // When one side closes its connection, both are closed.
         tokio::select! { ended = requests => ended, ended = replies => ended }
     }
 
@@ -88,19 +90,19 @@ impl Wire {
         caller: watch::Sender<Option<Machine>>,
     ) -> std::io::Result<()> {
         let mut pending = Vec::new();
-        let mut who = None;
+        let mut client = None;
         loop {
             if from.read_buf(&mut pending).await? == 0 {
                 return Ok(());
             }
-            if who.is_none() {
-                who = caller_of(&pending);
-                caller.send_replace(who);
+            if client.is_none() {
+                client = caller_of(&pending);
+                caller.send_replace(client);
             }
-            open(&mut self.cut, who, self.machine).await;
-            let whole = self.rewriter.rewrite(&mut pending);
-            to.write_all(&pending[..whole]).await?;
-            pending.drain(..whole);
+            wait_until_connected(&mut self.cut, client, self.machine).await;
+            let complete = self.rewriter.rewrite(&mut pending);
+            to.write_all(&pending[..complete]).await?;
+            pending.drain(..complete);
         }
     }
 }
@@ -110,7 +112,7 @@ async fn replies(
     mut to: OwnedWriteHalf,
     machine: Machine,
     mut cut: watch::Receiver<BTreeSet<Machine>>,
-    known: watch::Receiver<Option<Machine>>,
+    caller: watch::Receiver<Option<Machine>>,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -118,23 +120,29 @@ async fn replies(
         if count == 0 {
             return Ok(());
         }
-        let who = *known.borrow();
-        open(&mut cut, who, machine).await;
+        let client = *caller.borrow();
+        wait_until_connected(&mut cut, client, machine).await;
         to.write_all(&buffer[..count]).await?;
     }
 }
 
-/// Waits until these two can hear each other. Somebody who has not said who he is comes from nowhere: he is not cut.
-async fn open(cut: &mut watch::Receiver<BTreeSet<Machine>>, who: Option<Machine>, machine: Machine) {
-    let Some(who) = who else { return };
-    let together = |cut: &BTreeSet<Machine>| cut.contains(&who) == cut.contains(&machine);
-    if cut.wait_for(together).await.is_err() {
-        // The network is gone, and this with it.
+/// Waits until neither machine is cut off from the other. A client that has not logged in belongs to no
+/// machine and is never cut off.
+async fn wait_until_connected(
+    cut: &mut watch::Receiver<BTreeSet<Machine>>,
+    client: Option<Machine>,
+    server: Machine,
+) {
+    let Some(client) = client else { return };
+    let are_connected = |cut: &BTreeSet<Machine>| cut.contains(&client) == cut.contains(&server);
+    if cut.wait_for(are_connected).await.is_err() {
+        // The network was dropped, and this task will be as well.
         std::future::pending::<()>().await;
     }
 }
 
-/// The machine in the name of the user that logs in here, if one does: `AUTH`, and then a name that ends with it.
+/// The machine of the user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its
+/// number.
 fn caller_of(bytes: &[u8]) -> Option<Machine> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

@@ -1,72 +1,92 @@
-//! The table, and the same as JSON.
+//! The results of all faults, as a table and as JSON.
 
 use std::fs;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// One fault.
+/// What became of one kind of fault.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Row {
-    /// What was done.
+pub struct FaultResult {
     pub fault: String,
-    /// How often.
+    /// How often it was injected.
     pub injected: usize,
-    /// Writes that were answered as durable meanwhile (200, 201).
+    /// Writes that were answered as durable (200, 201).
     pub acknowledged: u64,
     /// Writes that were answered with 202.
     pub stored: u64,
     /// Writes without an answer, or with an error.
     pub unanswered: u64,
-    /// Services that are not what a durable answer said.
+    /// Services that differ from the last durable answer.
     pub lost: usize,
-    /// 202s that came to nothing.
+    /// Writes that were answered with 202 and lost.
     pub forgotten: u64,
-    /// Pods that ran twice under good leases.
+    /// Pods that ran twice with valid leases.
     pub doubled: usize,
     /// `stop` pods that ran twice, once without a lease.
     pub stale: usize,
-    /// Payloads that are not in just one place, accounts that do not add up.
+    /// Payloads that are not in exactly one place, and sums that do not agree.
     pub unaccounted: usize,
-    /// Containers that were started again, as their pods' records say.
+    /// Containers that were started again, according to the pods' records.
     pub restarts: i64,
-    /// From the end of the fault until everything was as it should be, the longest, seconds.
+    /// The longest time from the end of the fault until the stack had converged, in seconds.
     pub converged: f64,
-    /// What is wrong, in words.
+    /// Descriptions of everything that is wrong.
     pub wrong: Vec<String>,
-    /// For an ablation: whether it showed the loss that it has to show.
-    pub noticed: Option<bool>,
+    /// For an ablation: whether it showed the loss that it must show.
+    #[serde(rename = "noticed")]
+    pub is_loss_found: Option<bool>,
 }
 
-impl Row {
-    /// Whether a promise was broken; of an ablation, whether nobody noticed.
-    pub fn broken(&self) -> bool {
-        if let Some(noticed) = self.noticed {
-            return !noticed;
+impl FaultResult {
+    /// Whether a promise was broken; for an ablation, whether that was not found.
+    pub fn is_broken(&self) -> bool {
+        if let Some(is_loss_found) = self.is_loss_found {
+            return !is_loss_found;
         }
         self.lost + self.doubled + self.unaccounted > 0 || !self.wrong.is_empty()
     }
 
-    /// Of a part that ended early, by a panic: what it says was printed.
-    pub fn broken_off(part: &str) -> Self {
-        let wrong = vec!["it broke off; what it has found was printed before".to_owned()];
-        Self { fault: format!("{part} broke off"), wrong, ..Self::default() }
+    /// The result of a part that panicked.
+    pub fn aborted(part: &str) -> Self {
+        let wrong = vec!["the part panicked; what it had found was printed before".to_owned()];
+        Self { fault: format!("{part} aborted"), wrong, ..Self::default() }
     }
 
-    /// How often another Redis became the master by it.
+    /// The sum of two results of the same fault.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            fault: self.fault,
+            injected: self.injected + other.injected,
+            acknowledged: self.acknowledged + other.acknowledged,
+            stored: self.stored + other.stored,
+            unanswered: self.unanswered + other.unanswered,
+            lost: self.lost + other.lost,
+            forgotten: self.forgotten + other.forgotten,
+            doubled: self.doubled + other.doubled,
+            stale: self.stale + other.stale,
+            unaccounted: self.unaccounted + other.unaccounted,
+            restarts: self.restarts + other.restarts,
+            converged: self.converged.max(other.converged),
+            wrong: [self.wrong, other.wrong].concat(),
+            is_loss_found: None,
+        }
+    }
+
+    /// How often another Redis became the master because of it.
     fn failovers(&self) -> usize {
-        let is_one = FAILOVERS.iter().any(|name| self.fault.starts_with(name));
-        if is_one { self.injected } else { 0 }
+        let is_failover = FAILOVERS.iter().any(|name| self.fault.starts_with(name));
+        if is_failover { self.injected } else { 0 }
     }
 
-    /// How many processes were killed, or ended themselves at a step.
+    /// How many processes were killed, or aborted at a failpoint.
     fn kills(&self) -> usize {
-        let is_one = ["kill -9", "engine kill -9", "abort"].iter().any(|name| self.fault.starts_with(name));
-        if is_one { self.injected } else { 0 }
+        let is_kill = ["kill -9", "engine kill -9", "abort"].iter().any(|name| self.fault.starts_with(name));
+        if is_kill { self.injected } else { 0 }
     }
 }
 
-/// What makes another Redis the master each time.
+/// The faults that make another Redis the master each time.
 const FAILOVERS: [&str; 5] = [
     "kill -9 master",
     "SENTINEL FAILOVER",
@@ -75,36 +95,36 @@ const FAILOVERS: [&str; 5] = [
     "failover under 50 POST/s",
 ];
 
-/// Where results are left.
+/// The folder for results and logs.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into()).join("chaos")
 }
 
-/// Leaves the results of a part, and prints them.
-pub fn leave(part: &str, rows: &[Row]) {
+/// Writes the results of a part to a file, and prints them.
+pub fn save(part: &str, results: &[FaultResult]) {
     let folder = folder();
     fs::create_dir_all(&folder).unwrap();
-    let json = serde_json::to_vec_pretty(rows).unwrap();
+    let json = serde_json::to_vec_pretty(results).unwrap();
     fs::write(folder.join(format!("{part}.json")), json).unwrap();
-    print(rows);
+    print_table(results);
 }
 
-/// Prints all of it once more: faults, and ablations, which are no part of the sum.
-pub fn sum_up(rows: &[Row]) {
-    let (faults, ablations): (Vec<Row>, Vec<Row>) =
-        rows.iter().cloned().partition(|row| row.noticed.is_none());
-    for rows in [&faults, &ablations] {
-        if !rows.is_empty() {
-            print(rows);
+/// Prints the results of all parts: first the faults, then the ablations, which do not count.
+pub fn print_summary(results: &[FaultResult]) {
+    let (faults, ablations): (Vec<FaultResult>, Vec<FaultResult>) =
+        results.iter().cloned().partition(|result| result.is_loss_found.is_none());
+    for results in [&faults, &ablations] {
+        if !results.is_empty() {
+            print_table(results);
         }
     }
-    let failovers: usize = faults.iter().map(Row::failovers).sum();
-    let kills: usize = faults.iter().map(Row::kills).sum();
-    println!("\n{failovers} failovers, {kills} processes killed or aborted at a step");
+    let failovers: usize = faults.iter().map(FaultResult::failovers).sum();
+    let kills: usize = faults.iter().map(FaultResult::kills).sum();
+    println!("\n{failovers} failovers, {kills} processes killed or aborted at a failpoint");
 }
 
-fn print(rows: &[Row]) {
+fn print_table(results: &[FaultResult]) {
     println!(
         "\n{:<56} {:>8} {:>6} {:>5} {:>9} {:>5} {:>8} {:>12} {:>9} {:>8} {:>10}",
         "fault",
@@ -119,48 +139,36 @@ fn print(rows: &[Row]) {
         "restarts",
         "converged"
     );
-    let mut sum = Row { fault: "all".to_owned(), ..Row::default() };
-    for row in rows {
-        line(row);
-        sum.injected += row.injected;
-        sum.acknowledged += row.acknowledged;
-        sum.stored += row.stored;
-        sum.unanswered += row.unanswered;
-        sum.lost += row.lost;
-        sum.forgotten += row.forgotten;
-        sum.doubled += row.doubled;
-        sum.stale += row.stale;
-        sum.unaccounted += row.unaccounted;
-        sum.restarts += row.restarts;
-        sum.converged = sum.converged.max(row.converged);
-    }
-    line(&sum);
+    results.iter().for_each(print_row);
+    let all = FaultResult { fault: "all".to_owned(), ..FaultResult::default() };
+    let sum = results.iter().cloned().fold(all, FaultResult::plus);
+    print_row(&sum);
     let stored = sum.acknowledged + sum.stored;
     if stored > 0 {
-        println!("202s: {:.1} % of what was stored", 100.0 * sum.stored as f64 / stored as f64);
+        println!("202s: {:.1} % of the stored writes", 100.0 * sum.stored as f64 / stored as f64);
     }
     if sum.stale > 0 {
         println!("{} times a `stop` pod ran on without a lease while it ran elsewhere", sum.stale);
     }
-    for row in rows.iter().filter(|row| row.broken()) {
-        println!("BROKEN: {}", row.fault);
-        row.wrong.iter().take(20).for_each(|wrong| println!("  {wrong}"));
+    for result in results.iter().filter(|result| result.is_broken()) {
+        println!("BROKEN: {}", result.fault);
+        result.wrong.iter().take(20).for_each(|wrong| println!("  {wrong}"));
     }
 }
 
-fn line(row: &Row) {
+fn print_row(result: &FaultResult) {
     println!(
         "{:<56} {:>8} {:>6} {:>5} {:>9} {:>5} {:>8} {:>12} {:>9} {:>8} {:>8.1} s",
-        row.fault,
-        row.injected,
-        row.acknowledged,
-        row.stored,
-        row.unanswered,
-        row.lost,
-        row.doubled,
-        row.unaccounted,
-        row.forgotten,
-        row.restarts,
-        row.converged
+        result.fault,
+        result.injected,
+        result.acknowledged,
+        result.stored,
+        result.unanswered,
+        result.lost,
+        result.doubled,
+        result.unaccounted,
+        result.forgotten,
+        result.restarts,
+        result.converged
     );
 }

@@ -1,5 +1,5 @@
-//! The highly available stack without containers for its daemons: three machines, each with a Redis, a Sentinel, an API, a
-//! scheduler and a worker. All are real processes of real binaries.
+//! The highly available stack: three machines, each with a Redis, a Sentinel, an API, a scheduler and a
+//! worker. All of them are processes of this machine, not containers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,41 +11,45 @@ use kubeleet_tests::invariants::{Running, against_containers, unrest};
 use kubeleet_tests::ports::free_port;
 use kubeleet_tests::processes::Processes;
 use kubeleet_tests::proxy::Rewriter;
-use kubeleet_tests::{Http, Keyspace, eventually};
+use kubeleet_tests::{Http, Keyspace};
 use tempfile::TempDir;
+use testkit::FaultyEngine;
+use testkit::eventually::eventually_within;
 
 use crate::engine::Engine;
 use crate::net::{Machine, Net};
-use crate::trio::Trio;
+use crate::trio::SentinelStack;
 
-/// How failures are noticed here: faster than by default, slower than a failover.
+/// Failures are detected faster than by default, but slower than a failover takes.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// After so long without Redis a worker stops what must not run twice.
+/// After this time without Redis a worker stops its `stop` pods.
 pub const FENCE_AFTER: Duration = Duration::from_secs(6);
-/// After so long a silence a node is declared dead.
+/// After this silence a node is declared dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
-/// What a stack shall be like.
+/// How a stack differs from the default.
 #[derive(Default)]
-pub struct Plan {
-    /// What the network changes on the way to Redis.
+pub struct StackOptions {
+    /// Changes what is sent to Redis.
     pub rewriter: Rewriter,
-    /// Imagined pods: for more of them than this machine has room for.
+    /// Whether pods are simulated, for more of them than this machine could run.
     pub simulated: bool,
-    /// Without an engine of its own: all nodes run plain processes.
+    /// Whether all nodes run pods as plain processes, without a private engine.
     pub without_engine: bool,
     /// Further settings of all workers.
-    pub of_workers: Vec<(&'static str, &'static str)>,
+    pub worker_settings: Vec<(&'static str, &'static str)>,
 }
 
-/// The stack. Dropped, all of it is gone.
+/// The stack. Dropping it ends all of its processes.
 pub struct Stack {
-    /// Between the machines.
+    /// The network between the machines.
     pub net: Net,
     /// Redis and Sentinels.
-    pub trio: Trio,
-    /// Machine 1's engine, where this machine can have one.
+    pub trio: SentinelStack,
+    /// The engine of the first machine; none if this machine cannot run one.
     pub engine: Option<Engine>,
+    /// What the worker of the first machine reaches the engine through.
+    pub faulty_engine: Option<FaultyEngine>,
     /// By machine.
     pub apis: Vec<Daemon>,
     /// By machine.
@@ -60,40 +64,52 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything and waits until all of it is ready.
-    pub async fn start(plan: Plan) -> Self {
+    /// Starts everything and waits until it is ready.
+    pub async fn start(options: StackOptions) -> Self {
         let folder = tempfile::Builder::new().prefix("kubeleet-chaos-").tempdir().unwrap();
-        let mut net = Net::new(plan.rewriter);
-        let trio = Trio::start(&mut net, folder.path()).await;
-        let engine = match plan.simulated || plan.without_engine {
+        let mut net = Net::new(options.rewriter);
+        let trio = SentinelStack::start(&mut net, folder.path()).await;
+        let engine = match options.simulated || options.without_engine {
             true => None,
             false => Engine::start(folder.path()).await,
         };
+        let faulty_engine = engine.as_ref().map(|engine| FaultyEngine::start(&engine.socket()));
         let prefix = format!("kt-{}-{}", std::process::id(), &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let processes = Processes::below(&folder.path().join("data"));
         let (apis, schedulers, workers) = (Vec::new(), Vec::new(), Vec::new());
-        let simulated = plan.simulated;
-        let mut stack =
-            Self { net, trio, engine, apis, schedulers, workers, processes, prefix, simulated, folder };
+        let simulated = options.simulated;
+        let mut stack = Self {
+            net,
+            trio,
+            engine,
+            faulty_engine,
+            apis,
+            schedulers,
+            workers,
+            processes,
+            prefix,
+            simulated,
+            folder,
+        };
         for machine in 0..3 {
-            stack.start_machine(machine, &plan.of_workers);
+            stack.start_machine(machine, &options.worker_settings);
         }
         let http = stack.ready_api().await;
         http.nodes_ready(3).await;
         stack
     }
 
-    fn start_machine(&mut self, machine: Machine, of_workers: &[(&str, &str)]) {
+    fn start_machine(&mut self, machine: Machine, worker_settings: &[(&str, &str)]) {
         let listen = format!("127.0.0.1:{}", free_port());
         self.apis.push(self.daemon("api", machine, &[("KUBELEET_LISTEN", &listen)]));
         self.schedulers.push(self.daemon("scheduler", machine, &[]));
-        let worker = self.worker(machine, of_workers);
+        let worker = self.worker(machine, worker_settings);
         self.workers.push(worker);
     }
 
     fn worker(&self, machine: Machine, more: &[(&str, &str)]) -> Daemon {
         let node = self.node(machine);
-        let host = self.engine.as_ref().map(Engine::host).unwrap_or_default();
+        let host = self.faulty_engine.as_ref().map(FaultyEngine::host).unwrap_or_default();
         let mut settings = vec![("KUBELEET_NODE", node.as_str())];
         match (machine, &self.engine) {
             _ if self.simulated => {
@@ -102,7 +118,7 @@ impl Stack {
             (0, Some(_)) => settings.extend([
                 ("KUBELEET_RUNTIME", "docker"),
                 ("DOCKER_HOST", &host),
-                // Two cores start a few containers a second.
+                // Two cores start only a few containers a second.
                 ("KUBELEET_MAX_PODS", "12"),
             ]),
             _ => settings.push(("KUBELEET_RUNTIME", "process")),
@@ -140,9 +156,9 @@ impl Stack {
         format!("{}-n{}", self.prefix, machine + 1)
     }
 
-    /// A node that is not ours.
-    pub fn guest(&self) -> String {
-        format!("{}-guest", self.prefix)
+    /// The name of an external worker's node.
+    pub fn external_node(&self) -> String {
+        format!("{}-external", self.prefix)
     }
 
     /// The nodes of all machines.
@@ -150,17 +166,17 @@ impl Stack {
         (0..3).map(|machine| self.node(machine)).collect()
     }
 
-    /// Where leases are.
+    /// The folder of the lease files.
     pub fn leases(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// Where pods are that are plain processes.
+    /// The folder of pods that are plain processes.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Clients of the APIs, by machine.
+    /// Clients of all APIs, by machine.
     pub fn https(&self) -> Vec<Http> {
         self.apis.iter().map(Daemon::http).collect()
     }
@@ -168,7 +184,7 @@ impl Stack {
     /// The first API, once it is ready.
     async fn ready_api(&self) -> Http {
         let http = self.apis[0].http();
-        eventually(Duration::from_secs(30), "the API is ready", || async {
+        eventually_within(Duration::from_secs(30), "the API is ready", || async {
             match http.try_send(reqwest::Method::GET, "/readyz", None).await {
                 Ok(answer) if answer.status().is_success() => Ok(()),
                 Ok(answer) => Err(format!("{}\n{}", answer.status(), self.apis[0].log())),
@@ -179,7 +195,7 @@ impl Stack {
         http
     }
 
-    /// All that runs; none while the engine does not answer.
+    /// All running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         let mut running = self.processes.running();
         if let Some(engine) = &self.engine {
@@ -188,8 +204,8 @@ impl Stack {
         Some(running)
     }
 
-    /// What keeps it from rest right now, and what stands in Redis.
-    async fn look(&self) -> Result<Keyspace, Vec<String>> {
+    /// Returns the data in Redis if the stack has converged, or why it has not.
+    async fn check_converged(&self) -> Result<Keyspace, Vec<String>> {
         let keyspace =
             self.trio.keyspace().await.ok_or_else(|| vec!["the master does not answer".to_owned()])?;
         let mut wrong = unrest(&keyspace);
@@ -201,28 +217,29 @@ impl Stack {
         if wrong.is_empty() { Ok(keyspace) } else { Err(wrong) }
     }
 
-    /// Waits until every service has just its pods, every queue is empty, and just that runs. Gives what stands in Redis
-    /// then, and what was missing last; or only that, when time is up.
-    pub async fn comes_to_rest(&self, within: Duration) -> (Option<Keyspace>, Vec<String>) {
-        let begun = Instant::now();
+    /// Waits until every service has exactly its pods, all queues are empty, and exactly these pods run.
+    /// Returns the data in Redis, or none after the time limit; and why the stack had not converged when it
+    /// was last checked before.
+    pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
+        let begin = Instant::now();
         let mut missing = Vec::new();
         loop {
-            match self.look().await {
-                // Nothing may have moved while the containers were counted.
-                Ok(_) => match self.look().await {
+            match self.check_converged().await {
+                // A pod may have moved while the containers were listed.
+                Ok(_) => match self.check_converged().await {
                     Ok(keyspace) => return (Some(keyspace), missing),
                     Err(wrong) => missing = wrong,
                 },
                 Err(wrong) => missing = wrong,
             }
-            if begun.elapsed() > within {
+            if begin.elapsed() > limit {
                 return (None, missing);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Keeps the logs of everything for whoever looks into a failure; gives where.
+    /// Copies the logs of all processes to the results. Returns the folder.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
         let target = crate::report::folder().join(name);
         let _old = fs::remove_dir_all(&target);
@@ -235,10 +252,9 @@ impl Stack {
         );
         for file in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
             let path = file.path();
-            let shown =
-                path.strip_prefix(self.folder.path()).unwrap().display().to_string().replace('/', "-");
-            if path.is_file() && shown.ends_with("log") {
-                let _partly = fs::copy(&path, target.join(shown));
+            let name = path.strip_prefix(self.folder.path()).unwrap().display().to_string().replace('/', "-");
+            if path.is_file() && name.ends_with("log") {
+                let _partly = fs::copy(&path, target.join(name));
             }
         }
         target

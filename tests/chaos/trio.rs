@@ -1,18 +1,17 @@
-//! Three Redis and three Sentinels on loopback, with the configuration of `sentinel/`: its settings, its users, and its
-//! way of starting a Redis as what the Sentinels say it is.
+//! Three Redis and three Sentinels on loopback, with the configuration of `sentinel/`: its settings, its
+//! users, and its way of starting a Redis as what the Sentinels say it is.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::ops::Deref;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kubeleet_tests::leash::Leashed;
-use kubeleet_tests::ports::free_port;
-use kubeleet_tests::wait::that;
-use kubeleet_tests::{Keyspace, eventually};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError};
-use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use kubeleet_tests::Keyspace;
+use redis::{FromRedisValue, RedisError};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use testkit::eventually::{check, eventually_within};
+use testkit::redis::{Program, Redis, connect};
+use testkit::sentinel;
 
 use crate::net::{Machine, Net};
 
@@ -23,9 +22,13 @@ const SENTINEL_USERS: &str = include_str!("../../sentinel/users-sentinel.acl");
 
 /// Everybody's password.
 const PASSWORD: &str = "secret";
-/// Silence after which each Sentinel calls a server down, milliseconds: half of what `docker-compose.yml` says, for time.
+/// Silence after which each Sentinel calls a server down, milliseconds: half of what `docker-compose.yml`
+/// says, for time.
 const DOWN_AFTER: [u32; 3] = [1200, 1500, 1800];
-/// How long a failover may take here: a machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for
+/// Limit of one command of this harness.
+const LIMIT: Duration = Duration::from_secs(3);
+/// How long a failover may take here: a machine that stalls for 2 s sends Sentinels into TILT, and they trust
+/// no clock for
 /// 30 s. That happens where several test runs share two cores.
 const FAILOVER: Duration = Duration::from_secs(90);
 /// How long it may take until all six are well again; it may come to that on top.
@@ -33,122 +36,98 @@ const WELL: Duration = Duration::from_secs(120);
 
 /// A server process.
 pub struct Server {
-    process: Option<Leashed>,
-    /// Its own port: this harness speaks to it directly.
-    port: u16,
-    /// Where everybody else reaches it.
+    redis: Redis,
+    /// The port of its proxy, where all but this harness reach it.
     public: u16,
-    folder: PathBuf,
+}
+
+impl Deref for Server {
+    type Target = Redis;
+
+    fn deref(&self) -> &Redis {
+        &self.redis
+    }
 }
 
 impl Server {
-    async fn new(net: &mut Net, machine: Machine, folder: PathBuf) -> Self {
-        fs::create_dir_all(&folder).unwrap();
-        let port = free_port();
-        Self { process: None, port, public: net.proxy(machine, port).await, folder }
-    }
-
-    fn launch(&mut self, sentinel: bool) {
-        let log = fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
-        let program = if sentinel { "redis-sentinel" } else { "redis-server" };
-        // A write beyond a limit is then an error as with a full disk, and not a signal.
-        let mut command = Command::new("sh");
-        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$1\"", program]).arg(self.folder.join("conf"));
-        command.current_dir(&self.folder).stdout(log.try_clone().unwrap()).stderr(log);
-        self.process =
-            Some(Leashed::spawn(&mut command).expect("redis-server can be started; is it installed?"));
-    }
-
-    /// SIGKILL.
-    pub fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            process.kill();
-        }
+    async fn new(net: &mut Net, machine: Machine, program: Program, folder: &Path) -> Self {
+        let redis = Redis::with_conf(program, folder, &format!("admin:{PASSWORD}@"));
+        let public = net.proxy(machine, redis.port()).await;
+        Self { redis, public }
     }
 
     /// Whether it runs, frozen or not.
-    pub fn lives(&mut self) -> bool {
-        self.process.as_mut().is_some_and(|process| process.ended().is_none())
+    pub fn lives(&self) -> bool {
+        self.redis.is_running()
     }
 
-    /// SIGSTOP: connections stay open, nothing answers.
-    pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// SIGCONT.
-    pub fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(process) = &self.process {
-            process.signal(signal);
-        }
-    }
-
-    /// From now on none of its files may grow beyond so many bytes; none takes the limit away.
+    /// From now on none of its files may grow beyond `bytes`; none removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
-        let process = self.process.as_ref().and_then(|process| Pid::from_raw(process.id().cast_signed()));
+        let process = self.redis.process_id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let limit = Rlimit { current: bytes, maximum: None };
         prlimit(process, Resource::Fsize, limit).expect("the limits of a child of ours can be set");
     }
 
     /// The size of its append-only files.
     pub fn log_size(&self) -> u64 {
-        let files = fs::read_dir(self.folder.join("appendonlydir")).into_iter().flatten().flatten();
+        let files = fs::read_dir(self.redis.folder().join("appendonlydir")).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
     }
 
-    /// As a person would ask it, directly.
+    /// Runs a command directly, not through the proxy.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, RedisError> {
-        Door(self.port).ask(words).await
+        self.door().ask(words).await
+    }
+
+    fn door(&self) -> Door {
+        Door(self.redis.port())
     }
 }
 
-/// A server's own door, for this harness.
+/// The own port of a server, for this harness.
 #[derive(Clone, Copy)]
 pub struct Door(u16);
 
 impl Door {
-    /// As a person would ask it, directly.
+    /// Runs a command directly, not through the proxy.
     pub async fn ask<T: FromRedisValue>(self, words: &[&str]) -> Result<T, RedisError> {
-        redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.connection().await?).await
+        testkit::redis::query(&self.url(), LIMIT, words).await
     }
 
-    async fn connection(self) -> Result<MultiplexedConnection, RedisError> {
-        let url = format!("redis://admin:{PASSWORD}@127.0.0.1:{}", self.0);
-        let limit = Some(Duration::from_secs(3));
-        let config = AsyncConnectionConfig::new().set_connection_timeout(limit).set_response_timeout(limit);
-        Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
+    fn url(self) -> String {
+        format!("redis://admin:{PASSWORD}@127.0.0.1:{}", self.0)
     }
 }
 
 /// The trio of both.
-pub struct Trio {
+pub struct SentinelStack {
     /// By machine.
     pub redis: Vec<Server>,
     /// By machine.
     pub sentinels: Vec<Server>,
 }
 
-impl Trio {
+/// All keys with their DUMP.
+pub struct SavedData(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl SentinelStack {
     /// Starts all; returns when Sentinels agree, know each other, and both replicas are in sync.
     pub async fn start(net: &mut Net, folder: &Path) -> Self {
         let mut trio = Self { redis: Vec::new(), sentinels: Vec::new() };
         for machine in 0..3 {
-            trio.redis.push(Server::new(net, machine, folder.join(format!("redis{}", machine + 1))).await);
-            let folder = folder.join(format!("sentinel{}", machine + 1));
-            trio.sentinels.push(Server::new(net, machine, folder).await);
+            let redis = folder.join(format!("redis{}", machine + 1));
+            trio.redis.push(Server::new(net, machine, Program::Server, &redis).await);
+            let sentinel = folder.join(format!("sentinel{}", machine + 1));
+            trio.sentinels.push(Server::new(net, machine, Program::Sentinel, &sentinel).await);
         }
         for machine in 0..3 {
             trio.launch_redis(machine, 0);
         }
         // A Sentinel that comes before the replicas would hear of them only ten seconds later.
-        eventually(WELL, "both replicas follow", || trio.both_follow(0)).await;
+        eventually_within(WELL, "both replicas follow", || trio.both_follow(0)).await;
         for machine in 0..3 {
             trio.write_sentinel(machine);
-            trio.sentinels[machine].launch(true);
+            trio.sentinels[machine].launch();
         }
         trio.is_well().await;
         trio
@@ -166,21 +145,21 @@ impl Trio {
     }
 
     fn launch_redis(&mut self, machine: Machine, master: Machine) {
-        let (folder, public) = (self.redis[machine].folder.clone(), self.redis[machine].public);
-        let mut conf = relocated(REDIS_CONF, &folder, self.redis[machine].port);
+        let Server { redis, public } = &self.redis[machine];
+        let mut conf = relocated(REDIS_CONF, redis.folder(), redis.port());
         conf.push_str(&format!("replica-announce-ip 127.0.0.1\nreplica-announce-port {public}\n"));
         conf.push_str(&format!("masteruser replication{}\nmasterauth {PASSWORD}\n", machine + 1));
         if master != machine {
             conf.push_str(&format!("replicaof 127.0.0.1 {}\n", self.redis[master].public));
         }
-        fs::write(folder.join("conf"), conf).unwrap();
-        fs::write(folder.join("users.acl"), users(REDIS_USERS)).unwrap();
-        self.redis[machine].launch(false);
+        fs::write(redis.conf_path(), conf).unwrap();
+        fs::write(redis.folder().join("users.acl"), users(REDIS_USERS)).unwrap();
+        redis.launch();
     }
 
     fn write_sentinel(&self, machine: Machine) {
         let sentinel = &self.sentinels[machine];
-        let mut conf = relocated(SENTINEL_CONF, &sentinel.folder, sentinel.port);
+        let mut conf = relocated(SENTINEL_CONF, sentinel.folder(), sentinel.port());
         conf = conf.replace("@MASTER@ 6379", &format!("127.0.0.1 {}", self.redis[0].public));
         conf = conf.replace("@DOWN_AFTER@", &DOWN_AFTER[machine].to_string());
         let user = format!("sentinel{}", machine + 1);
@@ -192,21 +171,21 @@ impl Trio {
             "sentinel auth-user mymaster {user}\nsentinel auth-pass mymaster {PASSWORD}\n"
         ));
         conf.push_str(&format!("sentinel sentinel-user {user}\nsentinel sentinel-pass {PASSWORD}\n"));
-        fs::write(sentinel.folder.join("conf"), conf).unwrap();
-        fs::write(sentinel.folder.join("users.acl"), users(SENTINEL_USERS)).unwrap();
+        fs::write(sentinel.conf_path(), conf).unwrap();
+        fs::write(sentinel.folder().join("users.acl"), users(SENTINEL_USERS)).unwrap();
     }
 
-    /// Starts a Redis that is down, as `sentinel/start-redis` does: as what two Sentinels say it is. Where they do not
-    /// agree after a while, a former replica follows whom it followed.
+    /// Starts a Redis that is down, as `sentinel/start-redis` does: as what two Sentinels say it is. Where
+    /// they do not agree after a while, a former replica follows whom it followed.
     pub async fn start_redis(&mut self, machine: Machine) {
         let begun = Instant::now();
         loop {
             if let Some(master) = self.agreed_master().await {
                 return self.launch_redis(machine, master);
             }
-            let conf = fs::read_to_string(self.redis[machine].folder.join("conf")).unwrap();
+            let conf = fs::read_to_string(self.redis[machine].conf_path()).unwrap();
             let followed = conf.lines().rev().find_map(|line| line.strip_prefix("replicaof 127.0.0.1 "));
-            let followed = followed.and_then(|port| self.by_public(port.trim()));
+            let followed = followed.and_then(|port| self.by_public(port.trim().parse().ok()?));
             match followed {
                 Some(master) if begun.elapsed() > Duration::from_secs(5) => {
                     return self.launch_redis(machine, master);
@@ -218,45 +197,41 @@ impl Trio {
 
     /// Starts a Sentinel that is down, with what it had learned.
     pub fn start_sentinel(&mut self, machine: Machine) {
-        self.sentinels[machine].launch(true);
+        self.sentinels[machine].launch();
     }
 
     /// The doors of all Redis, by machine.
     pub fn doors(&self) -> Vec<Door> {
-        self.redis.iter().map(|redis| Door(redis.port)).collect()
+        self.redis.iter().map(Server::door).collect()
     }
 
     /// The master that at least two Sentinels name.
     pub async fn agreed_master(&self) -> Option<Machine> {
-        let mut votes = [0; 3];
-        for sentinel in &self.sentinels {
-            let named: Result<(String, String), _> =
-                sentinel.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).await;
-            if let Some(machine) = named.ok().and_then(|(_, port)| self.by_public(&port)) {
-                votes[machine] += 1;
-            }
-        }
-        votes.iter().position(|votes| *votes >= 2)
+        self.by_public(sentinel::agreed_master(self.sentinel_processes()).await?)
     }
 
-    fn by_public(&self, port: &str) -> Option<Machine> {
-        self.redis.iter().position(|redis| redis.public.to_string() == port)
+    fn sentinel_processes(&self) -> impl Iterator<Item = &Redis> {
+        self.sentinels.iter().map(Deref::deref)
+    }
+
+    fn by_public(&self, port: u16) -> Option<Machine> {
+        self.redis.iter().position(|redis| redis.public == port)
     }
 
     /// The master; waits until two Sentinels name one that says so itself.
     pub async fn master(&self) -> Machine {
-        eventually(FAILOVER, "there is a master", || async {
+        eventually_within(FAILOVER, "there is a master", || async {
             let machine = self.agreed_master().await.ok_or("no two Sentinels agree")?;
             let role: Result<redis::Value, _> = self.redis[machine].ask(&["ROLE"]).await;
-            that(role.as_ref().is_ok_and(is_master), || format!("redis{}: {role:?}", machine + 1))?;
+            check(role.as_ref().is_ok_and(is_master), || format!("redis{}: {role:?}", machine + 1))?;
             Ok::<_, String>(machine)
         })
         .await
     }
 
-    /// Waits until somebody else is the master than this one.
+    /// Waits until a server other than this one is the master.
     pub async fn other_master_than(&self, old: Machine) -> Machine {
-        eventually(FAILOVER, "another Redis is the master", || async {
+        eventually_within(FAILOVER, "another Redis is the master", || async {
             match self.agreed_master().await {
                 Some(machine) if machine != old => Ok(machine),
                 other => Err(format!("{other:?}")),
@@ -268,18 +243,8 @@ impl Trio {
 
     /// Waits until all six are there and agree, and both replicas are in sync.
     pub async fn is_well(&self) {
-        eventually(WELL, "three Redis and three Sentinels are well", || async {
-            for sentinel in &self.sentinels {
-                let quorum: Result<String, _> = sentinel.ask(&["SENTINEL", "CKQUORUM", "mymaster"]).await;
-                let quorum = quorum.map_err(|error| error.to_string())?;
-                that(quorum.starts_with("OK 3"), || quorum.clone())?;
-            }
-            for sentinel in &self.sentinels {
-                let replicas: Result<Vec<redis::Value>, _> =
-                    sentinel.ask(&["SENTINEL", "REPLICAS", "mymaster"]).await;
-                let known = replicas.map_err(|error| error.to_string())?.len();
-                that(known == 2, || format!("a Sentinel knows {known} replicas"))?;
-            }
+        eventually_within(WELL, "three Redis and three Sentinels are well", || async {
+            sentinel::check_complete(self.sentinel_processes().map(Redis::url), 2).await?;
             let master = self.agreed_master().await.ok_or("no master")?;
             self.both_follow(master).await
         })
@@ -290,13 +255,38 @@ impl Trio {
         let info: Result<String, _> = self.redis[master].ask(&["INFO", "replication"]).await;
         let info = info.map_err(|error| error.to_string())?;
         let online = info.matches("state=online").count();
-        that(info.contains("role:master") && online == 2, || info.clone())
+        check(info.contains("role:master") && online == 2, || info.clone())
+    }
+
+    /// Copies all data of the master.
+    pub async fn save(&self) -> SavedData {
+        let master = self.master().await;
+        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+        let mut pipe = redis::pipe();
+        for key in &keys {
+            pipe.cmd("DUMP").arg(key);
+        }
+        let dumps: Vec<Option<Vec<u8>>> = pipe.query_async(&mut connection).await.unwrap();
+        SavedData(keys.into_iter().zip(dumps).filter_map(|(key, dump)| Some((key, dump?))).collect())
+    }
+
+    /// Replaces all data of the master in one step: with saved ones, or with none.
+    pub async fn replace(&self, saved: Option<&SavedData>) {
+        let master = self.master().await;
+        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
+        let mut pipe = redis::pipe();
+        pipe.atomic().cmd("FLUSHALL");
+        for (key, dump) in saved.iter().flat_map(|saved| &saved.0) {
+            pipe.cmd("RESTORE").arg(key).arg(0).arg(dump);
+        }
+        let _replies: redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
     /// All that stands at the master.
     pub async fn keyspace(&self) -> Option<Keyspace> {
         let master = self.agreed_master().await?;
-        let mut connection = Door(self.redis[master].port).connection().await.ok()?;
+        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.ok()?;
         Keyspace::read_over(&mut connection).await.ok()
     }
 }
@@ -310,16 +300,18 @@ fn is_master(role: &redis::Value) -> bool {
 fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     let folder = folder.display();
     let line = |line: &str| match line.split_once(' ') {
-        Some(("bind", _)) => "bind 127.0.0.1".to_owned(),
         Some(("port", _)) => format!("port {port}"),
         Some(("dir", _)) => format!("dir {folder}"),
         Some(("aclfile", _)) => format!("aclfile {folder}/users.acl"),
         _ => line.to_owned(),
     };
-    conf.lines().map(|text| line(text) + "\n").collect()
+    // As the start scripts add it.
+    let bind = "bind 127.0.0.1\n".to_owned();
+    std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// The users file from its template: one user of each kind for each machine, so that the network knows who calls.
+/// The users file from its template: one user of each kind for each machine, so that the network knows who
+/// calls.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

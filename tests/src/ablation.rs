@@ -1,87 +1,47 @@
-//! Our scripts with something taken out: the tests of the invariants have to notice.
+//! The store's scripts with something taken out: the tests of the invariants must notice.
 
-use ::redis::Script;
+use common::store::{PRELUDE, SCRIPTS, Script};
 
 use crate::Redis;
 
-macro_rules! texts {
-    ($($name:literal),* $(,)?) => {
-        /// Every script's text by name, as the store compiles it in.
-        pub const SCRIPTS: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../common/src/store/lua/", $name, ".lua")))),*];
-    };
-}
+/// The name of the prelude as the file of an [`Ablation`].
+const PRELUDE_NAME: &str = "_prelude";
 
-texts!(
-    "ack",
-    "assign",
-    "claim",
-    "cordon",
-    "declare_dead",
-    "drain",
-    "finish",
-    "guest_ack",
-    "guest_beat",
-    "heartbeat",
-    "lease",
-    "letter_requeue",
-    "lost",
-    "park",
-    "pod_requeue",
-    "pods_create",
-    "pods_stop",
-    "register",
-    "reject",
-    "report",
-    "return_orphans",
-    "service_delete",
-    "service_forget",
-    "service_put",
-    "service_scale",
-    "slot_free",
-    "take",
-    "take_work",
-    "unpark",
-    "writes_confirmed",
-    "writes_unconfirmed",
-);
-
-const PRELUDE: &str = include_str!("../../common/src/store/lua/_prelude.lua");
-
-/// One change to the text of one script, or of what stands before all of them (`_prelude`).
+/// One change to the text of a script, or of the prelude of all scripts (`_prelude`).
 #[derive(Debug, Clone, Copy)]
 pub struct Ablation {
     /// The file, without `.lua`.
     pub file: &'static str,
-    /// What stands there.
+    /// The text that is replaced.
     pub from: &'static str,
-    /// What shall stand there instead.
+    /// Its replacement.
     pub to: &'static str,
 }
 
 impl Ablation {
-    /// Loads the changed scripts into Redis and gives, for each, the hash of ours and of the changed one.
+    /// Loads the changed scripts into Redis. Returns, for each, the hashes of the original and of the changed
+    /// one.
     pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
         let mut hashes = Vec::new();
-        for (ours, source) in self.changed() {
+        for (original, source) in self.changed() {
             let hash: String = redis.cli(&["SCRIPT", "LOAD", &source]).await;
-            hashes.push((ours, hash));
+            hashes.push((original, hash));
         }
         hashes
     }
 
-    /// The scripts it changes: the hash of ours, and the text of the changed one.
+    /// Returns the scripts that it changes: the hash of the original, and the changed source.
     ///
     /// # Panics
-    /// When `from` does not stand in the file: the script was changed, and this ablation has to follow.
+    /// If the file does not contain `from`: the script was changed, and this ablation must follow.
     pub fn changed(self) -> Vec<(String, String)> {
-        let differ = sources(Some(self)).into_iter().filter(|(_, ours, changed)| ours != changed);
-        differ.map(|(_, ours, changed)| (hash(&ours), changed)).collect()
+        let changed = sources(Some(self)).into_iter().filter(|(_, original, changed)| original != changed);
+        changed.map(|(_, original, changed)| (hash(&original), changed)).collect()
     }
 
-    /// What the text of this script is with it.
-    fn cut(&self, name: &str, text: &str) -> String {
-        if name != self.file {
+    /// Returns the text of this file with the change.
+    fn apply(&self, file: &str, text: &str) -> String {
+        if file != self.file {
             return text.to_owned();
         }
         assert!(text.contains(self.from), "{}.lua does not contain {:?} any more", self.file, self.from);
@@ -89,41 +49,26 @@ impl Ablation {
     }
 }
 
-/// Every script: its name, its text as the store has it, and its text with this ablation.
+/// Returns every script with its source as the store has it, and its source with this ablation.
 ///
 /// # Panics
-/// When the ablation fits no script any more.
-pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static str, String, String)> {
-    let is_known = |file: &str| file == "_prelude" || SCRIPTS.iter().any(|(name, _)| *name == file);
+/// If the ablation fits no script any more.
+pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
+    let is_known = |file: &str| file == PRELUDE_NAME || SCRIPTS.iter().any(|script| script.name() == file);
     assert!(ablation.is_none_or(|ablation| is_known(ablation.file)), "{ablation:?}");
-    let cut = |name: &str, text: &str| ablation.map_or_else(|| text.to_owned(), |a| a.cut(name, text));
-    let prelude = cut("_prelude", PRELUDE);
-    let source = |(name, text): &(&'static str, &'static str)| {
-        (*name, format!("{PRELUDE}\n{text}"), format!("{prelude}\n{}", cut(name, text)))
+    let text_of = |file: &str, text: &str| match &ablation {
+        Some(ablation) => ablation.apply(file, text),
+        None => text.to_owned(),
+    };
+    let prelude = text_of(PRELUDE_NAME, PRELUDE);
+    let source = |script: &&'static Script| {
+        let changed = script.source_of(&prelude, &text_of(script.name(), script.text()));
+        (*script, script.source(), changed)
     };
     SCRIPTS.iter().map(source).collect()
 }
 
-/// What Redis calls a script.
+/// Returns the hash by which Redis knows a script.
 pub fn hash(source: &str) -> String {
-    Script::new(source).get_hash().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn all_scripts_are_known() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../common/src/store/lua");
-        let files =
-            std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-        let names: BTreeSet<String> = files
-            .filter_map(|name| Some(name.strip_suffix(".lua")?.to_owned()))
-            .filter(|n| n != "_prelude")
-            .collect();
-        assert_eq!(names, SCRIPTS.iter().map(|(name, _)| (*name).to_owned()).collect());
-    }
+    ::redis::Script::new(source).get_hash().to_owned()
 }

@@ -1,40 +1,44 @@
 //! A cluster of real processes of the real binary, over a private Redis.
 //!
-//! Node names begin with a prefix that no other test has, so that tests share one engine without seeing each other.
+//! Node names begin with a prefix that no other test has, so that tests share one engine without seeing each
+//! other.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
+use testkit::ChildGuard;
+use testkit::eventually::eventually_within;
+use testkit::ports::free_port;
 
 use crate::http::Http;
 use crate::invariants::{Running, against_containers, unrest};
-use crate::leash::Leashed;
-use crate::ports::free_port;
 use crate::processes::Processes;
-use crate::wait::{LIMIT, eventually};
-use crate::{Keyspace, Redis};
+use crate::{Keyspace, LIMIT, Redis};
 
 /// How fast failures are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
-    /// 5 s, 15 s, 20 s: what people get who set nothing.
+    /// 5 s, 15 s, 20 s: the defaults.
     Default,
     /// 0.5 s, 2 s, 3 s.
     Short,
-    /// 1 s, 3 s, 5 s: room for an engine to stop containers between fence and death.
+    /// 1 s, 3 s, 5 s: enough time for an engine to stop containers between fence and death.
     Medium,
 }
 
 impl Timing {
-    /// After how long a silence a node is declared dead.
+    /// The silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
             Timing::Default => 20,
@@ -43,7 +47,7 @@ impl Timing {
         })
     }
 
-    /// The settings that make it so.
+    /// The settings without their prefix, with their values.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Timing::Default => &[],
@@ -53,11 +57,11 @@ impl Timing {
     }
 }
 
-/// A Redis, a folder, and a prefix; daemons are started on it one by one.
+/// A Redis, a folder, and a prefix of node names. Daemons are started one by one.
 pub struct Cluster {
     /// Its Redis.
     pub redis: Redis,
-    /// What all its node names begin with.
+    /// The prefix of all its node names.
     pub prefix: String,
     /// Its process pods.
     pub processes: Processes,
@@ -66,7 +70,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// With nothing running but Redis.
+    /// Starts Redis and nothing else.
     pub async fn new(timing: Timing) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
@@ -85,14 +89,14 @@ impl Cluster {
         self.api_with(&[]).await
     }
 
-    /// The same with further settings.
+    /// [`Cluster::api`] with further settings.
     pub async fn api_with(&self, settings: &[(&str, &str)]) -> Daemon {
         let listen = format!("127.0.0.1:{}", free_port());
         let mut all = vec![("KUBELEET_LISTEN", listen.as_str())];
         all.extend(settings);
         let daemon = self.start("api", &format!("api-{listen}"), &all);
         let http = daemon.http();
-        eventually(LIMIT, "the API is ready", || async {
+        eventually_within(LIMIT, "the API is ready", || async {
             match http.try_send(reqwest::Method::GET, "/readyz", None).await {
                 Ok(answer) if answer.status().is_success() => Ok(()),
                 Ok(answer) => Err(format!("{}\n{}", answer.status(), daemon.log())),
@@ -108,12 +112,12 @@ impl Cluster {
         self.scheduler_named("scheduler")
     }
 
-    /// Starts a scheduler whose log has this name.
+    /// Starts a scheduler with a log file of this name.
     pub fn scheduler_named(&self, name: &str) -> Daemon {
         self.start("scheduler", name, &[])
     }
 
-    /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`, which says how it is by its exit code.
+    /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`; the result is its exit code.
     pub fn healthcheck(&self, of: &str) -> Daemon {
         self.start(&format!("healthcheck {of}"), "healthcheck", &[])
     }
@@ -123,7 +127,7 @@ impl Cluster {
         self.worker_with(short, runtime, &[])
     }
 
-    /// The same with further settings.
+    /// [`Cluster::worker`] with further settings.
     pub fn worker_with(&self, short: &str, runtime: &str, settings: &[(&str, &str)]) -> Daemon {
         let node = self.node(short);
         let mut all = vec![("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
@@ -131,7 +135,7 @@ impl Cluster {
         self.start("worker", &node, &all)
     }
 
-    /// The same behind these words, which enter namespaces.
+    /// [`Cluster::worker`] behind a command line prefix that enters namespaces.
     pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> Daemon {
         let entry: Vec<String> = entry.iter().map(|word| (*word).to_owned()).collect();
         let node = self.node(short);
@@ -140,8 +144,8 @@ impl Cluster {
         Daemon::start_within(&entry, "worker", environment, log)
     }
 
-    /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers of one
-    /// machine measure at different moments, so that they fill evenly.
+    /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers
+    /// of one machine measure at different moments, so that they fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> Daemon {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
@@ -175,7 +179,7 @@ impl Cluster {
         environment
     }
 
-    /// How fast failures are noticed here.
+    /// How fast failures are noticed.
     pub fn timing(&self) -> Timing {
         self.timing
     }
@@ -185,13 +189,13 @@ impl Cluster {
         self.folder.path()
     }
 
-    /// All that stands in Redis.
+    /// The whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Waits until the cluster is at rest: every service has just its pods, queues are empty, and on these nodes (by
-    /// their short names) just the containers run that should, as `containers` lists them.
+    /// Waits until the cluster has converged: every service has exactly its pods, queues are empty, and on
+    /// these nodes (by their short names) exactly the right containers run, as listed by `containers`.
     pub async fn comes_to_rest<F: Future<Output = Vec<Running>>>(
         &self,
         within: Duration,
@@ -199,15 +203,15 @@ impl Cluster {
         containers: impl Fn() -> F,
     ) {
         let nodes: Vec<String> = nodes.iter().map(|short| self.node(short)).collect();
-        eventually(within, "the cluster comes to rest", || async {
+        eventually_within(within, "the cluster converges", || async {
             let keyspace = self.keyspace().await;
             let mut wrong = unrest(&keyspace);
             if wrong.is_empty() {
                 wrong = against_containers(&keyspace, &nodes, &containers().await);
             }
-            // Nothing may have moved while the containers were counted.
+            // The state must not have changed while the containers were listed.
             if wrong.is_empty() && !unrest(&self.keyspace().await).is_empty() {
-                wrong.push("it moved again".to_owned());
+                wrong.push("the state changed meanwhile".to_owned());
             }
             let more = wrong.len().saturating_sub(20);
             wrong.truncate(20);
@@ -217,23 +221,23 @@ impl Cluster {
     }
 }
 
-/// One process. Dropped, it is killed; when its test failed, the end of its log is shown.
+/// One process. Dropped, it is killed, and the end of its log is printed if the test failed.
 pub struct Daemon {
     entry: Vec<String>,
     program: PathBuf,
     what: String,
     environment: BTreeMap<String, String>,
     log: PathBuf,
-    process: Option<Leashed>,
+    process: Option<ChildGuard>,
 }
 
 impl Daemon {
-    /// Starts a daemon with this environment and no other, and its log in this file.
+    /// Starts a daemon with exactly this environment, and its log in this file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         Self::start_within(&[], what, environment, log)
     }
 
-    /// The same behind these words: those that enter a host's namespaces.
+    /// [`Daemon::start`] behind a command line prefix that enters the namespaces of a host.
     pub fn start_within(
         entry: &[String],
         what: &str,
@@ -246,8 +250,7 @@ impl Daemon {
         daemon
     }
 
-    /// The same daemon from another copy of the binary, or with other words on its command line, in place of this one,
-    /// which is killed.
+    /// Kills it, and starts it again from another copy of the binary or with another command line.
     #[must_use]
     pub fn instead(mut self, program: &Path, what: &str) -> Self {
         self.program = program.to_owned();
@@ -256,12 +259,17 @@ impl Daemon {
         self
     }
 
-    /// Starts it again as it was started first.
+    /// What it was started with: the words after the name of the program.
+    pub fn command_line(&self) -> &str {
+        &self.what
+    }
+
+    /// Kills it, and starts it again with the same settings.
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }
 
-    /// The same with further settings, this time only.
+    /// Kills it, and starts it again with further settings, this time only.
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
@@ -270,35 +278,35 @@ impl Daemon {
         command.args(words).args(self.what.split(' ')).env_clear().envs(&self.environment);
         command.envs(settings.iter().copied()).stdout(Stdio::null()).stderr(log);
         if settings.iter().any(|(name, _)| *name == "KUBELEET_FAILPOINT") {
-            // Whoever ends it at a step wants to see it end, not be started again.
+            // The test wants to see the process end at this step; the supervisor would restart it.
             command.env("KUBELEET_GUARD", "off");
         }
-        self.process = Some(Leashed::spawn(&mut command).expect("the binary can be started"));
+        self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// SIGKILL to it and to what it has started, a worker and its guard: not one more instruction.
+    /// SIGKILL to it and to the processes it has started, such as a supervisor and its worker.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// SIGTERM; how it ended, none when it did not within 15 s.
+    /// SIGTERM. Returns how it ended; none if it had not after 15 s.
     pub fn terminate(&mut self) -> Option<ExitStatus> {
         self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
     }
 
-    /// How it ended, if it has by itself.
+    /// How it ended, if it ended by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
-        self.process.as_ref().and_then(Leashed::ended)
+        self.process.as_ref().and_then(ChildGuard::ended)
     }
 
-    /// Its exit code, if it has ended with one by itself.
+    /// Its exit code, if it ended by itself with one.
     pub fn ended_with(&self) -> Option<i32> {
-        self.process.as_ref().and_then(Leashed::ended).and_then(|status| status.code())
+        self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// SIGSTOP to the same: as if its machine were suspended.
+    /// SIGSTOP to it and to the processes it has started: as if its machine were suspended.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
@@ -314,42 +322,42 @@ impl Daemon {
         }
     }
 
-    /// A signal to its first process alone: of a worker, to the guard.
+    /// Sends a signal to its first process only; for a worker this is the supervisor.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
     }
 
-    /// The process that was started: of a worker, the guard.
+    /// The id of its first process; for a worker this is the supervisor.
     pub fn id(&self) -> Option<u32> {
-        self.process.as_ref().map(Leashed::id)
+        self.process.as_ref().map(ChildGuard::id)
     }
 
-    /// The process behind the guard: the worker itself, if there is one just now.
-    pub fn guarded(&self) -> Option<Pid> {
-        let guard = self.id()?;
-        let children = fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
+    /// The worker process of this supervisor, if there is one now.
+    pub fn supervised_worker(&self) -> Option<Pid> {
+        let supervisor = self.id()?;
+        let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).ok()?;
         children.split_whitespace().next().and_then(|child| Pid::from_raw(child.parse().ok()?))
     }
 
-    /// A client of it; for an API.
+    /// A client of this API.
     ///
     /// # Panics
-    /// For another daemon.
+    /// If this is another daemon.
     pub fn http(&self) -> Http {
         let listen = self.environment.get("KUBELEET_LISTEN").expect("an API listens");
         Http::new(&format!("http://{listen}"))
     }
 
-    /// The end of what it wrote.
+    /// The end of its log.
     pub fn log(&self) -> String {
         let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// All that it wrote.
+    /// Its whole log.
     pub fn whole_log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -367,35 +375,58 @@ impl Drop for Daemon {
     }
 }
 
-/// The `kubeleet` binary of this build: `KUBELEET_BIN`, or built now beside this test binary.
+/// The `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        if let Some(given) = std::env::var_os("KUBELEET_BIN") {
+        if let Some(given) = std::env::var_os("KUBELEET_BINARY") {
             return given.into();
         }
-        // target/<profile>/deps/<this test>
-        let exe = std::env::current_exe().unwrap();
-        let profile = exe.ancestors().nth(2).unwrap();
-        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
-        build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-        // What cargo told this very run would be news to build scripts, and have half of everything built again.
-        for (name, _) in std::env::vars_os() {
-            if name
-                .to_str()
-                .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-            {
-                build.env_remove(name);
-            }
+        match std::env::var("NEXTEST_RUN_ID") {
+            Ok(run) => build_once(&run),
+            Err(_) => build(),
         }
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let built = build.status().expect("cargo can be started");
-        let binary = profile.join("kubeleet");
-        assert!(built.success(), "the binary does not build");
-        assert!(fs::metadata(&binary).is_ok_and(|meta| meta.size() > 0), "{} is missing", binary.display());
-        binary
     })
+}
+
+/// Builds the binary in the first test process of a nextest run. The others find its path in a file.
+fn build_once(run: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("kubeleet-test-binary-{run}"));
+    let mut file =
+        fs::File::options().create(true).truncate(false).read(true).write(true).open(path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let mut built = String::new();
+    file.read_to_string(&mut built).unwrap();
+    if !built.is_empty() {
+        return built.into();
+    }
+    let binary = build();
+    file.write_all(binary.as_os_str().as_bytes()).unwrap();
+    binary
+}
+
+fn build() -> PathBuf {
+    // target/<profile>/deps/<this test>
+    let exe = std::env::current_exe().unwrap();
+    let profile = exe.ancestors().nth(2).unwrap();
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
+    build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
+    // Build scripts would see these variables of this test run as a change, and much would be built again.
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            build.env_remove(name);
+        }
+    }
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.status().expect("cargo can be started");
+    let binary = profile.join("kubeleet");
+    assert!(status.success(), "the binary does not build");
+    assert!(fs::metadata(&binary).is_ok_and(|meta| meta.size() > 0), "{} is missing", binary.display());
+    binary
 }

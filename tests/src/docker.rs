@@ -1,4 +1,4 @@
-//! The real engine: what runs there for one test, an image that needs no registry, and tidying up.
+//! The container engine: the containers of one test, an image that needs no registry, and cleaning up.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,35 +9,35 @@ use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use rustix::process::Pid;
+use testkit::require;
 use tokio::sync::OnceCell;
 use worker::runtime::docker::DockerRuntime;
-use worker::runtime::hello::{Recipe, import_recipe};
+use worker::runtime::sample_image::{Recipe, import_recipe};
 
 use crate::exclusive::exclusive;
 use crate::invariants::Running;
-use crate::require;
 
-/// An image with `/bin/sh` and `/bin/sleep`. It says hello, sleeps, and ends at once when it is asked to.
+/// An image with `/bin/sh` and `/bin/sleep`. It prints hello, sleeps, and ends at once on SIGTERM.
 pub const IMAGE: &str = "kubeleet-test/sleep:1";
 
-/// The image of the sample line. Made here where nobody has pulled the real one.
+/// The image of the documented LPUSH line. It is made here unless the real one was pulled.
 pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
 
 const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
 
-/// The engine, as one test sees it: containers of nodes whose names begin with the test's prefix.
+/// The engine as one test sees it: the containers of nodes whose names start with the prefix of the test.
 pub struct Docker {
     client: Client,
     host: Option<String>,
     prefix: String,
 }
 
-/// A container of the test's.
+/// A container of the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// Its name, without the slash.
     pub name: String,
-    /// The engine's id: another container has another.
+    /// The id that the engine gave it.
     pub id: String,
     /// Its labels.
     pub labels: HashMap<String, String>,
@@ -46,10 +46,11 @@ pub struct Container {
 }
 
 impl Docker {
-    /// The engine with the test's images, for nodes with this prefix; none when there is no engine (the test says so).
+    /// The engine with the test images, for nodes with this prefix. None without an engine; the test is
+    /// reported as skipped then.
     ///
     /// # Panics
-    /// When there is none and `REQUIRE` lists `docker`.
+    /// If there is no engine and `REQUIRE` lists `docker`.
     pub async fn find(prefix: &str) -> Option<Self> {
         match connect(None).await {
             Ok(client) => {
@@ -68,7 +69,7 @@ impl Docker {
     /// Another engine, for nodes with this prefix.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn at(host: &str, prefix: &str) -> Self {
         Self {
             client: connect(Some(host)).await.unwrap(),
@@ -77,19 +78,19 @@ impl Docker {
         }
     }
 
-    /// Containers of this test's nodes, ended ones included.
+    /// The containers of this test's nodes, including those that have ended.
     pub async fn containers(&self) -> Vec<Container> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
     }
 
-    /// What runs on this test's nodes, as the invariants compare it.
+    /// The running containers of this test's nodes.
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
         containers.iter().filter(|container| container.running).map(Container::identity).collect()
     }
 
-    /// The same, each with its first process as the machine sees it.
+    /// The running containers, each with the id of its first process on this machine.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -98,7 +99,7 @@ impl Docker {
         found
     }
 
-    /// Removes a container behind everybody's back.
+    /// Removes a container without telling any worker.
     pub async fn remove(&self, id: &str) {
         remove(&self.client, id).await;
     }
@@ -107,7 +108,7 @@ impl Docker {
         labelled(&self.client).await
     }
 
-    /// Once for each process; one process at a time.
+    /// Makes the test images once per test process, in one process at a time.
     async fn make_images(&self) {
         static MADE: OnceCell<()> = OnceCell::const_new();
         MADE.get_or_init(|| async {
@@ -121,12 +122,12 @@ impl Docker {
         .await;
     }
 
-    /// Removes what tests left behind that were killed before they could.
+    /// Removes the containers of tests that were killed before they could do so.
     async fn sweep(&self) {
         for container in self.labelled().await {
             let of_a_test = container.node().strip_prefix("kt-").and_then(|rest| rest.split('-').next());
-            let lives = |process: &str| Path::new("/proc").join(process).exists();
-            if of_a_test.is_some_and(|process| !lives(process)) {
+            let is_alive = |process: &str| Path::new("/proc").join(process).exists();
+            if of_a_test.is_some_and(|process| !is_alive(process)) {
                 remove(&self.client, &container.id).await;
             }
         }
@@ -144,7 +145,7 @@ pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::error
     Ok(client)
 }
 
-/// What [`IMAGE`] is made of.
+/// The recipe of [`IMAGE`].
 pub(crate) fn recipe() -> Recipe<'static> {
     static PROGRAMS: LazyLock<[(&Path, &str); 2]> =
         LazyLock::new(|| [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")]);
@@ -164,7 +165,8 @@ impl Container {
     }
 }
 
-/// The first process of a container, of whatever engine on this machine: engines in other pid namespaces count otherwise.
+/// The id of the first process of a container on this machine. An engine in another pid namespace reports
+/// another id.
 fn first_process(container: &str) -> Option<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let of_container = |process: &fs::DirEntry| {
@@ -199,15 +201,15 @@ async fn labelled(client: &Client) -> Vec<Container> {
 
 async fn remove(client: &Client, id: &str) {
     let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-    // Gone already, or going: both are fine.
+    // It fails only if the container is gone already or is being removed.
     let _gone = client.remove_container(id, Some(options)).await;
 }
 
 impl Drop for Docker {
     fn drop(&mut self) {
         let (prefix, host) = (self.prefix.clone(), self.host.clone());
-        // A runtime of its own: the test's may be the very thread that drops this.
-        let tidy = move || {
+        // On another thread with its own runtime: this may be dropped on the thread of the test runtime.
+        let clean_up = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let Ok(client) = connect(host.as_deref()).await else { return };
@@ -221,6 +223,6 @@ impl Drop for Docker {
                 removals.join_all().await;
             });
         };
-        let _joined = std::thread::spawn(tidy).join();
+        let _joined = std::thread::spawn(clean_up).join();
     }
 }

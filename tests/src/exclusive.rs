@@ -1,20 +1,45 @@
-//! One heavy test at a time on this machine, also across test binaries and under runners with a process for each test.
+//! Locks that keep tests apart which would disturb each other on this machine, also across test binaries and
+//! under runners with a process for each test.
+//!
+//! nextest keeps scenarios apart by its groups (`.config/nextest.toml`). Under plain `cargo test`, [`alone`]
+//! and [`beside_others`] do.
 
 use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The right to load the machine. Given back when dropped, or when the process ends.
-#[derive(Debug)]
-pub struct Exclusive(#[allow(dead_code, reason = "it holds the lock by being open")] File);
+/// The lock of whatever loads this machine or measures on it.
+const MACHINE: &str = "heavy";
 
-/// Waits until no other test holds this lock.
-pub async fn exclusive(name: &str) -> Exclusive {
+/// A lock that is held until this is dropped, or the process ends.
+#[derive(Debug)]
+pub struct LockGuard(#[allow(dead_code, reason = "it holds the lock by being open")] File);
+
+/// Waits until no other test holds the lock `name`.
+pub async fn exclusive(name: &str) -> LockGuard {
+    lock(name, FlockOperation::LockExclusive).await
+}
+
+/// For a test that measures: waits until no other scenario runs. Does nothing under nextest.
+pub async fn alone() -> Option<LockGuard> {
+    if is_under_nextest() { None } else { Some(exclusive(MACHINE).await) }
+}
+
+/// For a test that mostly waits: waits until no measuring test runs. Does nothing under nextest.
+pub async fn beside_others() -> Option<LockGuard> {
+    if is_under_nextest() { None } else { Some(lock(MACHINE, FlockOperation::LockShared).await) }
+}
+
+fn is_under_nextest() -> bool {
+    std::env::var_os("NEXTEST").is_some()
+}
+
+async fn lock(name: &str, operation: FlockOperation) -> LockGuard {
     let path = std::env::temp_dir().join(format!("kubeleet-test-{name}.lock"));
     let lock = move || {
         let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
-        flock(&file, FlockOperation::LockExclusive).unwrap();
-        Exclusive(file)
+        flock(&file, operation).unwrap();
+        LockGuard(file)
     };
     tokio::task::spawn_blocking(lock).await.unwrap()
 }

@@ -1,11 +1,14 @@
-//! The API as curl sees it.
+//! A client of the HTTP API.
 
 use std::time::Duration;
 
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::Value;
+use testkit::eventually::{check, eventually_within};
 
-/// One API process.
+use crate::LIMIT;
+
+/// A client of one API process.
 #[derive(Debug, Clone)]
 pub struct Http {
     base: String,
@@ -14,7 +17,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// The API at this address.
+    /// A client of the API at this base URL.
     pub fn new(base: &str) -> Self {
         let client = Client::builder()
             .no_proxy()
@@ -31,7 +34,15 @@ impl Http {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// One request, answered or not.
+    /// Returns `host:port` of the API.
+    pub fn address(&self) -> String {
+        self.base.trim_start_matches("http://").to_owned()
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// There is no response.
     pub async fn try_send(
         &self,
         method: Method,
@@ -48,79 +59,79 @@ impl Http {
         request.send().await
     }
 
-    /// One request with its answer; not for streams.
+    /// Sends one request and reads the whole response. Not for streams.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no response.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
-        let answer = self.try_send(method.clone(), path, body).await;
-        let answer = answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        read(answer).await
+        let response = self.try_send(method.clone(), path, body).await;
+        let response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        read(response).await
     }
 
-    /// GET.
+    /// Sends a GET request and returns the body of the response.
     ///
     /// # Panics
-    /// Unless it is answered with success.
+    /// Unless the status is a success.
     pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.send(Method::GET, path, None).await;
         assert!(status.is_success(), "GET {path}: {status}: {body}");
         body
     }
 
-    /// POST.
+    /// Sends a POST request and returns the body of the response.
     ///
     /// # Panics
-    /// Unless it is answered with success.
+    /// Unless the status is a success.
     pub async fn post(&self, path: &str, body: &Value) -> Value {
-        let (status, answer) = self.send(Method::POST, path, Some(body)).await;
-        assert!(status.is_success(), "POST {path}: {status}: {answer}");
-        answer
+        let (status, response) = self.send(Method::POST, path, Some(body)).await;
+        assert!(status.is_success(), "POST {path}: {status}: {response}");
+        response
     }
 
-    /// A stream, from its beginning; read on with [`Response::chunk`].
+    /// Opens a stream, to be read with [`Response::chunk`].
     ///
     /// # Panics
-    /// Unless it is answered with success.
+    /// Unless the status is a success.
     pub async fn stream(&self, path: &str) -> Response {
-        let answer = self.try_send(Method::GET, path, None).await.unwrap();
-        assert!(answer.status().is_success(), "GET {path}: {}", answer.status());
-        answer
+        let response = self.try_send(Method::GET, path, None).await.unwrap();
+        assert!(response.status().is_success(), "GET {path}: {}", response.status());
+        response
     }
 }
 
-async fn read(answer: Response) -> (StatusCode, Value) {
-    let status = answer.status();
-    let text = answer.text().await.unwrap_or_default();
+async fn read(response: Response) -> (StatusCode, Value) {
+    let status = response.status();
+    let text = response.text().await.unwrap_or_default();
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
     (status, body)
 }
 
 impl Http {
-    /// Waits until a service has just so many pods running and none in any other phase.
+    /// Waits until a service has exactly `pods` running pods, and none in another active phase.
     pub async fn runs(&self, within: Duration, service: &str, pods: u64) {
-        crate::eventually(within, &format!("{service} runs {pods} pods"), || async {
+        eventually_within(within, &format!("{service} runs {pods} pods"), || async {
             let (status, body) = self.send(Method::GET, &format!("/service/{service}"), None).await;
             let seen = &body["status"];
             let other = ["pending", "assigned", "stopping"].iter().any(|phase| seen[phase] != 0);
-            crate::wait::that(seen["running"] == pods && !other, || format!("{status}: {seen}"))
+            check(seen["running"] == pods && !other, || format!("{status}: {seen}"))
         })
         .await;
     }
 
-    /// Waits until just so many nodes are ready, and schedulers know it: their view of the nodes may be 200 ms old.
+    /// Waits until exactly `nodes` nodes are ready and the schedulers know it: their view may be 200 ms old.
     pub async fn nodes_ready(&self, nodes: usize) {
-        crate::eventually(crate::wait::LIMIT, "the nodes are ready", || async {
+        eventually_within(LIMIT, "the nodes are ready", || async {
             let found = self.get("/node").await;
             let ready =
                 found["items"].as_array().unwrap().iter().filter(|node| node["ready"] == true).count();
-            crate::wait::that(ready == nodes, || found.to_string())
+            check(ready == nodes, || found.to_string())
         })
         .await;
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
 
-    /// The pods of a service, or with another query.
+    /// The pods that match a query, such as `service=web`.
     pub async fn pods(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/pod?{query}")).await["items"].as_array().cloned().unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! The checker: what must hold of everything in Redis, read in one step.
+//! The checker of the invariants on the whole content of Redis, read atomically.
 //!
-//! [`violations`] holds at every instant, for each script is one step: invariant 2 (a payload is in exactly one of the
-//! places its pod's phase allows) and the accounts of invariant 9 (what a node has set aside is what its pods ask for).
-//! [`unrest`] says what keeps a cluster from having come to rest as invariant 1 wants it. [`against_containers`]
-//! compares with what really runs.
+//! [`violations`] must be empty at every instant, because scripts are atomic: invariant 2 (a payload is in
+//! exactly one of the places that its pod's phase allows) and the sums of invariant 9 (a node has reserved
+//! what its pods request). [`unrest`] lists what keeps a cluster from having converged as invariant 1
+//! demands. [`against_containers`] compares with the containers that really run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use common::payload::Payload;
 use crate::Keyspace;
 use crate::keyspace::Entry;
 
-/// Where a payload can be.
+/// Where a payload can be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// `sq`.
@@ -30,13 +30,13 @@ enum Place {
     Running(String),
 }
 
-/// A payload where it was found.
+/// A payload and where it is stored.
 struct Found<'a> {
     place: Place,
     raw: &'a [u8],
 }
 
-/// A pod's record, as far as the invariants speak of it.
+/// The fields of a pod's record that the invariants use.
 struct Pod {
     phase: Phase,
     node: String,
@@ -45,14 +45,14 @@ struct Pod {
 }
 
 impl Pod {
-    /// Whether its node has set something aside for it.
-    fn is_held(&self) -> bool {
+    /// Whether its node has reserved resources for it.
+    fn has_reservation(&self) -> bool {
         matches!(self.phase, Phase::Assigned | Phase::Running | Phase::Stopping)
     }
 
-    /// Whether its payload has to be somewhere.
+    /// Whether its payload must be stored somewhere.
     fn is_active(&self) -> bool {
-        self.phase == Phase::Pending || self.is_held()
+        self.phase == Phase::Pending || self.has_reservation()
     }
 
     fn allows(&self, place: &Place) -> bool {
@@ -68,7 +68,7 @@ impl Pod {
     }
 }
 
-/// What does not hold of invariants 2 and 9; holds at every instant unless somebody pushed copies by hand.
+/// Violations of invariants 2 and 9; empty at every instant unless a test pushed copies of payloads.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);
@@ -76,7 +76,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     for (uuid, pod) in &pods {
         let places = found.get(uuid.as_str()).map_or(&[][..], Vec::as_slice);
         let allowed = places.iter().filter(|found| pod.allows(&found.place)).count();
-        // What is left of a pod that has ended is dropped by whoever comes across it.
+        // A leftover payload of a pod that has ended is dropped by the process that reads it.
         if pod.is_active() && (allowed != 1 || places.len() != 1) {
             let shown: Vec<_> = places.iter().map(|found| &found.place).collect();
             wrong.push(format!(
@@ -90,11 +90,12 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
             wrong.push(format!("pod {uuid} is {} and its payload is in {:?}", pod.phase, other.place));
         }
     }
-    wrong.extend(accounts(keyspace, &pods));
+    wrong.extend(reservation_mismatches(keyspace, &pods));
     wrong
 }
 
-/// What keeps the cluster from rest: violations, queues that are not empty, services without just their pods running.
+/// What keeps the cluster from having converged: violations, queues that are not empty, and services that do
+/// not have exactly their pods running.
 pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = violations(keyspace);
     for (key, _) in keyspace.entries() {
@@ -108,7 +109,7 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     for (uuid, found) in payloads(keyspace) {
         if !pods.contains_key(uuid.as_str()) {
-            wrong.push(format!("nobody knows {uuid:?}, and its payload is in {:?}", found[0].place));
+            wrong.push(format!("pod {uuid:?} has no record, and its payload is in {:?}", found[0].place));
         }
     }
     for (service, entry) in keyspace.below("service:") {
@@ -149,7 +150,7 @@ fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Po
     wrong
 }
 
-/// Pods that live although nothing wants them: in no slot and not pushed.
+/// Active pods that nothing wants: they are in no slot and were not pushed.
 fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
@@ -161,7 +162,7 @@ fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
         .collect()
 }
 
-/// A container that runs, as an engine shows it by its labels.
+/// A running container, by its labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
     /// `kubeleet.pod`.
@@ -172,7 +173,8 @@ pub struct Running {
     pub node: String,
 }
 
-/// Differences between the running pods of these nodes and what really runs there: one container each, none else.
+/// Differences between the running pods of these nodes and the containers that run there: each pod has
+/// exactly one.
 pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
     let mut wanted: Vec<Running> = records(keyspace)
         .into_iter()
@@ -182,19 +184,21 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
             Running { pod: uuid, assignment, node: pod.node }
         })
         .collect();
-    let mut there = containers.to_vec();
+    let mut found = containers.to_vec();
     wanted.sort();
-    there.sort();
+    found.sort();
     let missing =
-        wanted.iter().filter(|one| !there.contains(one)).map(|one| format!("does not run: {one:?}"));
-    let surplus =
-        there.iter().filter(|one| !wanted.contains(one)).map(|one| format!("runs unasked: {one:?}"));
+        wanted.iter().filter(|one| !found.contains(one)).map(|one| format!("does not run: {one:?}"));
+    let surplus = found
+        .iter()
+        .filter(|one| !wanted.contains(one))
+        .map(|one| format!("runs without being wanted: {one:?}"));
     let twice =
-        there.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("runs twice: {:?}", pair[0]));
+        found.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| format!("runs twice: {:?}", pair[0]));
     missing.chain(surplus).chain(twice).collect()
 }
 
-/// Pairs of containers of one pod, and of each whether it must never run twice.
+/// Pairs of containers of the same pod, each with whether that pod must never run twice.
 pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
     let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
     for one in running {
@@ -228,7 +232,7 @@ fn payloads(keyspace: &Keyspace) -> BTreeMap<String, Vec<Found<'_>>> {
     for (key, _) in keyspace.entries() {
         let Some(place) = place(key) else { continue };
         for raw in keyspace.elements(key) {
-            // What is no pod is on its way to the dead letters.
+            // A malformed payload will become a dead letter.
             let Ok(payload) = Payload::parse(raw.to_vec().into()) else { continue };
             found.entry(payload.id.to_string()).or_default().push(Found { place: place.clone(), raw });
         }
@@ -248,46 +252,75 @@ fn place(key: &str) -> Option<Place> {
     }
 }
 
-/// Every payload of one pod, byte for byte, wherever it is now.
+/// All payloads of one pod, byte for byte, wherever they are stored.
 pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     let mut all = payloads(keyspace);
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
 }
 
-fn accounts(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let held: Vec<&Pod> = pods.values().filter(|pod| pod.is_held() && pod.node == node).collect();
+        let reserved_for: Vec<&Pod> =
+            pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
         let sums = [
-            ("used_pods", held.len() as i64),
-            ("used_cpu", held.iter().map(|pod| pod.cpu).sum()),
-            ("used_memory", held.iter().map(|pod| pod.memory).sum()),
+            ("used_pods", reserved_for.len() as i64),
+            ("used_cpu", reserved_for.iter().map(|pod| pod.cpu).sum()),
+            ("used_memory", reserved_for.iter().map(|pod| pod.memory).sum()),
         ];
         for (field, sum) in sums {
-            let said = number(keyspace, &format!("node:{node}"), field);
-            if said != sum {
-                wrong.push(format!("node {node} says {field} {said}, and its pods come to {sum}"));
+            let reserved = number(keyspace, &format!("node:{node}"), field);
+            if reserved != sum {
+                wrong.push(format!("node {node} has {field} {reserved}, and its pods request {sum}"));
             }
         }
     }
     wrong
 }
 
-/// Nodes that hold more than they have.
+/// Host ports that two pods of a node have, and those that a node keeps for a pod that is not on it.
+pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let pods = records(keyspace);
+    let ports_of = |uuid: &str| keyspace.field(&format!("pod:{uuid}"), "ports");
+    for (node, _) in keyspace.below("node:") {
+        let mut holders: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (uuid, _) in pods.iter().filter(|(_, pod)| pod.has_reservation() && pod.node == node) {
+            for port in ports_of(uuid).split_ascii_whitespace() {
+                holders.entry(port.to_owned()).or_default().push(uuid);
+            }
+        }
+        let several = holders.iter().filter(|(_, holders)| holders.len() > 1);
+        wrong.extend(several.map(|(port, pods)| format!("{pods:?} on {node} have the host port {port}")));
+        for (field, holder) in keyspace.fields(&format!("node:{node}")) {
+            let Some(port) = field.strip_prefix("port:") else { continue };
+            let uuid = holder.split(' ').next().unwrap_or_default();
+            if uuid != "-" && !holders.get(port).is_some_and(|pods| pods.contains(&uuid)) {
+                wrong.push(format!("{node} keeps the host port {port} for {holder}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// Nodes whose pods request more than the capacity.
 pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let held: Vec<&Pod> = pods.values().filter(|pod| pod.is_held() && pod.node == node).collect();
+        let reserved_for: Vec<&Pod> =
+            pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
         let sums = [
-            ("pods", held.len() as i64),
-            ("cpu", held.iter().map(|pod| pod.cpu).sum()),
-            ("memory", held.iter().map(|pod| pod.memory).sum()),
+            ("pods", reserved_for.len() as i64),
+            ("cpu", reserved_for.iter().map(|pod| pod.cpu).sum()),
+            ("memory", reserved_for.iter().map(|pod| pod.memory).sum()),
         ];
         for (field, sum) in sums {
-            let has = number(keyspace, &format!("node:{node}"), field);
-            if sum > has {
-                wrong.push(format!("node {node} has {field} {has} and holds {sum}"));
+            let capacity = number(keyspace, &format!("node:{node}"), field);
+            if sum > capacity {
+                wrong.push(format!(
+                    "node {node} has a capacity of {field} {capacity}, and its pods request {sum}"
+                ));
             }
         }
     }
@@ -309,7 +342,7 @@ mod tests {
         Entry::Hash(fields.iter().map(field).collect())
     }
 
-    /// One pod with its record, a node that says so much is used, and its payload in these places.
+    /// One pod with its record, a node with this number of reserved pods, and the payload in these places.
     fn cluster(phase: &str, used: &str, places: &[&'static str]) -> Keyspace {
         let mut entries = vec![
             ("pod:one", hash(&[("phase", phase), ("node", "w1"), ("cpu", "5"), ("memory", "0")])),
@@ -326,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_not_in_just_the_place_of_its_pod_is_unaccounted_for() {
+    fn a_payload_must_be_in_exactly_the_place_of_its_pod() {
         let table: &[(&str, &str, &[&str], usize)] = &[
             ("running", "1", &["cs:w1"], 0),
             ("running", "1", &[], 1),

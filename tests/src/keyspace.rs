@@ -1,4 +1,4 @@
-//! All that stands in a Redis, read in one step, and what differs between two such readings.
+//! The whole content of a Redis, read atomically, and the differences between two such readings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use ::redis::{FromRedisValue, RedisError, Value, cmd, from_redis_value};
 
 use crate::Redis;
 
-/// One key's content.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     /// A string.
@@ -24,7 +24,7 @@ pub enum Entry {
     Stream(u64),
 }
 
-/// Everything, at one instant.
+/// All keys and values at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyspace {
     entries: BTreeMap<String, Entry>,
@@ -51,17 +51,20 @@ end
 return out";
 
 impl Keyspace {
-    /// Reads it in one step: no write happens in between.
+    /// Reads it atomically, in one script.
     pub async fn read(redis: &Redis) -> Self {
         Self::of(redis.cli(&["EVAL", READ, "0"]).await)
     }
 
-    /// The same over a connection, which may fail.
+    /// Reads it over a connection.
+    ///
+    /// # Errors
+    /// Redis is not reached, or refuses the script.
     pub async fn read_over(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))
     }
 
-    /// For tests of those who read it.
+    /// A keyspace made up of these entries.
     #[cfg(test)]
     pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, Entry)>) -> Self {
         let entries = entries.into_iter().map(|(key, entry)| (key.to_owned(), entry)).collect();
@@ -74,22 +77,22 @@ impl Keyspace {
         Self { entries, expiring }
     }
 
-    /// Keys and contents, in the order of the keys.
+    /// Keys and values, in the order of the keys.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// What follows `prefix` in the keys that begin with it, and their contents.
+    /// The keys that start with `prefix`, without it, and their values.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
         self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
 
-    /// One key's content.
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
 
-    /// A list's or set's elements, or a hash's values; none when there is no such key.
+    /// The elements of a list or set, or the values of a hash; empty if there is no such key.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
             Some(Entry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
@@ -99,7 +102,14 @@ impl Keyspace {
         }
     }
 
-    /// A hash's field as text; empty when there is none.
+    /// Returns the fields of a hash with their values.
+    pub fn fields(&self, key: &str) -> Vec<(String, String)> {
+        let Some(Entry::Hash(fields)) = self.get(key) else { return Vec::new() };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        fields.iter().map(|(field, value)| (field.clone(), text(value))).collect()
+    }
+
+    /// A field of a hash as text; empty if there is none.
     pub fn field(&self, key: &str, field: &str) -> String {
         match self.entries.get(key) {
             Some(Entry::Hash(fields)) => {
@@ -109,7 +119,7 @@ impl Keyspace {
         }
     }
 
-    /// What another reading has otherwise, one line each: `pod:u phase: "pending" -> "assigned"`.
+    /// The differences to a later reading, one line each: `pod:u phase: "pending" -> "assigned"`.
     pub fn changes(&self, after: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let keys: BTreeSet<&String> = self.entries.keys().chain(after.entries.keys()).collect();
@@ -125,7 +135,7 @@ impl Keyspace {
                 _ => {}
             }
             if self.expiring.contains(key) != after.expiring.contains(key) {
-                lines.push(format!("{key}: its time to live"));
+                lines.push(format!("{key}: its time to live changed"));
             }
         }
         lines
@@ -141,7 +151,7 @@ fn entry(kind: &str, value: Value) -> Entry {
         "list" => Entry::List(read(value)),
         "set" => Entry::Set(read::<Vec<Vec<u8>>>(value).into_iter().collect()),
         "hash" => Entry::Hash(pairs(read(value))),
-        "zset" => Entry::Sorted(pairs(read::<Vec<String>>(value)).into_iter().map(scored).collect()),
+        "zset" => Entry::Sorted(pairs(read::<Vec<Vec<u8>>>(value)).into_iter().map(scored).collect()),
         _ => Entry::Stream(read(value)),
     }
 }
@@ -152,8 +162,8 @@ fn pairs<T: AsRef<[u8]> + Clone>(flat: Vec<T>) -> BTreeMap<String, T> {
         .collect()
 }
 
-fn scored((member, score): (String, String)) -> (String, f64) {
-    (member, score.parse().unwrap())
+fn scored((member, score): (String, Vec<u8>)) -> (String, f64) {
+    (member, String::from_utf8(score).unwrap().parse().unwrap())
 }
 
 fn fields(

@@ -1,41 +1,48 @@
-//! The test harness: private Redis servers, real processes, waiting with deadlines, and the checkers of invariants.
+//! The test harness: clusters of real processes, fault injection, the checkers of invariants, and the
+//! schedule simulator.
 //!
-//! Tests act as outsiders where they can: [`Redis::cli`] spells the keys of the contract, as redis-cli would.
-//! Everything a test starts dies with it, also when it panics or is killed ([`leash`]). Harness functions panic when
-//! something goes wrong, for they run in tests; what they say is written for whoever reads the failure.
+//! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract, as redis-cli
+//! would. Every process that a test starts ends with it, also when the test panics or is killed
+//! ([`child_guard`]). Functions of the harness panic when something goes wrong, because they run in tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod ablation;
-pub mod bed;
-pub mod book;
 pub mod checkpoint;
 pub mod cluster;
+pub mod cuttable_proxy;
 pub mod docker;
 pub mod exclusive;
-pub mod explorer;
-pub mod gaps;
+pub mod fixture;
 pub mod hosts;
 pub mod http;
+pub mod in_process;
 pub mod invariants;
+pub mod journal;
 pub mod keyspace;
-pub mod leash;
-pub mod life;
-pub mod ports;
+pub mod overlap;
+pub mod pod_life;
 pub mod processes;
 pub mod proxy;
-pub mod redis;
-pub mod require;
+pub mod simulator;
 pub mod steps;
-pub mod wait;
-pub mod wire;
 
 pub use ablation::Ablation;
-pub use bed::Bed;
 pub use checkpoint::Checkpoint;
 pub use cluster::{Cluster, Daemon, Timing};
 pub use docker::Docker;
+pub use fixture::Fixture;
 pub use http::Http;
 pub use keyspace::Keyspace;
-pub use redis::Redis;
-pub use wait::eventually;
+pub use testkit::{Redis, child_guard, ports, redis, require};
+pub use wait::{LIMIT, eventually};
+
+/// Waiting with a deadline.
+pub mod wait {
+    use std::time::Duration;
+
+    pub use testkit::eventually::{check as that, eventually_within as eventually};
+
+    /// Long enough for the slowest machine; a test that works takes a fraction of it.
+    pub const LIMIT: Duration = Duration::from_secs(20);
+}

@@ -1,48 +1,49 @@
-//! Pods of the `process` runtime: what runs, read from the folders they live in, and tidying up.
+//! Pods of the `process` runtime: which run, read from their folders, and cleaning up after a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::child_guard::Watchdog;
 
 use crate::invariants::Running;
-use crate::leash::Watchdog;
 
-/// Kills what runs below a folder, once the workers are gone that could start it again. Pods have sessions of their own:
-/// they outlive their worker, and its process group.
-const TIDY: &str = r#"
+/// Kills the pods below a folder, once the workers that could restart them are gone. A pod has a session of
+/// its own and therefore outlives its worker and the worker's process group.
+const KILL_PODS: &str = r#"
 sleep 1
 for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
   process=${file#/proc/}
   kill -s KILL "${process%/environ}"
 done"#;
 
-/// Where they live. Dropped, whatever still runs from there is killed; and also when this process is killed.
+/// The folder of the process pods of a test. The pods that still run are killed when this is dropped, and
+/// also when this process is killed.
 pub struct Processes {
     root: PathBuf,
-    #[allow(dead_code, reason = "it watches by being there")]
+    #[allow(dead_code, reason = "it watches by existing")]
     watchdog: Watchdog,
 }
 
 impl Processes {
-    /// Those below this folder.
+    /// The pods below this folder.
     pub fn below(root: &Path) -> Self {
-        let watchdog = Watchdog::spawn(TIDY, root.as_os_str()).expect("a shell can be started");
+        let watchdog = Watchdog::spawn(KILL_PODS, root.as_os_str()).expect("a shell can be started");
         Self { root: root.to_owned(), watchdog }
     }
 
-    /// What runs, as the invariants compare it: one for each pod whose leader lives.
+    /// The running pods: one for each leader process that is alive.
     pub fn running(&self) -> Vec<Running> {
         running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
-    /// The process id of each running pod's leader, by pod.
+    /// The pod id and the leader's process id of each running pod.
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
 
-    /// What runs, with its leader.
+    /// The running pods with their leader processes.
     pub fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let read = |folder: &Path| {
             let leader = Pid::from_raw(record(folder)?.1.try_into().ok()?)?;
@@ -52,13 +53,13 @@ impl Processes {
     }
 }
 
-/// The process id of each running pod's leader below a folder, by pod.
+/// The pod id and the leader's process id of each running pod below a folder.
 pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
     let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
     folders_below(root).filter_map(|folder| leader(&folder)).collect()
 }
 
-/// What runs below a folder, and of each whether it must never run twice.
+/// The running pods below a folder, each with whether it must never run twice.
 pub fn running_below(root: &Path) -> Vec<(Running, bool)> {
     folders_below(root).filter_map(|folder| running(&folder)).collect()
 }
@@ -78,7 +79,7 @@ fn record(folder: &Path) -> Option<(Value, i64)> {
 
 fn running(folder: &Path) -> Option<(Running, bool)> {
     let (record, process) = record(folder)?;
-    // Its environment names its folder; an id that was used again is somebody else.
+    // The environment names the folder. If it does not, the process id was used again by another process.
     is_from(process, folder).then_some(())?;
     let label = |name: &str| record["labels"][name].as_str().unwrap_or_default().to_owned();
     let stop = label("kubeleet.on-disconnect") == "stop";
@@ -123,15 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn when_the_test_is_gone_so_are_its_pods_and_nobody_elses() {
+    fn the_pods_of_a_killed_test_and_no_others_are_killed() {
         let folder = tempfile::tempdir().unwrap();
         let mut processes = Processes::below(&folder.path().join("ours"));
         let mut ours = pod(&folder.path().join("ours/node/pod"));
         let mut other = pod(&folder.path().join("others/node/pod"));
-        processes.watchdog.let_go();
+        processes.watchdog.trigger();
         let deadline = Instant::now() + Duration::from_secs(20);
         while ours.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it is still there");
+            assert!(Instant::now() < deadline, "the pod still runs");
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(other.try_wait().unwrap(), None);

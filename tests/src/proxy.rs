@@ -1,8 +1,8 @@
-//! Something between a store and its Redis: it can put other scripts in the place of ours, and it remembers what was
-//! sent.
+//! A proxy between a store and its Redis. It can replace scripts, and it records what was sent.
 //!
-//! A store runs its scripts by hash. The proxy replaces one hash by another of the same length, so that the verbs
-//! themselves run over an ablated script, and the tests that hold the invariants can show that they would notice.
+//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length. The
+//! unchanged operations then run an ablated script, and the tests of the invariants can show that they
+//! notice.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// How a hash stands in the protocol: its length, then itself.
-const BEFORE: &[u8] = b"$40\r\n";
-const WHOLE: usize = BEFORE.len() + 40;
+/// A hash in the protocol: its length, then itself.
+const HASH_PREFIX: &[u8] = b"$40\r\n";
+const HASH_LENGTH: usize = HASH_PREFIX.len() + 40;
 
-/// The proxy. Dropped, it hangs up.
+/// The proxy. Dropped, it closes its connections.
 pub struct Proxy {
     port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
@@ -22,17 +22,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port and forwards to the Redis on another; each hash on the left becomes that on the right.
+    /// Listens on a free port and forwards to the Redis on port `redis`. The first hash of each pair is
+    /// replaced by the second.
     pub async fn start(redis: u16, hashes: Vec<(String, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sent: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let rewriter = Arc::new(Rewriter { hashes, waits_for_nobody: false });
-        let memory = sent.clone();
+        let rewriter = Arc::new(Rewriter { hashes, skips_wait: false });
+        let recorded = sent.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(forward(client, redis, rewriter.clone(), memory.clone()));
+                connections.spawn(forward(client, redis, rewriter.clone(), recorded.clone()));
             }
         });
         Self { port, sent, task: task.abort_handle() }
@@ -40,10 +41,10 @@ impl Proxy {
 
     /// `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
-        crate::redis::url(self.port)
+        format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Every byte that was sent to Redis so far, connections mixed.
+    /// All bytes sent to Redis so far, of all connections.
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().unwrap().clone()
     }
@@ -55,34 +56,36 @@ impl Drop for Proxy {
     }
 }
 
-/// Changes what is on its way to Redis.
+/// Changes requests on their way to Redis.
 #[derive(Debug, Default)]
 pub struct Rewriter {
-    /// Each hash on the left becomes that on the right.
+    /// The first hash of each pair is replaced by the second.
     pub hashes: Vec<(String, String)>,
-    /// `WAIT` becomes a command that answers at once that nine replicas have it: see [`NINE`].
-    pub waits_for_nobody: bool,
+    /// Replaces `WAIT` by a command that returns at once that nine replicas have confirmed: see [`NINE`].
+    pub skips_wait: bool,
 }
 
-/// A key that has to hold nine letters when a [`Rewriter`] waits for nobody.
+/// A key that must hold a text of nine bytes when a [`Rewriter`] skips `WAIT`: it becomes `STRLEN` of this
+/// key.
 pub const NINE: &str = "chaos:nine";
 
 impl Rewriter {
-    /// Rewrites what is there; gives how much of it can be sent on. The rest may be the beginning of something.
+    /// Rewrites the pending bytes in place. Returns how many of them can be sent; the rest may be the start
+    /// of a hash.
     pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
         replace(pending, &self.hashes);
-        if self.waits_for_nobody {
-            wait_for_nobody(pending);
+        if self.skips_wait {
+            skip_wait(pending);
         }
         if self.hashes.is_empty() { pending.len() } else { pending.len() - unfinished(pending) }
     }
 }
 
-/// `WAIT` is sent alone and is short: it comes in one piece.
-fn wait_for_nobody(pending: &mut Vec<u8>) {
+/// `WAIT` is sent alone and is short: it arrives in one piece.
+fn skip_wait(pending: &mut Vec<u8>) {
     const WAIT: &[u8] = b"*3\r\n$4\r\nWAIT\r\n";
     while let Some(at) = pending.windows(WAIT.len()).position(|window| window == WAIT) {
-        // Two arguments, each a line with its length and one with itself.
+        // Two arguments of two lines each: the length and the value.
         let ends = pending[at + WAIT.len()..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let Some((end, _)) = ends.take(4).nth(3) else { return };
         let strlen = format!("*2\r\n$6\r\nSTRLEN\r\n${}\r\n{NINE}\r\n", NINE.len());
@@ -94,7 +97,7 @@ async fn forward(
     client: TcpStream,
     redis: u16,
     rewriter: Arc<Rewriter>,
-    memory: Arc<Mutex<Vec<u8>>>,
+    recorded: Arc<Mutex<Vec<u8>>>,
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let server = TcpStream::connect(("127.0.0.1", redis)).await?;
@@ -107,10 +110,10 @@ async fn forward(
             if from_client.read_buf(&mut pending).await? == 0 {
                 return to_server.shutdown().await;
             }
-            let whole = rewriter.rewrite(&mut pending);
-            memory.lock().unwrap().extend_from_slice(&pending[..whole]);
-            to_server.write_all(&pending[..whole]).await?;
-            pending.drain(..whole);
+            let ready = rewriter.rewrite(&mut pending);
+            recorded.lock().unwrap().extend_from_slice(&pending[..ready]);
+            to_server.write_all(&pending[..ready]).await?;
+            pending.drain(..ready);
         }
     };
     let replies = async move {
@@ -126,9 +129,9 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
         return;
     }
     let mut at = 0;
-    while at + WHOLE <= bytes.len() {
-        if bytes[at..].starts_with(BEFORE) {
-            let hash = &mut bytes[at + BEFORE.len()..at + WHOLE];
+    while at + HASH_LENGTH <= bytes.len() {
+        if bytes[at..].starts_with(HASH_PREFIX) {
+            let hash = &mut bytes[at + HASH_PREFIX.len()..at + HASH_LENGTH];
             if let Some((_, other)) = hashes.iter().find(|(ours, _)| ours.as_bytes() == hash) {
                 hash.copy_from_slice(other.as_bytes());
             }
@@ -137,13 +140,16 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// How many bytes at the end may be the beginning of a hash whose rest is still to come.
+/// How many bytes at the end may be the start of a hash whose rest has not arrived yet.
 fn unfinished(bytes: &[u8]) -> usize {
-    let begins = |tail: &[u8]| match tail.strip_prefix(BEFORE) {
+    let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),
-        None => BEFORE.starts_with(tail),
+        None => HASH_PREFIX.starts_with(tail),
     };
-    (1..WHOLE.min(bytes.len() + 1)).rev().find(|&count| begins(&bytes[bytes.len() - count..])).unwrap_or(0)
+    (1..HASH_LENGTH.min(bytes.len() + 1))
+        .rev()
+        .find(|&count| begins(&bytes[bytes.len() - count..]))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -151,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_held_back_until_it_is_whole() {
+    fn a_hash_is_held_back_until_it_is_complete() {
         let hash = "0123456789abcdef0123456789abcdef01234567";
         let command = format!("*3\r\n$7\r\nEVALSHA\r\n$40\r\n{hash}\r\n$1\r\n0\r\n");
         for cut in 0..command.len() {
             let head = &command.as_bytes()[..cut];
             let start = command.find("$40").unwrap();
-            let expected = if (start + 1..start + WHOLE).contains(&cut) { cut - start } else { 0 };
-            // A lone `$` may begin a hash, and has to wait as well.
+            let expected = if (start + 1..start + HASH_LENGTH).contains(&cut) { cut - start } else { 0 };
+            // A lone `$` may start a hash as well.
             let lone = usize::from(expected == 0 && head.ends_with(b"$"));
             assert_eq!(unfinished(head), expected.max(lone), "{:?}", String::from_utf8_lossy(head));
         }
@@ -168,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_becomes_a_question_that_is_answered_at_once() {
-        let rewriter = Rewriter { hashes: Vec::new(), waits_for_nobody: true };
+    fn a_skipped_wait_becomes_a_strlen() {
+        let rewriter = Rewriter { hashes: Vec::new(), skips_wait: true };
         let mut bytes =
             b"*1\r\n$4\r\nPING\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1000\r\n*1\r\n$4\r\nPING\r\n".to_vec();
-        let whole = rewriter.rewrite(&mut bytes);
+        let ready = rewriter.rewrite(&mut bytes);
         let text = String::from_utf8(bytes).unwrap();
-        assert_eq!(whole, text.len());
+        assert_eq!(ready, text.len());
         assert_eq!(
             text,
             "*1\r\n$4\r\nPING\r\n*2\r\n$6\r\nSTRLEN\r\n$10\r\nchaos:nine\r\n*1\r\n$4\r\nPING\r\n"

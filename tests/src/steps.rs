@@ -1,74 +1,55 @@
-//! The calls at which a process can be told to end: the names that failpoints go by. See `common::failpoint`.
+//! The calls at which a test can end a process: the names of failpoints. See `common::failpoint`.
 
-/// Of an API.
-pub const API: &[&str] = &[
-    "redis.service_put",
-    "redis.service_scale",
-    "redis.service_delete",
-    "redis.writes_confirmed",
-    "redis.pods_create",
-    "redis.pods_stop",
-    "redis.cordon",
-    "redis.letter_requeue",
-    "redis.WAIT",
-    "redis.PING",
-    "redis.HGETALL",
-    "redis.SMEMBERS",
-    "redis.LRANGE",
-    "redis.LLEN",
-    "redis.TIME",
-    "redis.XREVRANGE",
-];
-/// Of a scheduler.
-pub const SCHEDULER: &[&str] = &[
-    "redis.take",
-    "redis.assign",
-    "redis.park",
-    "redis.unpark",
-    "redis.reject",
-    "redis.declare_dead",
-    "redis.drain",
-    "redis.return_orphans",
-    "redis.lease",
-    "redis.pods_create",
-    "redis.pods_stop",
-    "redis.service_forget",
-    "redis.guest_beat",
-    "redis.guest_ack",
-    "redis.writes_unconfirmed",
-    "redis.writes_confirmed",
-    "redis.HLEN",
-    "redis.BRPOPLPUSH",
-    "redis.ZRANGEBYSCORE",
-    "redis.HGETALL",
-    "redis.SMEMBERS",
-    "redis.TIME",
-    "redis.GET",
-];
-/// Of a worker, whatever runs its pods.
-pub const WORKER: &[&str] = &[
-    "redis.register",
-    "redis.heartbeat",
-    "redis.claim",
-    "redis.ack",
-    "redis.finish",
-    "redis.report",
-    "redis.reject",
-    "redis.BRPOPLPUSH",
-    "redis.LLEN",
-    "redis.take_work",
-    "redis.LRANGE",
-    "redis.SSCAN",
-    "redis.GET",
-    "engine.ping",
-    "engine.list",
-    "engine.ensure_image",
-    "engine.run",
-    "engine.restart",
-    "engine.stop",
-    "engine.hints",
-];
-/// Of a worker with an engine, and what plain processes do not come to.
+use std::sync::LazyLock;
+
+use common::store::{ProcessKind, SCRIPTS};
+
+/// The calls of an API.
+pub static API: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let other_calls = [
+        "redis.WAIT",
+        "redis.PING",
+        "redis.HGETALL",
+        "redis.SMEMBERS",
+        "redis.LRANGE",
+        "redis.LLEN",
+        "redis.TIME",
+        "redis.XREVRANGE",
+    ];
+    scripts_of(ProcessKind::Api).chain(other_calls).collect()
+});
+/// The calls of a scheduler.
+pub static SCHEDULER: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let other_calls = [
+        "redis.HLEN",
+        "redis.BRPOPLPUSH",
+        "redis.ZRANGEBYSCORE",
+        "redis.HGETALL",
+        "redis.SMEMBERS",
+        "redis.TIME",
+        "redis.GET",
+    ];
+    scripts_of(ProcessKind::Scheduler).chain(other_calls).collect()
+});
+/// The calls of a worker with any runtime.
+pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let other_calls = [
+        "redis.BRPOPLPUSH",
+        "redis.LLEN",
+        "redis.LRANGE",
+        "redis.SSCAN",
+        "redis.GET",
+        "engine.ping",
+        "engine.list",
+        "engine.ensure_image",
+        "engine.run",
+        "engine.restart",
+        "engine.stop",
+        "engine.hints",
+    ];
+    scripts_of(ProcessKind::Worker).chain(other_calls).collect()
+});
+/// The calls of a worker with a Docker engine that a worker with plain processes does not make.
 pub const DOCKER: &[&str] = &[
     "docker.ping",
     "docker.version",
@@ -83,25 +64,35 @@ pub const DOCKER: &[&str] = &[
     "redis.lost",
 ];
 
-/// Calls that chaos does not wait for, each with the reason.
+/// Calls that chaos does not wait for, with the reasons.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("redis.pod_requeue", "only after a failover that lost writes"),
     ("redis.slot_free", "only after a failover that lost writes"),
 ];
+
+/// The scripts of a process that chaos waits for.
+fn scripts_of(process: ProcessKind) -> impl Iterator<Item = &'static str> {
+    let scripts = SCRIPTS.iter().filter(move |script| script.run_by().contains(&process));
+    let steps = scripts.map(|script| &*format!("redis.{}", script.name()).leak());
+    steps.filter(|step| !DOCKER.contains(step) && LEFT_OUT.iter().all(|(left_out, _)| left_out != step))
+}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::ablation::SCRIPTS;
+
+    fn all() -> Vec<&'static str> {
+        [&API[..], &SCHEDULER[..], &WORKER[..], DOCKER].concat()
+    }
 
     #[test]
-    fn every_script_has_its_steps() {
-        let all = [API, SCHEDULER, WORKER, DOCKER].concat();
-        let known: BTreeSet<&str> = all.into_iter().chain(LEFT_OUT.iter().map(|(call, _)| *call)).collect();
-        for (script, _) in SCRIPTS {
-            assert!(known.contains(format!("redis.{script}").as_str()), "{script}: who ends at it?");
+    fn every_script_is_a_step_of_a_process() {
+        let known: BTreeSet<&str> = all().into_iter().chain(LEFT_OUT.iter().map(|(call, _)| *call)).collect();
+        for script in SCRIPTS {
+            let step = format!("redis.{}", script.name());
+            assert!(known.contains(step.as_str()), "{step} is in no list of steps");
         }
     }
 
@@ -116,17 +107,17 @@ mod tests {
         let store: String =
             files.filter(|file| file.is_file()).map(|file| std::fs::read_to_string(file).unwrap()).collect();
         let store = store + &source("common/src/store/link/durable.rs");
-        let engine = source("worker/src/runtime/failing.rs");
+        let engine = source("worker/src/runtime/failpoints.rs");
         let docker = source("worker/src/runtime/docker/errors.rs");
-        for step in [API, SCHEDULER, WORKER, DOCKER].concat() {
+        for step in all() {
             let (seam, call) = step.split_once('.').unwrap();
-            let is_script = SCRIPTS.iter().any(|(script, _)| *script == call);
+            let is_script = SCRIPTS.iter().any(|script| script.name() == call);
             let made = match seam {
                 "redis" => is_script || store.contains(&format!("cmd(\"{call}\")")),
                 "engine" => engine.contains(&format!("\"{call}\"")),
                 _ => docker.contains(&format!("\"{call}\"")),
             };
-            assert!(made, "nobody calls {step}");
+            assert!(made, "no process calls {step}");
         }
     }
 }

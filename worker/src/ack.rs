@@ -1,73 +1,111 @@
-//! Acknowledgements, in batches: all that wait go in one call. Invariant 2.
+//! The acknowledgement loop: reports started pods to Redis, all that wait in one call.
 //!
-//! Acknowledging twice is acknowledging once, so a batch is sent until it is answered.
+//! Restores invariant 2 for pods that have just been started: their payload moves from the in-flight list
+//! (`rq`) to the set of running pods (`cs`). Acknowledging twice is acknowledging once, so a batch is
+//! repeated until Redis answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::store::{Ack, AckItem};
-use tokio::sync::{mpsc, oneshot};
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::store::{AckItem, StoreError};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::backoff::{Backoff, jittered};
-use crate::life::{Heard, Life};
+use crate::ack_queue::AckRequest;
+use crate::context::SessionContext;
+use crate::retry::RetryClass;
 
-/// How many go in one call.
-const BATCH: usize = 128;
-/// Pods that were claimed together are up within moments of each other: so long the first waits for the others.
-const GATHER: Duration = Duration::from_millis(2);
+/// How many acknowledgements go into one call.
+const MAX_BATCH: usize = 128;
+/// Pods that were claimed together run within moments of each other: the first waits this long for the
+/// others.
+const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// A pod that runs, and who wants to know what Redis says to it.
-pub(crate) struct AckRequest {
-    item: AckItem,
-    reply: oneshot::Sender<Ack>,
+/// The loop.
+pub(crate) struct AckLoop {
+    context: Arc<SessionContext>,
+    requests: mpsc::Receiver<AckRequest>,
+    /// Not yet answered; empty while the loop waits for requests.
+    batch: Vec<AckRequest>,
+    /// How many of the batch go into the next call. One at a time after a broken record, which fails the
+    /// whole call.
+    per_call: usize,
+    /// When the current batch was first sent.
+    begun: Option<Instant>,
+    /// How long to leave Redis alone after the last batch.
+    pause: Option<Duration>,
 }
 
-/// Sends acknowledgements until the life ends.
-pub(crate) async fn run(life: Arc<Life>, mut requests: mpsc::Receiver<AckRequest>) {
-    let mut batch = Vec::with_capacity(BATCH);
-    while requests.recv_many(&mut batch, BATCH).await > 0 {
-        if batch.len() < BATCH {
-            tokio::time::sleep(GATHER).await;
-            while batch.len() < BATCH
-                && let Ok(request) = requests.try_recv()
+impl Loop for AckLoop {
+    const NAME: &'static str = "ack";
+
+    /// Sends the batch, or its first request. Only a transient error fails the step; the batch is then sent
+    /// again.
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if self.batch.is_empty() {
+            return Ok(Next::Rest);
+        }
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let count = self.per_call.min(self.batch.len());
+        let items: Vec<AckItem> = self.batch[..count].iter().map(|request| request.item.clone()).collect();
+        let reply = self.context.session.ack(&items).await;
+        match self.context.classify("acknowledging pods", reply) {
+            RetryClass::Reply(acks) => {
+                for (request, ack) in self.batch.drain(..count).zip(acks) {
+                    // A start that has ended meanwhile does not wait for the reply.
+                    let _start_ended = request.reply.send(ack);
+                }
+            }
+            RetryClass::Transient(error) => return Err(error),
+            RetryClass::Permanent(_) if count > 1 => self.per_call = 1,
+            // Dropping a request tells its start that it cannot be acknowledged.
+            RetryClass::Permanent(_) => drop(self.batch.drain(..count)),
+            RetryClass::Fenced => self.batch.clear(),
+        }
+        if !self.batch.is_empty() {
+            return Ok(Next::Again);
+        }
+        self.pause = Some(self.context.throttle.pause_after(begun.elapsed()));
+        self.begun = None;
+        Ok(Next::Rest)
+    }
+
+    /// Waits for requests and gathers a batch.
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        if let Some(pause) = self.pause.take() {
+            tokio::time::sleep(pause).await;
+        }
+        self.per_call = MAX_BATCH;
+        if self.requests.recv_many(&mut self.batch, MAX_BATCH).await == 0 {
+            // The context holds a sender, so this does not happen while the loop runs.
+            return std::future::pending().await;
+        }
+        if self.batch.len() < MAX_BATCH {
+            tokio::time::sleep(GATHER_TIME).await;
+            while self.batch.len() < MAX_BATCH
+                && let Ok(request) = self.requests.try_recv()
             {
-                batch.push(request);
+                self.batch.push(request);
             }
         }
-        let begun = Instant::now();
-        send(&life, std::mem::take(&mut batch)).await;
-        tokio::time::sleep(life.courtesy.pause_after(begun.elapsed())).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(100), Duration::from_secs(2))
+    }
+
+    /// [`SessionContext::classify`] has logged it.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
     }
 }
 
-/// Says that a pod runs. None when Redis can not take it, for this life may not write, or somebody broke its record.
-pub(crate) async fn acknowledge(life: &Life, item: AckItem) -> Option<Ack> {
-    let (reply, answer) = oneshot::channel();
-    life.acks.send(AckRequest { item, reply }).await.ok()?;
-    answer.await.ok()
-}
-
-async fn send(life: &Life, batch: Vec<AckRequest>) {
-    let items: Vec<AckItem> = batch.iter().map(|request| request.item.clone()).collect();
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-    let acks = loop {
-        match life.heard("acknowledging pods", life.session.ack(&items).await) {
-            Heard::Answer(acks) => break acks,
-            Heard::Again => tokio::time::sleep(jittered(backoff.next())).await,
-            Heard::Fenced => return,
-            // One broken record must not hold up the others.
-            Heard::Hopeless if batch.len() > 1 => {
-                for request in batch {
-                    Box::pin(send(life, vec![request])).await;
-                }
-                return;
-            }
-            Heard::Hopeless => return,
-        }
-    };
-    for (request, ack) in batch.into_iter().zip(acks) {
-        // Who does not wait any more will ask again.
-        let _nobody_waits = request.reply.send(ack);
+impl AckLoop {
+    pub(crate) fn new(context: Arc<SessionContext>, requests: mpsc::Receiver<AckRequest>) -> Self {
+        let batch = Vec::with_capacity(MAX_BATCH);
+        Self { context, requests, batch, per_call: MAX_BATCH, begun: None, pause: None }
     }
 }

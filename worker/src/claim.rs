@@ -1,315 +1,250 @@
-//! The claim loop: takes payloads from this node's queue and begins their starts. Invariants 2 and 7.
+//! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
-//! A payload is taken only when a start can begin at once, so that rq stays short. Whatever is in rq and in nobody's
-//! hands (a reply was lost, the engine of a former life was slower than it) is found by the sweep.
+//! Restores invariant 2 (each payload is in exactly one place) for payloads that were moved to the in-flight
+//! list (`rq`) and that no start works on: a reply was lost, or an earlier session ended. The sweep finds
+//! them. Restores invariant 7: bad payloads are moved to the dead letters, and one broken record does not
+//! hold up the others.
+//!
+//! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::ids::{PodName, ServiceName};
-use common::node::Resources;
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
 use common::payload::Payload;
-use common::spec::PodSpec;
-use common::store::{Answer, ClaimItem, ClaimReply, StoreError, WorkQueue};
-use futures_util::FutureExt;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use common::store::{ClaimReply, StoreError, WorkQueue};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::backoff::{Backoff, jittered};
-use crate::life::Life;
-use crate::table::Begun;
-use crate::trouble::Trouble;
-use crate::worker::ATTEMPTS_ALLOWED;
-use crate::{policy, start};
+use crate::admission::{self, AdmittedJob};
+use crate::context::SessionContext;
+use crate::start;
 
-/// How many payloads are claimed at a time.
-const BATCH: usize = 64;
-/// After so many failures in a row while heartbeats are answered it is not Redis that is away.
-const SUSPICIOUS: u32 = 8;
+/// How many payloads are claimed in one call.
+const MAX_BATCH: usize = 64;
+/// After this many failures in a row while heartbeats succeed, the queue itself is the problem and not Redis.
+const SUSPICIOUS_FAILURES: u32 = 8;
 
-/// A payload with all that is needed to start it.
-pub(crate) struct Job {
-    pub(crate) payload: Payload,
-    pub(crate) service: Option<ServiceName>,
-    /// None where it names a specification that is not there.
-    pub(crate) spec: Option<Arc<PodSpec>>,
+/// The loop.
+pub(crate) struct ClaimLoop {
+    context: Arc<SessionContext>,
+    /// `None` after an error: what a blocking pop was about to return is in the in-flight list, and its
+    /// connection cannot be used any more.
+    queue: Option<WorkQueue>,
+    next_sweep: Option<Instant>,
+    /// How many left-over payloads the sweeps have dealt with: the next one begins after them.
+    swept: usize,
+    /// How long to leave Redis alone before the next step.
+    pause: Duration,
 }
 
-/// The right to work on one pod's payload. Dropping it gives it back.
-pub(crate) struct Place {
-    life: Arc<Life>,
-    payload: Payload,
-    /// Ask Redis again before going on.
-    pub(crate) recheck: Arc<Notify>,
-}
+impl Loop for ClaimLoop {
+    const NAME: &'static str = "claim";
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.life.table.let_go(&self.payload.id) {
-            self.life.sweep_soon();
+    /// Sweeps if it is time, waits for a free start permit and for a payload, and begins what arrived.
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if self.context.tasks.stopping().is_cancelled() {
+            return Ok(Next::End);
         }
+        tokio::select! {
+            () = self.context.tasks.stopping().cancelled() => return Ok(Next::End),
+            () = self.context.first_listing_done.cancelled() => {}
+        }
+        let taken = self.take().await;
+        if taken.is_err() {
+            self.queue = None;
+            // Redis may have moved payloads to the in-flight list although its reply was lost.
+            self.context.wakeups.request_sweep();
+        }
+        taken
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        self.context.tasks.pause(self.pause).await;
+        Ok(())
+    }
+
+    fn label(&self) -> String {
+        format!("the claim loop of {}", self.context.worker.node)
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(100), Duration::from_secs(5))
+    }
+
+    /// The heartbeat loop logs that Redis is unavailable; here only problems of the queue itself are logged.
+    fn is_logged(&self, error: &StoreError, failures: u32) -> bool {
+        !error.is_transient()
+            || error.is_out_of_memory()
+            || (failures >= SUSPICIOUS_FAILURES && self.context.worker.is_leased())
+    }
+
+    async fn back_off(&mut self, pause: Duration) {
+        self.context.tasks.pause(pause).await;
     }
 }
 
-/// A job in hand.
-pub(crate) struct InHand {
-    pub(crate) job: Job,
-    pub(crate) place: Place,
-    pub(crate) permit: OwnedSemaphorePermit,
-}
-
-/// Takes from the queue until the life ends.
-pub(crate) async fn run(life: Arc<Life>) {
-    tokio::select! {
-        () = life.quit.cancelled() => {}
-        () = life.verified.cancelled() => serve(&life).await,
+impl ClaimLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self { context, queue: None, next_sweep: None, swept: 0, pause: Duration::ZERO }
     }
-    // The other loops end when the life cuts them off; so does this one.
-    std::future::pending::<()>().await;
-}
 
-async fn serve(life: &Arc<Life>) {
-    let trouble = Trouble::of(format!("the queue of {}", life.worker.node));
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-    let mut next_sweep = Instant::now() + life.worker.pace.sweep;
-    let mut failures = 0;
-    loop {
-        let mut queue = None;
-        let error = loop {
-            match turn(life, &mut queue, &mut next_sweep).await {
-                Ok(Turn::Went(took)) => {
-                    trouble.worked();
-                    backoff.reset();
-                    failures = 0;
-                    if !wait(life, life.courtesy.pause_after(took)).await {
-                        return;
-                    }
-                }
-                Ok(Turn::Quit) => return,
-                Err(error) => break error,
-            }
+    async fn take(&mut self) -> Result<Next, StoreError> {
+        let context = &self.context;
+        let timings = &context.worker.timings;
+        let next_sweep = *self.next_sweep.get_or_insert_with(|| Instant::now() + timings.sweep_interval);
+        let queue = match &mut self.queue {
+            Some(queue) => queue,
+            None => self.queue.insert(context.session.work_queue(timings.queue_block).await?),
         };
-        failures += 1;
-        // That Redis is away is the heartbeat's to say; here it is said when only the queue does not work.
-        if !error.is_transient() || (failures >= SUSPICIOUS && life.worker.is_leased()) {
-            trouble.failed(&error);
+        if context.wakeups.take_sweep() || Instant::now() >= next_sweep {
+            self.next_sweep = Some(Instant::now() + timings.sweep_interval);
+            self.swept = self.swept.wrapping_add(sweep(context, self.swept).await?);
         }
-        // What Redis moved to rq while the answer was lost.
-        life.sweep_soon();
-        if !wait(life, jittered(backoff.next())).await {
-            return;
+        let permit = tokio::select! {
+            () = context.tasks.stopping().cancelled() => return Ok(Next::End),
+            permit = context.start_permits.clone().acquire_owned() => permit.expect("never closed"),
+        };
+        let first = tokio::select! {
+            () = context.tasks.stopping().cancelled() => return Ok(Next::End),
+            first = queue.next() => first,
+        };
+        let first = match first {
+            Err(error) if error.is_out_of_memory() => {
+                // The script that moves several payloads goes on where Redis refuses BRPOPLPUSH. The backoff
+                // after the error sets the pace.
+                drop(permit);
+                begin_starts(context, take_more(context).await).await?;
+                return Err(error);
+            }
+            first => first?,
+        };
+        context.worker.redis_log.succeeded();
+        let Some(first) = first else {
+            self.pause = Duration::ZERO;
+            return Ok(Next::Rest);
+        };
+        let arrived = Instant::now();
+        let mut taken = vec![(first, permit)];
+        taken.extend(take_more(context).await);
+        // A Redis that is slow here is busy with other nodes. What was taken is safe in the in-flight list.
+        if !context.tasks.pause(context.throttle.pause_between(arrived.elapsed())).await {
+            return Ok(Next::End);
         }
+        let begun = Instant::now();
+        begin_starts(context, taken).await?;
+        self.pause = context.throttle.pause_after(begun.elapsed());
+        Ok(Next::Rest)
     }
 }
 
-/// False when nothing new shall be taken on.
-async fn wait(life: &Life, pause: Duration) -> bool {
-    // A timer rounds up to the next millisecond, nothing as well.
-    if pause.is_zero() {
-        return !life.quit.is_cancelled();
-    }
-    tokio::select! {
-        () = life.quit.cancelled() => false,
-        () = tokio::time::sleep(pause) => true,
-    }
-}
-
-enum Turn {
-    /// Nothing came, or what came was begun; then Redis took so long over it.
-    Went(Duration),
-    Quit,
-}
-
-/// Sweeps if it is time, waits for a free place and for a payload, and begins what came. After an error the queue's
-/// connection is dropped by the caller: what a blocking pop was about to give is in rq then.
-async fn turn(
-    life: &Arc<Life>,
-    queue: &mut Option<WorkQueue>,
-    next_sweep: &mut Instant,
-) -> Result<Turn, StoreError> {
-    let queue = match queue {
-        Some(queue) => queue,
-        None => queue.insert(life.session.work_queue(life.worker.pace.block).await?),
-    };
-    if life.takes_sweep() || Instant::now() >= *next_sweep {
-        *next_sweep = Instant::now() + life.worker.pace.sweep;
-        sweep(life).await?;
-    }
-    let permit = tokio::select! {
-        () = life.quit.cancelled() => return Ok(Turn::Quit),
-        permit = life.permits.clone().acquire_owned() => permit.expect("nobody closes it"),
-    };
-    let first = tokio::select! {
-        () = life.quit.cancelled() => return Ok(Turn::Quit),
-        first = queue.next() => first?,
-    };
-    life.worker.redis.worked();
-    let Some(first) = first else { return Ok(Turn::Went(Duration::ZERO)) };
-    let came = Instant::now();
-    let mut taken = vec![(first, permit)];
-    taken.extend(take_more(life).await);
-    // A Redis that is slow over this has others to serve first: what was taken is safe in rq.
-    if !wait(life, life.courtesy.pause_between(came.elapsed())).await {
-        return Ok(Turn::Quit);
-    }
-    let begun = Instant::now();
-    admit(life, taken).await?;
-    Ok(Turn::Went(begun.elapsed()))
-}
-
-/// As many more payloads as there are free places.
-async fn take_more(life: &Life) -> Vec<(Bytes, OwnedSemaphorePermit)> {
-    let permits = free_permits(life, BATCH - 1);
-    match life.session.take_more(permits.len()).await {
+/// Takes as many more payloads as there are free start permits.
+async fn take_more(context: &SessionContext) -> Vec<(Bytes, OwnedSemaphorePermit)> {
+    let permits = free_permits(context, MAX_BATCH - 1);
+    match context.session.pop_more(permits.len()).await {
         Ok(payloads) => payloads.into_iter().zip(permits).collect(),
         Err(error) => {
-            life.worker.redis.failed(&error);
-            life.sweep_soon();
+            context.worker.redis_log.failed(&error);
+            context.wakeups.request_sweep();
             Vec::new()
         }
     }
 }
 
-fn free_permits(life: &Life, most: usize) -> Vec<OwnedSemaphorePermit> {
-    std::iter::from_fn(|| life.permits.clone().try_acquire_owned().ok()).take(most).collect()
+fn free_permits(context: &SessionContext, max: usize) -> Vec<OwnedSemaphorePermit> {
+    std::iter::from_fn(|| context.start_permits.clone().try_acquire_owned().ok()).take(max).collect()
 }
 
-/// Begins what stands in rq and is in nobody's hands, as far as there are free places.
-async fn sweep(life: &Arc<Life>) -> Result<(), StoreError> {
-    let left_over: Vec<Bytes> =
-        life.session.starting().await?.into_iter().filter(|raw| !life.table.is_in_hand(raw)).collect();
+/// Begins the starts of payloads in the in-flight list that no start works on, as far as there are free
+/// permits, and returns how many. Those that cannot be cleared stay the oldest, so each sweep begins elsewhere.
+async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, StoreError> {
+    let in_flight = context.session.in_flight().await?.into_iter();
+    let mut left_over: Vec<Bytes> = in_flight.filter(|raw| !is_being_started(context, raw)).collect();
     if left_over.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    let permits = free_permits(life, left_over.len().min(BATCH));
+    let begin_at = swept % left_over.len();
+    left_over.rotate_left(begin_at);
+    let permits = free_permits(context, left_over.len().min(MAX_BATCH));
     if permits.len() < left_over.len() {
-        life.sweep_soon();
+        context.wakeups.request_sweep();
     }
-    admit(life, left_over.into_iter().zip(permits).collect()).await
+    let count = permits.len();
+    begin_starts(context, left_over.into_iter().zip(permits).collect()).await?;
+    Ok(count)
 }
 
-/// Sorts out what is no pod, and claims the rest in one call. Payloads not begun here stay in rq for the sweep.
-async fn admit(life: &Arc<Life>, taken: Vec<(Bytes, OwnedSemaphorePermit)>) -> Result<(), StoreError> {
-    let mut parsed = Vec::with_capacity(taken.len());
-    for (raw, permit) in taken {
-        match Payload::parse(raw.clone()) {
-            Ok(payload) => parsed.push((raw, payload, permit)),
-            Err(bad) => reject(life, &raw, None, &bad.to_string()).await,
-        }
-    }
-    life.worker
-        .store
-        .read_pod_specs(parsed.iter().filter_map(|(_, payload, _)| payload.spec.as_ref()))
-        .await?;
-    let mut batch = Vec::with_capacity(parsed.len());
-    for (raw, payload, permit) in parsed {
-        let Begun::Mine(recheck) = life.table.begin(&payload) else { continue };
-        let place = Place { life: life.clone(), payload: payload.clone(), recheck };
-        match resolve(life, payload).await? {
-            Ok(job) => batch.push(InHand { job, place, permit }),
-            Err(reason) => reject(life, &raw, Some(&place.payload), &reason).await,
-        }
-    }
-    if batch.is_empty() { Ok(()) } else { claim_batch(life, batch).await }
+/// Returns whether a start works on this payload, or on another text of the same pod: that one is looked at
+/// when the start has ended, and takes no permit before.
+fn is_being_started(context: &SessionContext, raw: &Bytes) -> bool {
+    context.table.is_starting_payload(raw)
+        || Payload::parse(raw.clone()).is_ok_and(|payload| context.table.is_duplicate(&payload))
 }
 
-/// What the pod is, or why it can not be one.
-async fn resolve(life: &Life, payload: Payload) -> Result<Result<Job, String>, StoreError> {
-    let Some(id) = &payload.spec else {
-        return Ok(match payload.inline_spec() {
-            Err(bad) => Err(bad.to_string()),
-            Ok(inline) => match policy::refusal(&inline.unknown) {
-                Some(reason) => Err(reason),
-                None => Ok(Job { payload, service: None, spec: Some(Arc::new(inline.pod)) }),
-            },
-        });
-    };
-    let spec = match life.worker.store.pod_spec(id).await {
-        Ok(spec) => spec,
-        Err(error) if error.is_transient() => return Err(error),
-        Err(error) => return Ok(Err(format!("its specification {id} can not be read: {error}"))),
-    };
-    Ok(Ok(Job { service: service_of(&payload.name), spec, payload }))
+/// Rejects what cannot be a pod, and claims the rest in one call. Payloads that are not begun here stay in
+/// the in-flight list for the sweep.
+async fn begin_starts(
+    context: &Arc<SessionContext>,
+    taken: Vec<(Bytes, OwnedSemaphorePermit)>,
+) -> Result<(), StoreError> {
+    let batch = admission::admit(context, taken).await?;
+    if batch.is_empty() { Ok(()) } else { claim_batch(context, batch).await }
 }
 
-/// Pods of a service carry its name.
-pub(crate) fn service_of(name: &PodName) -> Option<ServiceName> {
-    ServiceName::new(name.as_str()).ok()
-}
-
-async fn claim_batch(life: &Arc<Life>, batch: Vec<InHand>) -> Result<(), StoreError> {
-    match claim(life, batch.iter().map(|in_hand| &in_hand.job)).await {
+async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> Result<(), StoreError> {
+    match admission::claim(context, batch.iter().map(|admitted| &admitted.job)).await {
         Ok(Ok(ClaimReply::Claims(claims))) => {
-            for (in_hand, claim) in batch.into_iter().zip(claims) {
-                life.spawn(start::run(life.clone(), in_hand, claim));
+            for (admitted, claim) in batch.into_iter().zip(claims) {
+                context.tasks.spawn(start::run(context.clone(), admitted, claim));
             }
             Ok(())
         }
-        Ok(Ok(ClaimReply::Paused(left))) => {
+        Ok(Ok(ClaimReply::Paused(remaining))) => {
             drop(batch);
-            pause(life, left).await;
+            wait_after_failover(context, remaining).await;
             Ok(())
         }
         Ok(Err(_)) => {
-            // Only the heartbeat is told why, and ends this life.
-            life.beat_now.notify_one();
+            // Only the reply to a heartbeat ends the session, and tells it why.
+            context.wakeups.request_heartbeat();
             Ok(())
         }
         Err(error) if error.is_transient() => Err(error),
-        Err(error) => one_by_one(life, batch, error).await,
+        Err(error) => claim_one_by_one(context, batch, error).await,
     }
 }
 
-/// The master changed a moment ago: nothing starts for a while. What was taken stays in rq.
-async fn pause(life: &Life, left: Duration) {
-    tracing::info!(node = %life.worker.node, ?left, "Redis has another master: no starts for a while");
-    life.sweep_soon();
+/// The Redis master changed a moment ago: no pod may be started until `remaining` is over. What was taken
+/// stays in the in-flight list.
+async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
+    let node = &context.worker.node;
+    tracing::info!(%node, ?remaining, "the Redis master has changed: starting no pods for now");
+    context.wakeups.request_sweep();
     tokio::select! {
-        () = life.quit.cancelled() => {}
-        () = tokio::time::sleep(left) => {}
+        () = context.tasks.stopping().cancelled() => {}
+        () = tokio::time::sleep(remaining) => {}
     }
 }
 
-/// Finds the payload whose record somebody broke, so that it does not hold up the others. When it is not a record but
-/// a key of the node's own that is broken, all wait until a person has looked at it.
-async fn one_by_one(life: &Arc<Life>, batch: Vec<InHand>, error: StoreError) -> Result<(), StoreError> {
-    if claim(life, std::iter::empty()).await.is_err() {
+/// Finds the payload whose record is broken, so that it does not hold up the others. If instead a key of this
+/// node is broken, all wait until a person has repaired it.
+async fn claim_one_by_one(
+    context: &Arc<SessionContext>,
+    batch: Vec<AdmittedJob>,
+    error: StoreError,
+) -> Result<(), StoreError> {
+    if admission::claim(context, std::iter::empty()).await.is_err() {
         return Err(error);
     }
-    if let [culprit] = batch.as_slice() {
-        let reason = format!("its record in Redis can not be used: {error}");
-        reject(life, &culprit.job.payload.raw, None, &reason).await;
+    if let [broken] = batch.as_slice() {
+        let reason = format!("its record in Redis cannot be used: {error}");
+        admission::reject(context, &broken.job.payload.raw, None, &reason).await;
         return Ok(());
     }
-    for in_hand in batch {
-        Box::pin(claim_batch(life, vec![in_hand])).await?;
+    for admitted in batch {
+        Box::pin(claim_batch(context, vec![admitted])).await?;
     }
     Ok(())
-}
-
-/// Asks Redis what to do with these payloads.
-pub(crate) async fn claim<'a>(life: &Life, jobs: impl Iterator<Item = &'a Job>) -> Answer<ClaimReply> {
-    let items: Vec<ClaimItem> = jobs.map(Job::item).collect();
-    life.session.claim(&items, ATTEMPTS_ALLOWED, life.worker.config.timing.fence_after).await
-}
-
-impl Job {
-    fn item(&self) -> ClaimItem {
-        let spec = self.spec.as_ref();
-        let request = Resources {
-            cpu_millis: spec.map_or(0, |spec| spec.cpu_millis()),
-            memory_bytes: spec.map_or(0, |spec| spec.memory_bytes()),
-            pods: 1,
-        };
-        ClaimItem { payload: self.payload.clone(), request, service: self.service.clone() }
-    }
-}
-
-/// Moves a payload to the dead letters.
-pub(crate) async fn reject(life: &Life, raw: &Bytes, payload: Option<&Payload>, reason: &str) {
-    tracing::warn!(node = %life.worker.node, pod = ?payload.map(|p| &p.id), reason, "to the dead letters");
-    metrics::counter!("kubeleet_pod_starts_total", "result" => "rejected").increment(1);
-    let id = payload.map(|payload| &payload.id);
-    life.insist("rejecting a payload", || life.session.reject(raw, id, reason).boxed()).await;
 }

@@ -1,18 +1,20 @@
-//! The fence: no pod that must never run twice runs on without a lease. Invariant 5.
+//! The fence: stops pods that must never run twice when the lease has expired. Restores invariant 5.
 //!
-//! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is away is its reason. It
-//! looks again and again for as long as the lease is out, so that a container whose start was under way when the lease
-//! ran out is caught as well; only after that the lease can be renewed. `keep` pods are left alone.
+//! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is unavailable is
+//! why it acts. While the lease is expired it looks again and again, so that a container whose start was
+//! under way at the expiry is caught too. Only then can the lease be renewed. `on_disconnect: keep` pods are
+//! left alone.
 //!
-//! The worker holds it for as long as it lives and tells its guard so ([`crate::pulse`]); when the worker falls silent
-//! the guard holds it, with the same [`enforce`].
+//! The worker runs it for as long as the process lives, and tells its supervisor so ([`crate::liveness`]). If
+//! the worker falls silent the supervisor does the same with [`enforce`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::backoff::Backoff;
 use common::clock::{BootInstant, Clock};
 use common::config::Timing;
-use common::ids::NodeName;
+use common::ids::{ClusterId, NodeName};
 use common::spec::OnDisconnect;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -20,179 +22,236 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::{Backoff, jittered};
-use crate::lease::{Found, Standing};
-use crate::runtime::{Container, ContainerState, Runtime, RuntimeError};
-use crate::worker::{Asked, Worker};
+use crate::engine_health::Probe;
+use crate::known_containers::{KnownContainers, must_stop};
+use crate::lease::LeaseState;
+use crate::lease_file::SavedLease;
+use crate::measure::{self, StopReason};
+use crate::runtime::{Container, Runtime, RuntimeError};
+use crate::worker::Worker;
 
-/// The tokio clock stands still while the machine sleeps; the lease's does not. So no sleep is longer than this.
-const GLANCE: Duration = Duration::from_secs(1);
-/// Between two looks while the lease is out and what was begun under it may still appear.
-pub(crate) const AGAIN: Duration = Duration::from_millis(250);
-/// When no start is under way and nothing has appeared for so long, a [`GLANCE`] is enough: Redis may be away for hours.
-const QUIET: Duration = Duration::from_secs(3);
-/// Kept free between the last SIGKILL and the moment another node may start the pod.
-const MARGIN: Duration = Duration::from_secs(2);
-/// How long leftovers of a worker that is gone have to end: they may run elsewhere by now.
-const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+/// No sleep is longer than this: tokio's clock stops while the machine is suspended, and the lease's does
+/// not.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks while the lease is expired and containers whose start was under way may still appear.
+pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// When nothing has appeared for this long, [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
+const QUIET_AFTER: Duration = Duration::from_secs(3);
+/// How long the fence waits for the list of containers before it stops those that it knows.
+const MAX_LIST_WAIT: Duration = Duration::from_secs(2);
+/// Kept free between the last SIGKILL and the moment when another node may start the pod.
+const SAFETY_MARGIN: Duration = Duration::from_secs(2);
+/// How long leftovers of an earlier worker process have to end: their pods may run elsewhere by now.
+const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+/// How long the containers of a worker that was declared dead have to end.
+const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
 /// How many containers are stopped at a time.
-const AT_A_TIME: usize = 64;
+const STOP_CONCURRENCY: usize = 64;
 
-/// Holds the fence for as long as the process lives, over all lives of the worker: first the leftovers of the worker
-/// before, which is told through `swept`, then its own pods.
-pub(crate) async fn hold(worker: Arc<Worker>, shutdown: CancellationToken, swept: oneshot::Sender<()>) {
-    let holding = async {
-        if at_startup(&worker, &shutdown).await {
-            // Nobody listens any more when the worker is being ended.
-            let _ended = swept.send(());
+/// Runs the fence for as long as the process lives: first over the leftovers of the previous worker process,
+/// which is reported through `startup_done`, then over this worker's pods. Ends early only if `shutdown`
+/// comes first.
+pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken, startup_done: oneshot::Sender<()>) {
+    let fence = async {
+        if startup_fence(&worker, &shutdown).await {
+            // The receiver is gone if the worker is being ended.
+            let _ended = startup_done.send(());
             watch(&worker).await;
         }
     };
-    // One task with the fence, so that the guard hears nothing any more when this task hangs or has panicked.
-    worker.pulse.alongside(&worker.config.timing, holding).await;
+    // The signs of life are sent by this very task, so that they stop when the fence hangs or has panicked.
+    worker.liveness.while_running(&worker.config.timing, fence).await;
 }
 
 async fn watch(worker: &Worker) {
-    let mut fenced = false;
+    let mut is_fencing = false;
     let mut last_found = Instant::now();
     loop {
-        match worker.lease.standing(worker.now()) {
-            Standing::None => {
-                fenced = false;
-                tokio::time::sleep(GLANCE.min(worker.config.timing.heartbeat)).await;
+        match worker.lease.state(worker.now()) {
+            LeaseState::None => {
+                is_fencing = false;
+                tokio::time::sleep(POLL_INTERVAL.min(worker.config.timing.heartbeat)).await;
             }
-            Standing::Good(left) => {
-                if std::mem::take(&mut fenced) {
-                    tracing::info!(node = %worker.node, "the lease is good again");
+            LeaseState::Valid(remaining) => {
+                if is_fencing {
+                    is_fencing = false;
+                    tracing::info!(node = %worker.node, "the lease is valid again");
                 }
-                tokio::time::sleep(left.min(GLANCE)).await;
+                tokio::time::sleep(remaining.min(POLL_INTERVAL)).await;
             }
-            Standing::Out(deadline) => {
-                if !std::mem::replace(&mut fenced, true) {
+            LeaseState::Expired(deadline) => {
+                if !is_fencing {
+                    is_fencing = true;
                     last_found = Instant::now();
-                    metrics::counter!("kubeleet_worker_fenced_total").increment(1);
-                    tracing::error!(
-                        node = %worker.node,
-                        "no heartbeat has been answered for {:?}: pods with `on_disconnect: stop` are stopped now, \
-                         for they may be started elsewhere; pods with `keep` run on",
-                        worker.config.timing.fence_after
-                    );
+                    log_expiry(worker);
                 }
-                let timing = &worker.config.timing;
-                let look = enforce(&*worker.runtime, &worker.node, timing, deadline, &*worker.clock);
-                let all_is_seen = match look.await {
-                    Ok(found) => worker.lease.fenced(deadline) && found == 0,
-                    Err(error) => {
-                        tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; trying on");
-                        false
-                    }
-                };
-                if !all_is_seen {
+                if !stop_expired(worker, deadline).await {
                     last_found = Instant::now();
                 }
-                tokio::time::sleep(rest(last_found.elapsed())).await;
+                tokio::time::sleep(recheck_after(last_found.elapsed())).await;
             }
         }
     }
 }
 
-/// Between two looks while the lease is out, when nothing was found for so long.
-fn rest(quiet: Duration) -> Duration {
-    if quiet > QUIET { GLANCE } else { AGAIN }
+fn log_expiry(worker: &Worker) {
+    measure::fenced();
+    tracing::error!(
+        node = %worker.node,
+        "no heartbeat has been answered for {:?}, the lease has expired: stopping pods with \
+         `on_disconnect: stop`, because they may be started on other nodes; pods with `keep` go on",
+        worker.config.timing.fence_after
+    );
 }
 
-/// One look: stops every `stop` pod of this node that runs, or may yet. Gives how many there were.
+/// One look while the lease is expired. Returns whether nothing was left to stop and no start is under way.
+async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
+    let timing = &worker.config.timing;
+    let (runtime, cluster) = (&*worker.runtime, worker.identity.cluster());
+    let (clock, known) = (&*worker.clock, &worker.known);
+    let enforced = enforce(runtime, &worker.node, cluster.as_ref(), timing, deadline, clock, known).await;
+    match enforced {
+        Ok(found) => worker.lease.mark_fenced(deadline) && found == 0,
+        Err(error) => {
+            tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; retrying");
+            false
+        }
+    }
+}
+
+/// Returns the wait before the next look while the lease is expired, if nothing was found for `quiet_for`.
+fn recheck_after(quiet_for: Duration) -> Duration {
+    if quiet_for > QUIET_AFTER { POLL_INTERVAL } else { RECHECK_INTERVAL }
+}
+
+/// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
+/// were. While the engine takes long to list containers, or fails to, those that are `known` are stopped.
 pub(crate) async fn enforce(
     runtime: &dyn Runtime,
     node: &NodeName,
+    cluster: Option<&ClusterId>,
     timing: &Timing,
     deadline: BootInstant,
     clock: &dyn Clock,
+    known: &KnownContainers,
 ) -> Result<usize, RuntimeError> {
-    let containers = runtime.list(node).await?;
-    let running = |container: &Container| {
-        container.on_disconnect == OnDisconnect::Stop
-            && matches!(container.state, ContainerState::Running | ContainerState::Created)
+    let stop = async |containers: Vec<Container>| {
+        for container in &containers {
+            tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
+        }
+        let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
+        let found = containers.len();
+        stop_all(runtime, containers, StopReason::Fenced, grace, known).await.map(|()| found)
     };
-    let to_stop: Vec<_> = containers.into_iter().filter(running).collect();
-    for container in &to_stop {
-        tracing::warn!(%node, pod = %container.pod, "stopped by the fence");
-    }
-    let found = to_stop.len();
-    stop_all(runtime, to_stop, |container| grace(container.grace, timing, deadline, clock.now())).await?;
-    Ok(found)
+    let mut list = runtime.list_live(node);
+    let listed = match tokio::time::timeout(MAX_LIST_WAIT, &mut list).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => {
+            stop(known.all()).await?;
+            return Err(error);
+        }
+        Err(_) => {
+            tracing::error!(%node, "the engine has not listed containers in {MAX_LIST_WAIT:?}: stopping what is known");
+            let (stopped, listed) = tokio::join!(stop(known.all()), list);
+            stopped?;
+            listed?
+        }
+    };
+    let is_own = |container: &Container| container.may_be_of(cluster);
+    stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
-/// How long a container may take to end so that it is gone before its pod may be started elsewhere.
-fn grace(wanted: Duration, timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
-    let death = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
-    wanted.min(death.since(now).saturating_sub(MARGIN))
+/// Returns how long a container may take to end so that it is gone before its pod may be started elsewhere.
+fn fence_grace(requested: Duration, timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
+    let declared_dead = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
+    requested.min(declared_dead.since(now).saturating_sub(SAFETY_MARGIN))
 }
 
-/// Stops and removes containers, many at a time; the first error, if there was one.
+/// Stops and removes containers, many at a time. Returns the first error, if there was one, after all of
+/// them.
 async fn stop_all(
     runtime: &dyn Runtime,
     containers: Vec<Container>,
+    reason: StopReason,
     grace: impl Fn(&Container) -> Duration,
+    known: &KnownContainers,
 ) -> Result<(), RuntimeError> {
     let stops = containers.into_iter().map(|container| {
         let grace = grace(&container);
-        async move { runtime.stop(&container.handle, grace).await }
+        async move {
+            runtime.stop(&container.handle, grace).await?;
+            known.remove(&container.handle);
+            measure::stop(reason);
+            Ok(())
+        }
     });
-    let results: Vec<_> = stream::iter(stops).buffer_unordered(AT_A_TIME).collect().await;
+    let results: Vec<_> = stream::iter(stops).buffer_unordered(STOP_CONCURRENCY).collect().await;
     results.into_iter().collect()
 }
 
-/// Before a worker does anything: where the lease of the worker before has run out, its leftovers end. Tries until it
-/// is done or `shutdown`. Gives whether it is done.
-async fn at_startup(worker: &Worker, shutdown: &CancellationToken) -> bool {
-    match worker.lease.found() {
-        Found::Deadline(deadline) if worker.now() < deadline => {
-            worker.lease.take_over(deadline);
+/// Before a worker does anything else: if the lease of the previous worker process has expired, its leftovers
+/// are stopped. Retries until that is done or `shutdown`; returns whether it is done.
+async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
+    match worker.lease.load_saved() {
+        SavedLease::Lease(lease) if worker.now() < lease.deadline => {
+            worker.lease.take_over(lease);
             return true;
         }
-        Found::Deadline(_) => {
-            tracing::info!(node = %worker.node, "the lease of the worker before has run out")
+        SavedLease::Lease(_) => {
+            tracing::info!(node = %worker.node, "the lease of the previous worker process has expired");
         }
-        Found::Nothing(why) => tracing::debug!(node = %worker.node, why, "no lease of a worker before"),
+        SavedLease::Unusable(why) => {
+            tracing::debug!(node = %worker.node, why, "no lease of a previous worker process");
+        }
     }
+    stop_unleased(worker, shutdown).await
+}
+
+/// Stops every `on_disconnect: stop` pod of this node. Retries until that is done or `shutdown`; returns
+/// whether it is done.
+pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
-    insist(worker, shutdown, "startup fence", must_stop, LEFTOVER_GRACE).await
+    stop_leftovers(worker, shutdown, StopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// All that runs here has been given away: stops and removes every container of this node. Gives whether it is done.
+/// Stops and removes what may run on this node after it was declared dead; the next session removes the rest.
+/// Retries until that is done or `shutdown`; returns whether it is done. A container without a cluster's
+/// label may be another cluster's: the next session asks Redis about it.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
-    insist(worker, shutdown, "its pods were given away", |_| true, Duration::from_secs(10)).await
+    let is_ours = |container: &Container| container.cluster.is_some();
+    stop_leftovers(worker, shutdown, StopReason::NotAssigned, is_ours, MAX_PURGE_GRACE).await
 }
 
-async fn insist(
+async fn stop_leftovers(
     worker: &Worker,
     shutdown: &CancellationToken,
-    why: &str,
-    which: impl Fn(&Container) -> bool,
-    longest_grace: Duration,
+    reason: StopReason,
+    must_stop: impl Fn(&Container) -> bool,
+    max_grace: Duration,
 ) -> bool {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {
-        let tried = async {
-            let containers = worker.runtime.list(&worker.node).await?;
-            let found: Vec<_> = containers.into_iter().filter(|container| which(container)).collect();
+        let attempt = async {
+            let containers = worker.list_live().await?;
+            let found: Vec<_> = containers.into_iter().filter(|container| must_stop(container)).collect();
             if !found.is_empty() {
-                tracing::warn!(node = %worker.node, why, count = found.len(), "stopping leftover containers");
+                let count = found.len();
+                tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
             }
-            stop_all(&*worker.runtime, found, |container| container.grace.min(longest_grace)).await
+            let grace = |container: &Container| container.grace.min(max_grace);
+            stop_all(&*worker.runtime, found, reason, grace, &worker.known).await
         };
         let result = tokio::select! {
             () = shutdown.cancelled() => return false,
-            result = tried => result,
+            result = attempt => result,
         };
-        worker.engine.heard(Asked::List, &result);
+        worker.engine.record(Probe::List, &result);
         if result.is_ok() {
             return true;
         }
         tokio::select! {
             () = shutdown.cancelled() => return false,
-            () = tokio::time::sleep(jittered(backoff.next())) => {}
+            () = tokio::time::sleep(backoff.next()) => {}
         }
     }
 }
@@ -202,27 +261,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_looks_less_often_once_nothing_appears_any_more_and_never_seldom() {
-        assert_eq!(rest(Duration::ZERO), AGAIN);
-        assert_eq!(rest(QUIET), AGAIN);
-        assert_eq!(rest(Duration::from_secs(3600)), GLANCE);
+    fn the_fence_looks_less_often_once_nothing_appears_any_more_but_never_rarely() {
+        assert_eq!(recheck_after(Duration::ZERO), RECHECK_INTERVAL);
+        assert_eq!(recheck_after(QUIET_AFTER), RECHECK_INTERVAL);
+        assert_eq!(recheck_after(Duration::from_secs(3600)), POLL_INTERVAL);
     }
 
     #[test]
-    fn what_is_stopped_is_gone_before_it_may_start_elsewhere() {
+    fn a_stopped_container_is_gone_before_its_pod_may_start_elsewhere() {
         let seconds = Duration::from_secs;
         let at = |seconds: u64| BootInstant { millis: seconds * 1000 };
         let timing = Timing::default();
-        // The lease ran out at 100: the node may be declared dead at 105.
+        // The lease expired at 100: the node may be declared dead at 105.
         let table = [(10, 100, 3), (1, 100, 1), (10, 102, 1), (10, 103, 0), (10, 500, 0), (0, 100, 0)];
-        for (wanted, now, expected) in table {
+        for (requested, now, expected) in table {
             assert_eq!(
-                grace(seconds(wanted), &timing, at(100), at(now)),
+                fence_grace(seconds(requested), &timing, at(100), at(now)),
                 seconds(expected),
-                "{wanted} {now}"
+                "{requested} {now}"
             );
         }
         let short = Timing { heartbeat: seconds(1), fence_after: seconds(2), dead_after: seconds(3) };
-        assert_eq!(grace(seconds(10), &short, at(100), at(100)), Duration::ZERO);
+        assert_eq!(fence_grace(seconds(10), &short, at(100), at(100)), Duration::ZERO);
     }
 }

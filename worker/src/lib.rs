@@ -1,255 +1,220 @@
-//! The worker: makes what its node's queues say true on an engine, and says so.
+//! The worker: runs the pods assigned to this node on its container engine and reports their state.
 //!
-//! [`run`] is the daemon. A worker has lives (`life`): it registers, looks at what runs here, and serves its loops
-//! until the process ends or the cluster gives up on it. The loops, a file each: `heartbeat` (the lease, and what is to
-//! be stopped), `claim` (payloads from the queue), `start` (one pod's start), `ack` (what runs), `supervise` (what runs
-//! against what should). `fence` guards the lease over all lives, and [`guard`], in the parent process, does when this
-//! process can not. Decisions are pure: `step`, `policy`, `backoff`.
+//! [`run`] is the daemon. The worker registers with the cluster, which begins a session (`session`), and runs
+//! its loops until the process ends or the cluster gives up on it. What the loops share is in `context`. Each
+//! loop is one file that names the invariant it restores: `heartbeat`, `claim`, `ack`, `reconcile`. The
+//! `fence` watches the lease over all sessions; the [`supervisor`], in the parent process, does so when this
+//! process cannot. Decisions are pure functions: `step`, `policy`.
 //!
-//! Nothing that matters is in memory only: payloads are in `rq` until they run, what runs is found again by its labels.
+//! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
+//! containers are found again by their labels.
 
 mod ack;
-mod act;
-mod adopt;
-mod backoff;
+mod ack_queue;
+mod actions;
+mod admission;
+mod answer_recovery;
+mod beat;
+mod broken_records;
+mod change_log;
 mod claim;
-mod courtesy;
+mod context;
+mod ended_pods;
+mod engine_health;
+mod engine_hints;
+mod env;
+mod error;
 mod fence;
-pub mod guard;
+mod fenced_signal;
+mod former_names;
 mod heartbeat;
+mod held_pods;
+mod hold;
+mod identity;
+mod known_containers;
 mod lease;
-mod life;
+mod lease_file;
+mod link_state;
+mod liveness;
+mod log_throttle;
 mod logs;
 pub mod machine;
+mod measure;
 mod policy;
 mod psi;
-mod pulse;
+mod rare_log;
+mod reconcile;
+mod reconcile_pass;
+mod recover;
+mod register;
 mod remove;
+mod retry;
 pub mod runtime;
+mod save_pods;
+mod saved_pods;
+mod session;
 mod start;
 mod step;
-mod strangers;
-mod supervise;
+pub mod supervisor;
 mod table;
+mod tasks;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod text;
+mod throttle;
+mod timings;
+mod unknown_pods;
+mod unlabelled;
+mod wakeups;
 mod worker;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::clock::{BootClock, Clock};
 use common::config::{Config, RuntimeKind};
-use common::ids::{InvalidName, NodeName};
-use common::node::Psi;
+use common::ids::NodeName;
 use common::store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::LeasePath;
-use crate::runtime::docker::DockerRuntime;
-use crate::runtime::process::ProcessRuntime;
-use crate::runtime::sim::{SimOptions, SimRuntime};
-use crate::runtime::{Runtime, RuntimeError};
-use crate::trouble::Trouble;
+use crate::change_log::ChangeLog;
+use crate::identity::IdentityFiles;
+use crate::runtime::Runtime;
 use crate::worker::Worker;
 
-pub use crate::lease::{Found, Keeper};
-pub use crate::pulse::Pulse;
-pub use crate::worker::Pace;
+pub use crate::env::WorkerEnv;
+pub use crate::error::WorkerError;
+pub use crate::former_names::OtherLease;
+pub use crate::identity::{IdentityStore, cluster_of};
+pub use crate::lease_file::{LeaseGrant, LeaseStore, SavedLease};
+pub use crate::liveness::LivenessPipe;
+pub use crate::saved_pods::PodStore;
+pub use crate::timings::WorkerTimings;
 
-/// What of its machine a worker touches.
-#[derive(Clone)]
-pub struct Hands {
-    /// Runs its containers.
-    pub runtime: Arc<dyn Runtime>,
-    /// Its lease is measured on it.
-    pub clock: Arc<dyn Clock>,
-    /// Keeps its lease for the worker that comes after it; none where nothing outlives the process.
-    pub keeper: Option<Arc<dyn Keeper>>,
-    /// How much the machine's tasks wait for its resources, where it can be told.
-    pub pressure: fn() -> Option<Psi>,
-}
-
-impl Hands {
-    /// A real machine's.
-    fn real(runtime: Arc<dyn Runtime>, keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { runtime, clock: Arc::new(BootClock), keeper, pressure: psi::read }
-    }
-}
-
-/// Why a worker can not start, or can not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkerError {
-    /// Its lease has no place to be.
-    #[error(
-        "the lease of {node} can not be kept in {}: {source}; make the directory writable or set KUBELEET_STATE_DIR",
-        path.display()
-    )]
-    StateDir {
-        /// The worker.
-        node: NodeName,
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Plain processes are not confined; the operator has to say that pods may be some.
-    #[error(
-        "the process runtime runs pods as plain processes of this machine, without confinement; set \
-         KUBELEET_ALLOW_PROCESSES=true if that is meant, or KUBELEET_RUNTIME=docker"
-    )]
-    ProcessesNotAllowed,
-    /// The engine's address can not be meant.
-    #[error("the engine can not be used: {0}; check DOCKER_HOST")]
-    Runtime(#[from] RuntimeError),
-    /// The name of one of many simulated workers is none.
-    #[error(transparent)]
-    Name(#[from] InvalidName),
-    /// Another worker registered under this name.
-    #[error(
-        "another worker registered as {node}; two workers can not share a name: give one of them another KUBELEET_NODE \
-         (its pods were left running)"
-    )]
-    Replaced {
-        /// The name.
-        node: NodeName,
-    },
-    /// A loop panicked; its words are in the log.
-    #[error("worker {node} is broken: one of its loops panicked, see the log; start it again")]
-    Broken {
-        /// The worker.
-        node: NodeName,
-    },
-}
-
-/// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until `shutdown`. Pods are
-/// left running; what was being started is in the queue of the next life. Takes up to ten seconds to end.
+/// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until
+/// `shutdown`. Pods are left running; pods that are being started stay in the queue for the next worker
+/// process. The shutdown takes up to ten seconds.
 ///
 /// # Errors
-/// When it can not start, or can not go on.
+/// If the worker cannot start, or cannot go on.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), WorkerError> {
-    run_guarded(config, Pulse::none(), shutdown).await
+    run_supervised(config, LivenessPipe::none(), shutdown).await
 }
 
-/// The same with a guard that is told that it lives.
+/// Like [`run`], and sends signs of life to the supervisor process at the other end of `liveness`.
 ///
 /// # Errors
-/// When it can not start, or can not go on.
-pub async fn run_guarded(
+/// If the worker cannot start, or cannot go on.
+pub async fn run_supervised(
     config: Arc<Config>,
-    pulse: Pulse,
+    liveness: LivenessPipe,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
+    describe_metrics();
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    let runtime = engine(&config)?;
+    let runtime = env::runtime(&config)?;
     #[cfg(debug_assertions)]
-    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failing::Failing(runtime));
+    let runtime: Arc<dyn Runtime> = Arc::new(runtime::failpoints::FailpointRuntime(runtime));
     if config.runtime == RuntimeKind::Sim && config.sim_workers > 1 {
         return run_many(config, store, runtime, shutdown).await;
     }
-    let hands = Hands::real(runtime, keeper(&config)?);
-    let redis = Arc::new(Trouble::of("talking to Redis"));
-    let worker = Worker::new(config, store, hands, Pace::default(), redis);
-    life::run(Arc::new(Worker { pulse, ..worker }), shutdown).await
+    let env = WorkerEnv::real(&config, runtime)?;
+    let worker = Worker::new(config, store, env, WorkerTimings::default(), redis_log());
+    session::run(Arc::new(Worker { liveness, ..worker }), shutdown).await
 }
 
-/// What runs this node's containers.
-fn engine(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> {
-    Ok(match config.runtime {
-        RuntimeKind::Docker => Arc::new(DockerRuntime::connect(config.docker_host.as_deref())?),
-        RuntimeKind::Process if config.policy.processes => {
-            Arc::new(ProcessRuntime::new(config.data_dir.clone()))
-        }
-        RuntimeKind::Process => return Err(WorkerError::ProcessesNotAllowed),
-        RuntimeKind::Sim => Arc::new(SimRuntime::new(SimOptions::default())),
-    })
-}
-
-/// Runs one worker with these hands.
+/// Runs one worker on this machine, with the given store and container runtime, until `shutdown`.
+///
+/// # Errors
+/// If the worker cannot start, or cannot go on.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
     runtime: Arc<dyn Runtime>,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    let hands = Hands::real(runtime, keeper(&config)?);
-    run_by_hand(config, store, hands, Pace::default(), shutdown).await
+    describe_metrics();
+    let env = WorkerEnv::real(&config, runtime)?;
+    run_in_env(config, store, env, WorkerTimings::default(), shutdown).await
 }
 
-/// Runs one worker on a machine that may be imagined, at any pace.
-pub async fn run_by_hand(
+/// Runs one worker in the given environment, which may be simulated, until `shutdown`.
+///
+/// # Errors
+/// If the worker cannot go on.
+pub async fn run_in_env(
     config: Arc<Config>,
     store: Store,
-    hands: Hands,
-    pace: Pace,
+    env: WorkerEnv,
+    timings: WorkerTimings,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    let redis = Arc::new(Trouble::of("talking to Redis"));
-    life::run(Arc::new(Worker::new(config, store, hands, pace, redis)), shutdown).await
+    session::run(Arc::new(Worker::new(config, store, env, timings, redis_log())), shutdown).await
 }
 
-/// `<node>-1` … `<node>-N` over one engine and one connection. The first that can not go on ends all.
+/// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first that
+/// cannot go on ends all.
 async fn run_many(
     config: Arc<Config>,
     store: Store,
     runtime: Arc<dyn Runtime>,
     shutdown: CancellationToken,
 ) -> Result<(), WorkerError> {
-    let redis = Arc::new(Trouble::of("talking to Redis"));
-    let together = shutdown.child_token();
+    let redis_log = redis_log();
+    let stop_all = shutdown.child_token();
     let mut workers = JoinSet::new();
     for number in 1..=config.sim_workers {
         let node = NodeName::new(format!("{}-{number}", config.node))?;
         let config = Arc::new(Config { node, ..(*config).clone() });
-        let hands = Hands::real(runtime.clone(), None);
-        let worker = Worker::new(config, store.clone(), hands, Pace::default(), redis.clone());
-        workers.spawn(life::run(Arc::new(worker), together.clone()));
+        let env = WorkerEnv { pod_store: PodStore::Nowhere, ..WorkerEnv::real(&config, runtime.clone())? };
+        let worker = Worker::new(config, store.clone(), env, WorkerTimings::default(), redis_log.clone());
+        workers.spawn(session::run(Arc::new(worker), stop_all.clone()));
     }
     let mut result = Ok(());
     while let Some(ended) = workers.join_next().await {
         let ended = ended.unwrap_or_else(|_| Err(WorkerError::Broken { node: config.node.clone() }));
         if ended.is_err() && result.is_ok() {
             result = ended;
-            together.cancel();
+            stop_all.cancel();
         }
     }
     result
 }
 
-/// Whether this node's worker, in whatever process, holds a good lease: for how long still, or why not. Reads the lease
-/// file only; simulated workers have none.
+fn redis_log() -> Arc<ChangeLog> {
+    Arc::new(ChangeLog::new("the connection to Redis"))
+}
+
+/// Describes the metrics of the workers of this process: units and help texts for the installed recorder.
+pub fn describe_metrics() {
+    measure::describe();
+}
+
+/// Returns why this node's worker holds: its Redis does not know its cluster. `None` if it does not hold.
+pub fn hold_reason(config: &Config) -> Option<String> {
+    IdentityFiles::of(config).hold()
+}
+
+/// Returns for how much longer the lease of this node's worker is valid, in whatever process it runs. Reads
+/// the lease file only; simulated workers have none.
+///
+/// # Errors
+/// If the lease has expired or there is none, as a sentence.
 pub fn health(config: &Config) -> Result<Duration, String> {
-    let path = lease_path(config);
-    let boot_id =
-        lease::boot_id().map_err(|error| format!("this boot of the machine has no name: {error}"))?;
+    let boot_id = lease_file::boot_id()
+        .map_err(|error| format!("the boot id of this machine cannot be read: {error}"))?;
     let now = BootClock.now();
-    match lease::find(&path, &boot_id) {
-        Found::Deadline(deadline) if now < deadline => Ok(deadline.since(now)),
-        Found::Deadline(deadline) => Err(format!(
-            "no heartbeat of {} has been answered for long: its lease ran out {:?} ago",
+    if let Some(why) = hold_reason(config) {
+        return Err(why);
+    }
+    match lease_file::read(&lease_file::path(config), &boot_id) {
+        SavedLease::Lease(LeaseGrant { deadline, .. }) if now < deadline => Ok(deadline.since(now)),
+        SavedLease::Lease(LeaseGrant { deadline, .. }) => Err(format!(
+            "no heartbeat of {} has been answered recently: its lease ran out {:?} ago",
             config.node,
             now.since(deadline)
         )),
-        Found::Nothing(why) => Err(format!("worker {} has no lease: {why}", config.node)),
-    }
-}
-
-fn lease_path(config: &Config) -> PathBuf {
-    config.state_dir.join(format!("{}.lease", config.node))
-}
-
-fn keeper(config: &Config) -> Result<Option<Arc<dyn Keeper>>, WorkerError> {
-    if config.runtime == RuntimeKind::Sim {
-        // Imagined pods end with this process: nobody has to find its lease.
-        return Ok(None);
-    }
-    match lease::boot_id().and_then(|boot_id| LeasePath::new(lease_path(config), boot_id)) {
-        Ok(file) => Ok(Some(Arc::new(file))),
-        Err(source) => {
-            Err(WorkerError::StateDir { node: config.node.clone(), path: config.state_dir.clone(), source })
-        }
+        SavedLease::Unusable(why) => Err(format!("worker {} has no lease: {why}", config.node)),
     }
 }

@@ -1,14 +1,18 @@
-//! What this machine has.
+//! The resources of this machine.
 
 use common::node::Resources;
 use procfs::{Current, Meminfo};
 
-/// Cores this process may use and the memory there is. `pods` is not the machine's to say and left at zero.
+/// Returns the cores that this process may use and the machine's memory. `pods` is a setting and left at
+/// zero.
 pub fn resources() -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory_bytes = Meminfo::current().map_or_else(
         |error| {
-            tracing::warn!(%error, "this machine's memory can not be read: no memory is offered; set KUBELEET_MEMORY");
+            tracing::warn!(
+                %error,
+                "the memory of this machine cannot be read: offering none to pods; set KUBELEET_MEMORY"
+            );
             0
         },
         |memory| memory.mem_total,

@@ -1,12 +1,14 @@
-//! How much the machine's tasks wait for its resources, as the kernel tells.
+//! The kernel's pressure stall information: how much tasks wait for CPU, memory and I/O.
 
 use common::node::Psi;
 use procfs::{CpuPressure, Current, IoPressure, MemoryPressure};
 
-/// The pressure right now; none where the kernel does not say (before 4.20, or built or booted without PSI).
+/// Returns the current pressure; `None` if the kernel has no PSI (before 4.20, or built or booted without
+/// it).
 pub(crate) fn read() -> Option<Psi> {
-    let (cpu, memory, io) =
-        (CpuPressure::current().ok()?, MemoryPressure::current().ok()?, IoPressure::current().ok()?);
+    let cpu = CpuPressure::current().ok()?;
+    let memory = MemoryPressure::current().ok()?;
+    let io = IoPressure::current().ok()?;
     Some(Psi {
         cpu_some: cpu.some.avg10,
         memory_some: memory.some.avg10,

@@ -1,326 +1,393 @@
-//! One start: from a payload in rq to a container that runs and is acknowledged, or to a reason why not.
+//! One start: from a claimed payload to a container that runs and is acknowledged, or to a reason why not.
 //!
-//! Only one start at a time works on a pod. A start that has to wait gives back its permit, so that one image that can
-//! not be had holds up nobody; its payload stays in rq. Whenever something may have changed (the pod is to be stopped,
-//! it may have moved, Redis has another master) Redis is asked again before anything else is done.
+//! Only one start at a time works on a pod. A start that has to wait gives back its permit, so that an image
+//! that cannot be pulled holds up no other pod; its payload stays in the in-flight list (`rq`). Whenever
+//! something may have changed (the pod is to be stopped, it may have moved, Redis has another master) Redis
+//! is asked again before anything else is done.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::backoff::Backoff;
 use common::ids::AssignmentId;
-use common::spec::PodSpec;
-use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport};
+use common::spec::{HostPorts, PodSpec};
+use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::ack::acknowledge;
-use crate::backoff::Backoff;
-use crate::claim::{self, InHand, Job, Place};
-use crate::life::{Heard, Life};
+use crate::admission::{self, AdmittedJob, StartGuard, StartJob};
+use crate::broken_records::UNUSABLE_FIELDS;
+use crate::context::SessionContext;
+use crate::measure;
+use crate::policy;
 use crate::remove;
-use crate::runtime::{Container, ContainerRequest, ContainerState, Identity, RuntimeError};
-use crate::step::Wish;
-use crate::table::{Held, Room, Rules};
+use crate::retry::RetryClass;
+use crate::runtime::{Container, ContainerState, RuntimeError};
+use crate::step::DesiredState;
+use crate::table::{ManagedPod, PodRules, StartCheck};
+use crate::text::seconds;
 
-/// How often a start that waits for something of this machine looks again.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often a start that waits for something on this machine looks again.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What comes after one step of a start.
-enum Next {
-    /// It is through, one way or the other.
+/// How often a pod is tried whose host port another program has, before it is given back.
+const MAX_PORT_FAILURES: u32 = 3;
+
+/// What comes after one phase of a start.
+enum Phase {
+    /// It has ended, one way or the other.
     Done,
     /// Ask Redis what to do with the payload.
-    Ask,
-    /// Try to start it as this assignment.
-    Try(AssignmentId),
+    Claim,
+    /// Try to start it under this assignment.
+    Attempt(AssignmentId),
     /// Wait, then try again.
     Wait(AssignmentId, Obstacle),
-    /// It can not be a pod: to the dead letters.
+    /// Another program has host ports of the pod, for this reason: let the schedulers choose another node.
+    GiveBack(AssignmentId, String),
+    /// It cannot be a pod of this node: move it to the dead letters.
     Reject(String),
 }
 
 /// What a start waits for.
 enum Obstacle {
-    /// The pod's own trouble, with its word and the engine's sentence.
+    /// A problem of this pod, as reason and message of its status.
     Pod(&'static str, String),
-    /// The engine's trouble; the node's heartbeat tells it.
+    /// A problem of the engine, which the node's heartbeat reports.
     Engine,
 }
 
-struct Start {
-    life: Arc<Life>,
-    job: Job,
-    place: Place,
+struct PodStart {
+    context: Arc<SessionContext>,
+    job: StartJob,
+    guard: StartGuard,
     permit: Option<OwnedSemaphorePermit>,
-    /// How long this pod waits after a failure of its own.
+    /// How often another program had a host port of the pod.
+    port_failures: u32,
+    /// The waits after problems of this pod.
     pod_backoff: Backoff,
-    /// How long it waits after one of the engine.
+    /// The waits after problems of the engine.
     engine_backoff: Backoff,
-    /// How long it waits when Redis is away.
+    /// The waits while Redis is unavailable.
     redis_backoff: Backoff,
 }
 
-/// Starts a pod, as what was claimed says.
-pub(crate) async fn run(life: Arc<Life>, in_hand: InHand, claim: Claim) {
-    let InHand { job, place, permit } = in_hand;
-    let pace = &life.worker.pace;
-    let start = Start {
-        pod_backoff: Backoff::new(pace.start_retry, pace.longest),
-        engine_backoff: Backoff::new(Duration::from_secs(1).min(pace.start_retry), Duration::from_secs(10)),
+/// Starts a pod as `claim` says.
+pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, claim: Claim) {
+    let AdmittedJob { job, guard, permit } = admitted;
+    let timings = &context.worker.timings;
+    let first_engine_wait = Duration::from_secs(1).min(timings.start_retry);
+    let start = PodStart {
+        pod_backoff: Backoff::new(timings.start_retry, timings.max_backoff),
+        engine_backoff: Backoff::new(first_engine_wait, Duration::from_secs(10)),
         redis_backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
-        life,
+        port_failures: 0,
+        context,
         job,
-        place,
+        guard,
         permit: Some(permit),
     };
-    start.go(claim).await;
+    start.run(claim).await;
 }
 
-impl Start {
-    async fn go(mut self, claim: Claim) {
-        let quit = self.life.quit.clone();
-        let mut next = self.decide(claim);
+impl PodStart {
+    async fn run(mut self, claim: Claim) {
+        let stopping = self.context.tasks.stopping().clone();
+        let mut phase = self.after_claim(claim);
         loop {
-            next = match next {
-                Next::Done => return,
-                Next::Reject(reason) => {
+            phase = match phase {
+                Phase::Done => return,
+                Phase::Reject(reason) => {
                     let payload = &self.job.payload;
-                    return claim::reject(&self.life, &payload.raw, Some(payload), &reason).await;
+                    return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
                 }
-                // Whatever waits is in rq, and the next life takes it from there.
-                Next::Ask | Next::Try(_) | Next::Wait(..) if quit.is_cancelled() => return,
-                Next::Ask => self.ask().await,
-                Next::Try(assignment) => self.attempt(assignment).await,
-                Next::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
+                // The payload stays in the in-flight list, and the next session takes it from there.
+                Phase::Claim | Phase::Attempt(_) | Phase::Wait(..) | Phase::GiveBack(..)
+                    if stopping.is_cancelled() =>
+                {
+                    return;
+                }
+                Phase::Claim => self.claim().await,
+                Phase::Attempt(assignment) => self.attempt(assignment).await,
+                Phase::Wait(assignment, obstacle) => self.wait(assignment, obstacle).await,
+                Phase::GiveBack(assignment, reason) => self.give_back(assignment, reason).await,
             };
         }
     }
 
-    fn decide(&self, claim: Claim) -> Next {
-        let node = &self.life.worker.node;
+    fn after_claim(&self, claim: Claim) -> Phase {
+        let node = &self.context.worker.node;
         match claim {
-            Claim::Start { assignment, .. } if self.job.spec.is_some() => Next::Try(assignment),
-            Claim::Start { .. } => Next::Reject(format!(
-                "its specification {:?} is not in Redis; pods of a service are made by the API",
-                self.job.payload.spec
-            )),
-            Claim::Running | Claim::Gone => Next::Done,
+            Claim::Start { assignment, .. } => self.check_policy(assignment),
+            Claim::Running | Claim::Gone => Phase::Done,
+            Claim::BrokenRecord => Phase::Reject(
+                "its record in Redis is broken; repair or delete the key of the pod, then requeue this"
+                    .to_owned(),
+            ),
             Claim::Stale | Claim::Stopped => {
-                // Its container, if there is one, is nobody's now.
-                self.life.look();
-                Next::Done
+                // Its container, if there is one, has to be removed.
+                self.context.wakeups.request_reconcile();
+                Phase::Done
             }
-            Claim::Exhausted { attempt } => Next::Reject(format!(
-                "{node} began to start it {} times and it never ran; see the events of the pod and the log of {node}",
+            Claim::Exhausted { attempt } => Phase::Reject(format!(
+                "{node} began to start it {} times and it never ran; see the pod's events and the log of \
+                 {node}",
                 attempt.saturating_sub(1)
             )),
-            Claim::Orphan => Next::Reject(
-                "it names a specification of a service that does not know it: pods of a service are made by the API; \
-                 to push a pod, leave out `spec`"
+            Claim::UnknownService => Phase::Reject(
+                "it names a specification of a service that does not know this pod: pods of a service are \
+                 created by the API; to push a pod by hand, leave out `spec`"
                     .to_owned(),
             ),
         }
     }
 
-    async fn ask(&mut self) -> Next {
-        let answer = claim::claim(&self.life, std::iter::once(&self.job)).await;
-        match self.life.heard("claiming a pod", answer) {
-            Heard::Answer(ClaimReply::Claims(claims)) => {
-                self.redis_backoff.reset();
-                claims.into_iter().next().map_or(Next::Done, |claim| self.decide(claim))
-            }
-            Heard::Answer(ClaimReply::Paused(left)) => {
-                self.permit = None;
-                self.sleep(left).await;
-                Next::Ask
-            }
-            Heard::Again => {
-                self.permit = None;
-                let wait = self.redis_backoff.next();
-                self.sleep(wait).await;
-                Next::Ask
-            }
-            // The sweep finds it in rq, and deals with a record that somebody broke.
-            Heard::Fenced | Heard::Hopeless => Next::Done,
+    /// Checks a pod that this node is to run. Only now: a stale copy of a payload is dropped, not rejected.
+    fn check_policy(&self, assignment: AssignmentId) -> Phase {
+        let Some(spec) = &self.job.spec else {
+            return Phase::Reject(format!(
+                "its specification {:?} is not in Redis; pods of a service are created by the API",
+                self.job.payload.spec
+            ));
+        };
+        match policy::refusal(spec, &self.context.worker.config.policy) {
+            Some(reason) => Phase::Reject(reason),
+            None => Phase::Attempt(assignment),
         }
     }
 
-    async fn attempt(&mut self, assignment: AssignmentId) -> Next {
-        let Some(spec) = self.job.spec.clone() else { return Next::Done };
-        self.life.table.starts_as(&self.job.payload.id, &assignment);
-        if !self.is_free_to_start(&assignment).await {
-            return Next::Ask;
+    async fn claim(&mut self) -> Phase {
+        let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
+        match self.context.classify("claiming a pod", reply) {
+            RetryClass::Reply(ClaimReply::Claims(claims)) => {
+                self.redis_backoff.reset();
+                claims.into_iter().next().map_or(Phase::Done, |claim| self.after_claim(claim))
+            }
+            RetryClass::Reply(ClaimReply::Paused(remaining)) => {
+                self.permit = None;
+                self.sleep(remaining).await;
+                Phase::Claim
+            }
+            RetryClass::Transient(_) => {
+                self.permit = None;
+                let wait = self.redis_backoff.next_exact();
+                self.sleep(wait).await;
+                Phase::Claim
+            }
+            // The sweep finds the payload in the in-flight list, and deals with a broken record.
+            RetryClass::Fenced | RetryClass::Permanent(_) => Phase::Done,
         }
-        let Some(request) = self.request(&spec, &assignment) else {
-            return Next::Reject("its specification has no container".to_owned());
+    }
+
+    async fn attempt(&mut self, assignment: AssignmentId) -> Phase {
+        let Some(spec) = self.job.spec.clone() else { return Phase::Done };
+        self.context.table.set_start_assignment(&self.job.payload.id, &assignment);
+        if !self.wait_for_turn(&assignment).await {
+            return Phase::Claim;
+        }
+        let worker = self.context.worker.clone();
+        let Some(request) = self.job.container_request(&worker, &spec, &assignment) else {
+            return Phase::Reject("its specification has no container".to_owned());
         };
         let begun = Instant::now();
         let image = tokio::select! {
-            () = self.place.recheck.notified() => return Next::Ask,
-            () = self.life.quit.cancelled() => return Next::Done,
-            image = self.life.worker.runtime.ensure_image(&request.container.image) => image,
+            () = self.guard.recheck.notified() => return Phase::Claim,
+            () = self.context.tasks.stopping().cancelled() => return Phase::Done,
+            image = worker.runtime.ensure_image(&request.container.image) => image,
         };
         if let Err(error) = image {
-            return self.failed(assignment, error);
+            return self.after_failure(assignment, error);
         }
-        // The image may have taken minutes: what was true before it may not be true any more.
-        let worker = self.life.worker.clone();
-        let Some(under_way) = worker.lease.start(worker.now()) else { return Next::Ask };
+        // The pull may have taken minutes, and the lease may have expired meanwhile.
+        let Some(permit) = worker.lease.permit_start(worker.now()) else { return Phase::Claim };
         let started = worker.runtime.run(&request).await;
-        drop(under_way);
+        drop(permit);
         match started {
             Ok(container) => {
-                metrics::histogram!("kubeleet_pod_start_seconds").record(begun.elapsed().as_secs_f64());
+                measure::start_took(begun.elapsed());
+                worker.known.insert(&container);
                 self.acknowledge(assignment, container, &spec).await
             }
-            Err(error) => self.failed(assignment, error),
+            Err(error) => self.after_failure(assignment, error),
         }
     }
 
-    /// Waits until this worker has a permit and a good lease and nothing else of the pod is in the way. False when Redis
-    /// is to be asked first.
-    async fn is_free_to_start(&mut self, assignment: &AssignmentId) -> bool {
+    /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
+    /// the way. Returns false if Redis has to be asked first.
+    async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
-        let (mut looked, mut was_busy) = (false, false);
+        let mut has_requested_reconcile = false;
+        let mut was_busy = false;
         loop {
-            if self.life.worker.is_leased() {
-                match self.life.table.room_for(&pod, assignment) {
-                    Room::Free => break,
-                    Room::Taken => {}
-                    Room::Busy => was_busy = true,
+            if self.context.worker.is_leased() {
+                match self.context.table.can_start(&pod, assignment) {
+                    StartCheck::Free => break,
+                    StartCheck::Occupied => {}
+                    StartCheck::Busy => was_busy = true,
                 }
             }
-            if !std::mem::replace(&mut looked, true) {
-                self.life.look();
+            if !has_requested_reconcile {
+                has_requested_reconcile = true;
+                self.context.wakeups.request_reconcile();
             }
             self.permit = None;
-            if !self.sleep(GLANCE).await {
+            if !self.sleep(POLL_INTERVAL).await {
                 return false;
             }
         }
         if was_busy {
-            // Redis may have been told that it was lost, and then it is another assignment now.
+            // The action may have reported the pod lost, and then it has another assignment now.
             return false;
         }
         if self.permit.is_none() {
             let permit = tokio::select! {
-                () = self.place.recheck.notified() => return false,
-                () = self.life.quit.cancelled() => return false,
-                permit = self.life.permits.clone().acquire_owned() => permit,
+                () = self.guard.recheck.notified() => return false,
+                () = self.context.tasks.stopping().cancelled() => return false,
+                permit = self.context.start_permits.clone().acquire_owned() => permit,
             };
             self.permit = permit.ok();
         }
         true
     }
 
-    fn request(&self, spec: &PodSpec, assignment: &AssignmentId) -> Option<ContainerRequest> {
-        let payload = &self.job.payload;
-        let identity = Identity {
-            node: self.life.worker.node.clone(),
-            pod: payload.id.clone(),
-            name: payload.name.clone(),
-            service: self.job.service.clone(),
-            replica: payload.replica,
-            assignment: assignment.clone(),
-            on_disconnect: spec.on_disconnect,
-            grace: spec.grace(),
-        };
-        Some(ContainerRequest { identity, container: spec.containers.first()?.clone() })
-    }
-
-    fn failed(&mut self, assignment: AssignmentId, error: RuntimeError) -> Next {
-        let (result, next) = match error {
-            RuntimeError::Image(words) => {
-                ("image", Next::Wait(assignment, Obstacle::Pod("ImagePullBackOff", words)))
+    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError) -> Phase {
+        let error_text = error.to_string();
+        match error {
+            RuntimeError::Image(_) => {
+                measure::start("image");
+                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", error_text))
             }
-            RuntimeError::Refused(words) => ("refused", Next::Reject(words)),
-            RuntimeError::NotFound(words) | RuntimeError::Failed(words) => {
-                ("failed", Next::Wait(assignment, Obstacle::Pod("StartFailed", words)))
+            RuntimeError::Refused(reason) => {
+                measure::start("refused");
+                Phase::Reject(reason)
             }
-            RuntimeError::Engine(words) => {
-                tracing::warn!(pod = %self.job.payload.id, error = words, "the engine did not answer to a start");
-                // A beat pings: whether it was this one call or the engine is for the ping to say.
-                self.life.beat_now.notify_one();
-                ("engine", Next::Wait(assignment, Obstacle::Engine))
+            RuntimeError::NotFound(reason) | RuntimeError::Failed(reason) => {
+                measure::start("failed");
+                Phase::Wait(assignment, Obstacle::Pod("StartFailed", reason))
             }
-        };
-        metrics::counter!("kubeleet_pod_starts_total", "result" => result).increment(1);
-        next
-    }
-
-    async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> Next {
-        self.permit = None;
-        let free = match obstacle {
-            Obstacle::Pod(reason, message) => {
-                tracing::warn!(pod = %self.job.payload.id, reason, message, "can not be started yet");
-                if !self.report(&assignment, reason, &message).await {
-                    return Next::Done;
+            RuntimeError::PortTaken(reason) => {
+                measure::start("failed");
+                self.port_failures += 1;
+                if self.port_failures < MAX_PORT_FAILURES {
+                    return Phase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason));
                 }
-                let wait = self.pod_backoff.next();
+                Phase::GiveBack(assignment, reason)
+            }
+            RuntimeError::Engine(reason) => {
+                let pod = &self.job.payload.id;
+                tracing::warn!(%pod, error = reason, "the engine did not answer to a start; retrying");
+                measure::start("engine");
+                // A heartbeat also pings the engine: that tells whether only this one call failed.
+                self.context.wakeups.request_heartbeat();
+                Phase::Wait(assignment, Obstacle::Engine)
+            }
+        }
+    }
+
+    /// If the reply is lost the pod is pending already, or still assigned here: the claim tells which.
+    async fn give_back(&mut self, assignment: AssignmentId, reason: String) -> Phase {
+        let worker = &self.context.worker;
+        let Some(spec) = &self.job.spec else { return Phase::Done };
+        let taken = ports_named_in(&spec.host_ports(), &reason);
+        let message = format!("{} could not start it {MAX_PORT_FAILURES} times: {reason}", worker.node);
+        tracing::warn!(node = %worker.node, pod = %self.job.payload.id, message, "returning the pod to the schedulers");
+        let pod = PodRef { id: &self.job.payload.id, assignment: &assignment };
+        let reply = self.context.session.give_back(pod, &self.job.payload.raw, &taken, &message).await;
+        match self.context.classify("giving a pod back", reply) {
+            RetryClass::Reply(WriteOutcome::Done) | RetryClass::Fenced => Phase::Done,
+            RetryClass::Reply(WriteOutcome::Stale | WriteOutcome::Wanted) => Phase::Claim,
+            RetryClass::Transient(_) | RetryClass::Permanent(_) => {
+                Phase::Wait(assignment, Obstacle::Pod("HostPortTaken", reason))
+            }
+        }
+    }
+
+    async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> Phase {
+        self.permit = None;
+        let is_over = match obstacle {
+            Obstacle::Pod(reason, message) => {
+                let wait = self.pod_backoff.next_exact();
+                let message = format!("{message}; retrying in {}", seconds(wait));
+                tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
+                if !self.report(&assignment, reason, &message).await {
+                    return Phase::Done;
+                }
                 self.sleep(wait).await
             }
             Obstacle::Engine => self.wait_for_engine().await,
         };
-        if free { Next::Try(assignment) } else { Next::Ask }
+        if is_over { Phase::Attempt(assignment) } else { Phase::Claim }
     }
 
-    /// Until the engine answers pings again, and a moment more.
+    /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.
     async fn wait_for_engine(&mut self) -> bool {
-        let wait = self.engine_backoff.next();
+        let wait = self.engine_backoff.next_exact();
         if !self.sleep(wait).await {
             return false;
         }
-        while self.life.worker.engine.problem().is_some() {
-            if !self.sleep(GLANCE).await {
+        while self.context.worker.engine.problem().is_some() {
+            if !self.sleep(POLL_INTERVAL).await {
                 return false;
             }
         }
         true
     }
 
-    /// False when the pod is not this node's any more.
+    /// Reports why the pod does not run yet. Returns false if this session is fenced.
     async fn report(&self, assignment: &AssignmentId, reason: &str, message: &str) -> bool {
         let pod = PodRef { id: &self.job.payload.id, assignment };
         let status = StatusReport { reason, message, ..StatusReport::default() };
-        let answer = self.life.session.report(pod, &status).await;
-        // Redis may be away: what matters is tried again anyway. A pod that is to be stopped is Stale here as well, and
-        // is asked about after the wait.
-        !matches!(self.life.heard("reporting on a pod", answer), Heard::Fenced)
+        let reply = self.context.session.report(pod, &status).await;
+        // The other outcomes do not matter: the start is tried again anyway. A pod that is to be stopped is
+        // `Stale` here too, and the claim after the wait tells it.
+        !matches!(self.context.classify("reporting the status of a pod", reply), RetryClass::Fenced)
     }
 
-    /// False when it was woken because Redis is to be asked again.
+    /// Returns false if it was woken because Redis has to be asked again, or because the session ends.
     async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
-            () = self.place.recheck.notified() => false,
-            () = self.life.quit.cancelled() => false,
+            () = self.guard.recheck.notified() => false,
+            () = self.context.tasks.stopping().cancelled() => false,
         }
     }
 
-    async fn acknowledge(&mut self, assignment: AssignmentId, container: Container, spec: &PodSpec) -> Next {
+    async fn acknowledge(&mut self, assignment: AssignmentId, container: Container, spec: &PodSpec) -> Phase {
         let payload = self.job.payload.clone();
         let item = AckItem {
             payload: payload.clone(),
             assignment: assignment.clone(),
             address: container.address.clone(),
         };
-        let Some(ack) = acknowledge(&self.life, item).await else { return Next::Done };
+        let Some(ack) = self.context.acks.acknowledge(item).await else { return Phase::Done };
         match ack {
             Ack::Running | Ack::Stop => {
-                metrics::counter!("kubeleet_pod_starts_total", "result" => "ok").increment(1);
-                tracing::info!(node = %self.life.worker.node, pod = %payload.id, name = %payload.name, "runs");
-                let mut held = Held::new(payload, self.job.service.clone(), assignment, Rules::of(spec));
-                held.up_since = Some(self.life.worker.now());
+                measure::start("ok");
+                let node = &self.context.worker.node;
+                tracing::info!(%node, pod = %payload.id, name = %payload.name, "pod started");
+                let rules = PodRules::of(spec);
+                let mut managed = ManagedPod::new(payload, self.job.service.clone(), assignment, rules);
+                managed.running_since = Some(self.context.worker.now());
                 if ack == Ack::Stop {
-                    held.wish = Wish::Stop;
+                    managed.desired = DesiredState::Stop;
                 }
-                let wish = self.life.table.hold_started(held);
-                if wish != Wish::Run || container.state != ContainerState::Running {
-                    self.life.look();
+                let desired = self.context.table.insert_started(managed);
+                if desired != DesiredState::Run || container.state != ContainerState::Running {
+                    self.context.wakeups.request_reconcile();
                 }
             }
-            Ack::Stale => remove::remove(&self.life, container),
+            // The sweep moves its payload to the dead letters.
+            Ack::BrokenRecord => self.context.broken_records.note(&payload.id, UNUSABLE_FIELDS),
+            Ack::Stale => remove::remove(&self.context, container),
         }
-        Next::Done
+        Phase::Done
     }
+}
+
+/// Returns those of the ports whose number the engine's message names; all if it names none.
+fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
+    let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
+    let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));
+    let named: Vec<&str> = ports.iter().filter(is_named).collect();
+    if named.is_empty() { ports.clone() } else { HostPorts::from_text(named.join(" ")) }
 }

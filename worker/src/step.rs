@@ -1,81 +1,79 @@
-//! What to do about one pod: facts in, one action out. Pure: no clock, no engine, no Redis.
-//!
-//! Words. A pod is *held* when it is in this worker's table: it was acknowledged, or found in `cs` after a restart.
-//! A *streak* is a run of exits with no spell of health between them; it decides the wait before the next start.
+//! Decides what to do about one managed pod: facts in, one action out. Pure: no clock, no engine, no Redis.
 
 use std::time::Duration;
 
+use common::backoff;
 use common::clock::BootInstant;
 use common::spec::RestartPolicy;
 
-use crate::backoff;
 use crate::runtime::ContainerState;
 
-/// What this node shall do with a pod it holds.
+/// What this node is to do with a managed pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum DesiredState {
     /// Keep it running.
     Run,
-    /// Somebody wants it stopped: stop it and say so.
+    /// A stop was requested: stop it and report that to Redis.
     Stop,
-    /// It is not this node's any more: stop it and tell nobody.
-    Drop,
+    /// It is not assigned to this node any more: stop it and report nothing.
+    Discard,
 }
 
-/// All that the decision depends on.
+/// Everything that the decision depends on.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
-    pub(crate) wish: Wish,
-    /// What the engine says its container does; none when there is no container.
-    pub(crate) seen: Option<ContainerState>,
+pub(crate) struct PodFacts {
+    pub(crate) desired: DesiredState,
+    /// The container's state on the engine; `None` if there is no container.
+    pub(crate) observed: Option<ContainerState>,
     pub(crate) policy: RestartPolicy,
-    /// Whether this worker's lease is good: without it nothing can be told to Redis, and the fence owns `stop` pods.
-    pub(crate) leased: bool,
-    /// Whether the pod lives on when Redis is away.
-    pub(crate) keeps: bool,
-    /// Exits in a row before this one.
-    pub(crate) streak: u32,
+    /// Whether this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
+    /// `stop` pods.
+    pub(crate) is_leased: bool,
+    /// Whether the pod goes on while Redis is unavailable (`on_disconnect: keep`).
+    pub(crate) keeps_running: bool,
+    /// Exits in a row before this one, without a healthy run between them.
+    pub(crate) crash_streak: u32,
     /// Since when its container runs, as far as is known.
-    pub(crate) up_since: Option<BootInstant>,
-    /// When an exited container is to be started again; none while that is undecided.
+    pub(crate) running_since: Option<BootInstant>,
+    /// When an exited container is to be started again; `None` until that is decided.
     pub(crate) restart_at: Option<BootInstant>,
-    /// Nothing is to be done before: the engine failed a moment ago.
+    /// Nothing is to be done before this moment, because the last action failed.
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
 }
 
-/// How long exited containers wait.
+/// How long exited containers wait for their next start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// The wait after the first exit.
+pub(crate) struct RestartBackoff {
+    /// The wait after the first exit; it doubles with each further one.
     pub(crate) first: Duration,
     /// The longest wait.
-    pub(crate) most: Duration,
-    /// A container that ran for so long was well: its next exit is a first one.
+    pub(crate) max: Duration,
+    /// A container that ran this long counts as healthy: its next exit is a first one again.
     pub(crate) healthy_after: Duration,
 }
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing, for now.
+    /// Nothing for now.
     Leave,
-    /// Stop the container, remove it, and finish the pod as stopped.
+    /// Stop and remove the container, then finish the pod as stopped.
     Stop,
-    /// There is nothing to stop: finish the pod as stopped.
+    /// There is no container: finish the pod as stopped.
     FinishStopped,
-    /// Stop the container, remove it, and forget the pod.
-    Drop,
-    /// There is nothing to stop: forget the pod.
+    /// Stop and remove the container, then forget the pod.
+    Discard,
+    /// There is no container: forget the pod.
     Forget,
-    /// Its container is gone: say that it was lost.
-    Lost,
-    /// It ended: wait until then before it is started again.
-    BackOff { exit: Exit, wait: Duration, streak: u32 },
-    /// Start its container again.
+    /// The container is gone: report it lost, so that the pod is started anew.
+    ReportLost,
+    /// The container exited: wait before its next start.
+    BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
+    /// Start the container again.
     Restart,
-    /// It ended, and is to rest.
-    End { exit: Exit },
+    /// The container exited and is not to be started again: finish the pod.
+    Finish { exit: Exit },
 }
 
 /// How a container ended.
@@ -86,12 +84,12 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// For people: "exited with 1".
-    pub(crate) fn words(self) -> String {
+    /// Describes the exit for people: "exited with code 1".
+    pub(crate) fn describe(self) -> String {
         if self.out_of_memory {
-            format!("was killed for using more memory than its limit (exit code {})", self.code)
+            format!("killed because it used more memory than its limit (exit code {})", self.code)
         } else {
-            format!("exited with {}", self.code)
+            format!("exited with code {}", self.code)
         }
     }
 
@@ -100,59 +98,61 @@ impl Exit {
     }
 }
 
-/// Decides.
-pub(crate) fn step(facts: &Facts, patience: &Patience) -> Action {
+/// Returns what to do about a pod now.
+pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if facts.retry_at.is_some_and(|at| facts.now < at) {
         return Action::Leave;
     }
-    match (facts.wish, facts.seen) {
-        (Wish::Drop, Some(_)) => Action::Drop,
-        (Wish::Drop, None) => Action::Forget,
-        (Wish::Stop, Some(_)) => Action::Stop,
-        (Wish::Stop, None) => Action::FinishStopped,
-        // Without a lease it may have been the fence that took it away; Redis can not be told anyway.
-        (Wish::Run, None) if facts.leased => Action::Lost,
-        (Wish::Run, None) => Action::Leave,
-        (Wish::Run, Some(ContainerState::Running)) => Action::Leave,
-        (Wish::Run, Some(ContainerState::Created)) if may_start(facts) => Action::Restart,
-        (Wish::Run, Some(ContainerState::Created)) => Action::Leave,
-        (Wish::Run, Some(ContainerState::Exited { code, out_of_memory })) => {
-            ended(facts, patience, Exit { code, out_of_memory })
+    match (facts.desired, facts.observed) {
+        (DesiredState::Discard, Some(_)) => Action::Discard,
+        (DesiredState::Discard, None) => Action::Forget,
+        (DesiredState::Stop, Some(_)) => Action::Stop,
+        (DesiredState::Stop, None) => Action::FinishStopped,
+        (DesiredState::Run, None) if facts.is_leased => Action::ReportLost,
+        // The fence may have removed it, and without a lease Redis cannot be told anyway.
+        (DesiredState::Run, None) => Action::Leave,
+        // A container that the engine cannot tell about is left alone until it can.
+        (DesiredState::Run, Some(ContainerState::Running | ContainerState::Unknown)) => Action::Leave,
+        (DesiredState::Run, Some(ContainerState::Created)) if can_start(facts) => Action::Restart,
+        (DesiredState::Run, Some(ContainerState::Created)) => Action::Leave,
+        (DesiredState::Run, Some(ContainerState::Exited { code, out_of_memory })) => {
+            after_exit(facts, backoff, Exit { code, out_of_memory })
         }
     }
 }
 
-fn ended(facts: &Facts, patience: &Patience, exit: Exit) -> Action {
-    let again = match facts.policy {
+fn after_exit(facts: &PodFacts, backoff: &RestartBackoff, exit: Exit) -> Action {
+    let restarts = match facts.policy {
         RestartPolicy::Always => true,
         RestartPolicy::OnFailure => !exit.is_success(),
         RestartPolicy::Never => false,
     };
-    match (again, facts.restart_at) {
-        (false, _) if facts.leased => Action::End { exit },
+    match (restarts, facts.restart_at) {
+        (false, _) if facts.is_leased => Action::Finish { exit },
         (false, _) => Action::Leave,
         (true, None) => {
-            let well = facts.up_since.is_some_and(|up| facts.now.since(up) >= patience.healthy_after);
-            let streak = if well { 0 } else { facts.streak };
-            let wait = backoff::delay(patience.first, patience.most, streak);
-            Action::BackOff { exit, wait, streak: streak.saturating_add(1) }
+            let ran_for = facts.running_since.map(|since| facts.now.since(since));
+            let was_healthy = ran_for.is_some_and(|ran_for| ran_for >= backoff.healthy_after);
+            let streak = if was_healthy { 0 } else { facts.crash_streak };
+            let wait = backoff::delay(backoff.first, backoff.max, streak);
+            Action::BackOff { exit, wait, crash_streak: streak.saturating_add(1) }
         }
-        (true, Some(at)) if facts.now >= at && may_start(facts) => Action::Restart,
+        (true, Some(at)) if facts.now >= at && can_start(facts) => Action::Restart,
         (true, Some(_)) => Action::Leave,
     }
 }
 
-fn may_start(facts: &Facts) -> bool {
-    facts.leased || facts.keeps
+fn can_start(facts: &PodFacts) -> bool {
+    facts.is_leased || facts.keeps_running
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience {
+    const BACKOFF: RestartBackoff = RestartBackoff {
         first: Duration::from_secs(10),
-        most: Duration::from_secs(300),
+        max: Duration::from_secs(300),
         healthy_after: Duration::from_secs(600),
     };
     const RUNNING: Option<ContainerState> = Some(ContainerState::Running);
@@ -170,71 +170,75 @@ mod tests {
         Some(BootInstant { millis: seconds * 1000 })
     }
 
-    /// A pod that is wanted, at second 1000, with a good lease.
-    fn facts(seen: Option<ContainerState>) -> Facts {
-        Facts {
-            wish: Wish::Run,
-            seen,
+    /// A pod that is to run, at second 1000, with a valid lease.
+    fn facts(observed: Option<ContainerState>) -> PodFacts {
+        PodFacts {
+            desired: DesiredState::Run,
+            observed,
             policy: RestartPolicy::Always,
-            leased: true,
-            keeps: true,
-            streak: 0,
-            up_since: at(990),
+            is_leased: true,
+            keeps_running: true,
+            crash_streak: 0,
+            running_since: at(990),
             restart_at: None,
             retry_at: None,
             now: BootInstant { millis: 1_000_000 },
         }
     }
 
-    fn back_off(code: i64, seconds: u64, streak: u32) -> Action {
-        Action::BackOff { exit: exit(code), wait: Duration::from_secs(seconds), streak }
+    fn back_off(code: i64, seconds: u64, crash_streak: u32) -> Action {
+        Action::BackOff { exit: exit(code), wait: Duration::from_secs(seconds), crash_streak }
     }
 
     #[test]
-    fn what_is_wanted_and_what_is_there() {
+    fn desired_and_observed_state_decide_the_action() {
         let table = [
-            (Wish::Run, None, Action::Lost),
-            (Wish::Run, CREATED, Action::Restart),
-            (Wish::Run, RUNNING, Action::Leave),
-            (Wish::Run, exited(1), back_off(1, 10, 1)),
-            (Wish::Stop, None, Action::FinishStopped),
-            (Wish::Stop, CREATED, Action::Stop),
-            (Wish::Stop, RUNNING, Action::Stop),
-            (Wish::Stop, exited(0), Action::Stop),
-            (Wish::Drop, None, Action::Forget),
-            (Wish::Drop, CREATED, Action::Drop),
-            (Wish::Drop, RUNNING, Action::Drop),
-            (Wish::Drop, exited(0), Action::Drop),
+            (DesiredState::Run, None, Action::ReportLost),
+            (DesiredState::Run, CREATED, Action::Restart),
+            (DesiredState::Run, RUNNING, Action::Leave),
+            (DesiredState::Run, exited(1), back_off(1, 10, 1)),
+            (DesiredState::Stop, None, Action::FinishStopped),
+            (DesiredState::Stop, CREATED, Action::Stop),
+            (DesiredState::Stop, RUNNING, Action::Stop),
+            (DesiredState::Stop, exited(0), Action::Stop),
+            (DesiredState::Discard, None, Action::Forget),
+            (DesiredState::Discard, CREATED, Action::Discard),
+            (DesiredState::Discard, RUNNING, Action::Discard),
+            (DesiredState::Discard, exited(0), Action::Discard),
         ];
-        for (wish, seen, action) in table {
-            assert_eq!(step(&Facts { wish, ..facts(seen) }, &PATIENCE), action, "{wish:?} {seen:?}");
+        for (desired, observed, action) in table {
+            assert_eq!(
+                step(&PodFacts { desired, ..facts(observed) }, &BACKOFF),
+                action,
+                "{desired:?} {observed:?}"
+            );
         }
     }
 
     #[test]
-    fn restart_policies() {
+    fn the_restart_policy_decides_what_follows_an_exit() {
         let table = [
             (RestartPolicy::Always, 0, back_off(0, 10, 1)),
             (RestartPolicy::Always, 1, back_off(1, 10, 1)),
-            (RestartPolicy::OnFailure, 0, Action::End { exit: exit(0) }),
+            (RestartPolicy::OnFailure, 0, Action::Finish { exit: exit(0) }),
             (RestartPolicy::OnFailure, 1, back_off(1, 10, 1)),
-            (RestartPolicy::Never, 0, Action::End { exit: exit(0) }),
-            (RestartPolicy::Never, 1, Action::End { exit: exit(1) }),
+            (RestartPolicy::Never, 0, Action::Finish { exit: exit(0) }),
+            (RestartPolicy::Never, 1, Action::Finish { exit: exit(1) }),
         ];
         for (policy, code, action) in table {
             assert_eq!(
-                step(&Facts { policy, ..facts(exited(code)) }, &PATIENCE),
+                step(&PodFacts { policy, ..facts(exited(code)) }, &BACKOFF),
                 action,
                 "{policy:?} {code}"
             );
         }
         let killed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
-        let action = step(&Facts { policy: RestartPolicy::OnFailure, ..facts(killed) }, &PATIENCE);
-        assert!(matches!(action, Action::BackOff { .. }), "out of memory is no success: {action:?}");
+        let action = step(&PodFacts { policy: RestartPolicy::OnFailure, ..facts(killed) }, &BACKOFF);
+        assert!(matches!(action, Action::BackOff { .. }), "out of memory is a failure: {action:?}");
     }
 
     #[test]
-    fn waits_double_until_a_spell_of_health() {
+    fn waits_double_until_a_healthy_run() {
         let table = [
             (0, at(990), back_off(1, 10, 1)),
             (1, at(990), back_off(1, 20, 2)),
@@ -244,22 +248,30 @@ mod tests {
             (5, at(400), back_off(1, 10, 1)),
             (5, at(401), back_off(1, 300, 6)),
         ];
-        for (streak, up_since, action) in table {
-            assert_eq!(step(&Facts { streak, up_since, ..facts(exited(1)) }, &PATIENCE), action, "{streak}");
+        for (streak, running_since, action) in table {
+            assert_eq!(
+                step(&PodFacts { crash_streak: streak, running_since, ..facts(exited(1)) }, &BACKOFF),
+                action,
+                "{streak}"
+            );
         }
     }
 
     #[test]
-    fn an_exited_container_waits_for_its_time() {
+    fn an_exited_container_is_not_started_before_its_time() {
         for (restart_at, action) in
             [(at(1001), Action::Leave), (at(1000), Action::Restart), (at(3), Action::Restart)]
         {
-            assert_eq!(step(&Facts { restart_at, ..facts(exited(1)) }, &PATIENCE), action, "{restart_at:?}");
+            assert_eq!(
+                step(&PodFacts { restart_at, ..facts(exited(1)) }, &BACKOFF),
+                action,
+                "{restart_at:?}"
+            );
         }
     }
 
     #[test]
-    fn without_a_lease_nothing_is_told_and_only_keep_pods_start() {
+    fn without_a_lease_nothing_is_reported_and_only_keep_pods_start() {
         let table = [
             (None, true, None, Action::Leave),
             (None, false, None, Action::Leave),
@@ -270,20 +282,20 @@ mod tests {
             (RUNNING, true, None, Action::Leave),
             (RUNNING, false, None, Action::Leave),
         ];
-        for (seen, keeps, restart_at, action) in table {
-            let facts = Facts { leased: false, keeps, restart_at, ..facts(seen) };
-            assert_eq!(step(&facts, &PATIENCE), action, "{seen:?} {keeps}");
+        for (observed, keeps_running, restart_at, action) in table {
+            let facts = PodFacts { is_leased: false, keeps_running, restart_at, ..facts(observed) };
+            assert_eq!(step(&facts, &BACKOFF), action, "{observed:?} {keeps_running}");
         }
-        let rests = Facts { leased: false, policy: RestartPolicy::Never, ..facts(exited(0)) };
-        assert_eq!(step(&rests, &PATIENCE), Action::Leave);
+        let ended = PodFacts { is_leased: false, policy: RestartPolicy::Never, ..facts(exited(0)) };
+        assert_eq!(step(&ended, &BACKOFF), Action::Leave);
     }
 
     #[test]
-    fn after_an_engine_failure_nothing_happens_for_a_moment() {
-        for wish in [Wish::Run, Wish::Stop, Wish::Drop] {
-            for seen in [None, CREATED, RUNNING, exited(0)] {
-                let waits = Facts { wish, retry_at: at(1001), ..facts(seen) };
-                assert_eq!(step(&waits, &PATIENCE), Action::Leave, "{wish:?} {seen:?}");
+    fn after_a_failed_action_nothing_is_done_before_the_retry_time() {
+        for desired in [DesiredState::Run, DesiredState::Stop, DesiredState::Discard] {
+            for observed in [None, CREATED, RUNNING, exited(0)] {
+                let facts = PodFacts { desired, retry_at: at(1001), ..facts(observed) };
+                assert_eq!(step(&facts, &BACKOFF), Action::Leave, "{desired:?} {observed:?}");
             }
         }
     }

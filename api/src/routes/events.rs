@@ -1,94 +1,126 @@
-//! `/event`: what happens, as it happens.
+//! `/event`: what happens in the cluster, as a stream or as a list.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CACHE_CONTROL};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use common::event::{ClusterEvent, EventPlace};
+use axum::{Extension, Json};
+use common::api::List;
+use common::event::{ClusterEvent, EventPosition};
 use common::store::StoreError;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 
-use crate::dto::{List, Problem};
-use crate::problem::{ApiProblem, Kind};
-use crate::query::{self, Params};
-use crate::state::App;
+use crate::connections::ClientAddress;
+use crate::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 
-/// Between two comments when nothing happens: shorter than what proxies and clients take for a dead connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const LAST_EVENT_ID: &str = "last-event-id";
+/// Between two comments in a quiet stream. Shorter than the idle timeouts of proxies and clients.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const LAST_EVENT_ID: &str = "Last-Event-ID";
+/// What [`EventPosition::parse`] takes, with as many digits as always fit. Empty is the same as absent.
+const LAST_EVENT_ID_PATTERN: &str = r"^([0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?)?$";
+/// All events that are kept come after this id.
+const BEFORE_ALL: &str = "0";
 
-/// Which events.
+/// Selects events.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Options {
-    /// Those after this id. `Last-Event-ID` goes before it; `0` means all that are kept.
+pub(crate) struct EventOptions {
+    /// Only events after this id; `0` for all that are kept. The header `Last-Event-ID` takes precedence.
+    #[param(pattern = r"^[0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?$", example = "1700000000000-0")]
     since: Option<String>,
-    /// Without an id: the last so many before those to come; 0 unless said.
-    tail: Option<usize>,
-    /// `false` gives a list of what there is instead of a stream.
+    /// Without an id: this many of the latest events come before new ones, at most 10000.
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 4294967295_u32, default = 0)]
+    tail: Option<u32>,
+    /// `false` for a list instead of a stream.
+    #[param(default = true)]
     follow: Option<bool>,
-    /// Of a list: at most so many, 1000 unless said.
-    limit: Option<usize>,
-    /// Of a list: the `next` of the page before.
+    /// Items in a list.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    limit: Option<u32>,
+    /// Only for a list: the `next` of the previous page.
+    #[param(pattern = r"^[0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?$")]
     after: Option<String>,
+}
+
+/// The header `Last-Event-ID`, which clients of server-sent events send when they reconnect.
+pub(crate) struct LastEventId;
+
+impl IntoParams for LastEventId {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let schema = string_schema(LAST_EVENT_ID_PATTERN, "The id of an event", "1700000000000-0");
+        let parameter = ParameterBuilder::new()
+            .name(LAST_EVENT_ID)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("Only events after this id"))
+            .schema(Some(schema));
+        vec![parameter.build()]
+    }
 }
 
 /// Streams events, or lists them.
 ///
-/// A stream of server-sent events: `event` is the reason, `data` is a ClusterEvent. A list with `?follow=false` or
-/// `Accept: application/json`.
-#[utoipa::path(get, path = "/event", tag = "event", params(
-    Options,
-    ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event"),
-), responses(
+/// The stream consists of server-sent events: `event` is the reason, `data` is a ClusterEvent. With
+/// `?follow=false` or `Accept: application/json` the answer is a list.
+#[utoipa::path(get, path = "/event", tag = "event", params(EventOptions, LastEventId), responses(
     (status = 200, description = "A stream, or a list", content(
         (ClusterEvent = "text/event-stream"),
         (List<ClusterEvent> = "application/json"),
     )),
-    (status = 400, description = "No such place in the stream", body = Problem),
 ))]
-pub(crate) async fn events(
-    State(app): State<App>,
+pub(crate) async fn get_events(
+    State(app): State<AppState>,
+    client: Option<Extension<ClientAddress>>,
     headers: HeaderMap,
-    Params(options): Params<Options>,
+    Params(options): Params<EventOptions>,
 ) -> Result<Response, ApiProblem> {
-    let tail = options.tail.unwrap_or(0).min(query::PAGE * 10);
-    let place = place(&headers, &options)?;
+    let start = start_position(&headers, &options)?;
     if options.follow == Some(false) || options.follow.is_none() && accepts_json_only(&headers) {
-        return Ok(Json(list(&app, &options, place).await?).into_response());
+        return Ok(Json(list(&app, &options, start).await?).into_response());
     }
-    let after = match place {
+    let guard = app.streams.begin(client.map(|Extension(client)| client))?;
+    let after = match start {
         Some(id) => id,
-        None => before_the_last(&app, tail).await?,
+        None => id_before_last(&app, tail_size(options.tail.unwrap_or(0))).await?,
     };
     let events = app.feed.after(after).await?;
-    let frames = events.map(|event| Ok::<_, Infallible>(frame(&event)));
-    let stream = Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
-    // Some proxies collect answers unless they are told not to.
+    let frames = events.map(move |event| {
+        let _until_the_stream_ends = &guard;
+        Ok::<_, Infallible>(frame(&event))
+    });
+    let stream = Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL));
+    // Some proxies buffer responses without this header.
     Ok(([(CACHE_CONTROL.as_str(), "no-cache"), ("x-accel-buffering", "no")], stream).into_response())
 }
 
-async fn list(app: &App, options: &Options, place: Option<String>) -> Result<List<ClusterEvent>, ApiProblem> {
-    let limit = query::limit(options.limit)?;
+async fn list(
+    app: &AppState,
+    options: &EventOptions,
+    start: Option<String>,
+) -> Result<List<ClusterEvent>, ApiProblem> {
+    let limit = page_size(options.limit)?;
     let from = match (&options.after, options.tail) {
         (Some(after), _) => Some(checked(after)?),
-        (None, _) if place.is_some() => place,
-        // The last ones are asked for, and a page would only hide them.
+        (None, _) if start.is_some() => start,
+        // The latest events are asked for: a first page would not have them.
         (None, Some(tail)) => {
-            let items = app.store.last_events(tail.min(query::PAGE * 10)).await?;
+            let items = app.store.last_events(tail_size(tail)).await?;
             return Ok(List { items, next: None });
         }
         (None, None) => None,
     };
-    let from = from.unwrap_or_else(|| "0".to_owned());
+    let from = from.unwrap_or_else(|| BEFORE_ALL.to_owned());
     let mut items = app.store.events_after(&from, limit + 1).await?;
     let more = items.len() > limit;
     items.truncate(limit);
@@ -96,40 +128,43 @@ async fn list(app: &App, options: &Options, place: Option<String>) -> Result<Lis
     Ok(List { items, next })
 }
 
-/// The id after which a stream with the last `tail` events begins.
-async fn before_the_last(app: &App, tail: usize) -> Result<String, StoreError> {
+fn tail_size(tail: u32) -> usize {
+    (tail as usize).min(MAX_PAGE_SIZE)
+}
+
+/// Returns the id after which a stream with the last `tail` events begins.
+async fn id_before_last(app: &AppState, tail: usize) -> Result<String, StoreError> {
     if tail == 0 {
         return app.feed.end().await;
     }
     let events = app.store.last_events(tail + 1).await?;
     Ok(match events.first() {
         Some(event) if events.len() > tail => event.id.clone(),
-        _ => "0".to_owned(),
+        _ => BEFORE_ALL.to_owned(),
     })
 }
 
 fn frame(event: &ClusterEvent) -> Event {
-    let data = serde_json::to_string(event).expect("an event of texts and numbers serializes");
-    // A reason comes from Redis, where anybody can write; a line break would break the stream.
+    let data = serde_json::to_string(event).expect("an event of strings and numbers serializes");
+    // Any program can write events to Redis, and a line break in a reason would break the stream.
     let reason: String = event.reason.chars().filter(|c| !c.is_control()).collect();
     Event::default().id(&event.id).event(reason).data(data)
 }
 
-fn place(headers: &HeaderMap, options: &Options) -> Result<Option<String>, ApiProblem> {
-    let resumed = headers.get(LAST_EVENT_ID).map(|value| value.to_str().unwrap_or_default());
-    match resumed.filter(|id| !id.is_empty()).or(options.since.as_deref()) {
-        Some(id) => checked(id).map(Some),
-        None => Ok(None),
-    }
+fn start_position(headers: &HeaderMap, options: &EventOptions) -> Result<Option<String>, ApiProblem> {
+    let last_event_id = headers.get(LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let resumed = last_event_id.filter(|id| !id.is_empty()).map(|id| checked(&id)).transpose()?;
+    let since = options.since.as_deref().map(checked).transpose()?;
+    Ok(resumed.or(since))
 }
 
 fn checked(id: &str) -> Result<String, ApiProblem> {
-    match EventPlace::parse(id) {
+    match EventPosition::parse(id) {
         Some(_) => Ok(id.to_owned()),
         None => {
             let detail =
-                format!("{id:?} is no event's id: write 1700000000000-0, or 0 for all that are kept");
-            Err(ApiProblem::new(Kind::InvalidQuery, detail))
+                format!("{id:?} is not the id of an event: write 1700000000000-0, or 0 for all events");
+            Err(ApiProblem::new(ProblemKind::InvalidQuery, detail))
         }
     }
 }

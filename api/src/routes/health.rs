@@ -1,101 +1,123 @@
-//! Whether this process lives, whether it can serve, and its numbers.
+//! Liveness, readiness and metrics of this process.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use common::api::{Problem, ReadyView};
+use common::config::Config;
 
-use crate::dto::{Problem, ReadyView};
-use crate::metrics as gauges;
+use crate::growth;
+use crate::metrics::{self, ClusterGauges, NODE_STATES, QUEUES};
 use crate::overview::{self, Overview};
-use crate::problem::{ApiProblem, Kind};
-use crate::state::App;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 
-/// Whoever asks whether this process is ready does not wait for long.
-const READY_WITHIN: Duration = Duration::from_secs(2);
+/// A readiness probe gets its answer within this time.
+const READINESS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the process lives.
-#[utoipa::path(get, path = "/healthz", tag = "process", responses((status = 200, description = "It lives", body = String)))]
-pub(crate) async fn alive() -> &'static str {
+/// Answers while the process runs.
+#[utoipa::path(get, path = "/healthz", tag = "process", responses(
+    (status = 200, description = "The process runs", body = String, content_type = "text/plain"),
+))]
+pub(crate) async fn get_health() -> &'static str {
     "ok\n"
 }
 
-/// Whether the process can serve: whether Redis answers. What else is wrong comes as warnings.
+/// Says whether this process can serve, which is whether Redis answers it.
+///
+/// Other faults of the cluster are warnings. Without the token of the API the answer has neither warnings nor
+/// causes.
 #[utoipa::path(get, path = "/readyz", tag = "process", responses(
-    (status = 200, body = ReadyView),
-    (status = 503, description = "Which part is not ready", body = Problem),
+    (status = 200, description = "This process can serve", body = ReadyView),
+    (status = 503, description = "Redis is unavailable; `errors` says why", body = Problem),
 ))]
-pub(crate) async fn ready(State(app): State<App>) -> Result<Json<ReadyView>, ApiProblem> {
-    let asked = async {
+pub(crate) async fn get_readiness(
+    State(app): State<AppState>,
+    headers: HeaderMap,
+) -> Result<Json<ReadyView>, ApiProblem> {
+    // A probe has no token. It learns whether to send requests here, not addresses or errors.
+    let is_trusted = app.access.is_trusted(&headers);
+    let probe = async {
         app.store.ping().await?;
-        overview::living_schedulers(&app).await
+        match overview::count_live_schedulers(&app).await {
+            Err(error) if error.is_broken_key() => Ok(0),
+            count => count,
+        }
     };
-    let away = |why: String| {
-        let detail = format!("redis: {why}");
-        ApiProblem::new(Kind::RedisUnavailable, detail).at("/redis", why)
+    let unavailable = |why: String| {
+        if !is_trusted {
+            let detail = "Redis is unavailable; with the token of the API the answer says why";
+            return ApiProblem::new(ProblemKind::RedisUnavailable, detail);
+        }
+        ApiProblem::new(ProblemKind::RedisUnavailable, format!("redis: {why}")).at("/redis", why)
     };
-    let schedulers = match tokio::time::timeout(READY_WITHIN, asked).await {
+    let schedulers = match tokio::time::timeout(READINESS_TIMEOUT, probe).await {
         Ok(Ok(schedulers)) => schedulers,
-        Ok(Err(error)) => return Err(away(error.to_string())),
+        Ok(Err(error)) => return Err(unavailable(error.to_string())),
         Err(_) => {
-            let why = overview::link(&app).err().filter(|why| !why.is_empty());
-            return Err(away(
-                why.unwrap_or_else(|| format!("no answer within {} s", READY_WITHIN.as_secs())),
-            ));
+            let why = overview::redis_master(&app).err().filter(|why| !why.is_empty());
+            let timeout = READINESS_TIMEOUT.as_secs();
+            return Err(unavailable(why.unwrap_or_else(|| format!("no answer within {timeout} s"))));
         }
     };
     let mut warnings = Vec::new();
-    if schedulers == 0 {
-        warnings.push("scheduler: none is alive, so nothing new is placed".to_owned());
+    if schedulers == 0 && is_trusted {
+        warnings.push("scheduler: none is alive, so no pod is placed; start `kubeleet scheduler`".to_owned());
     }
     Ok(Json(ReadyView { ready: true, warnings }))
 }
 
-/// The process' own numbers, and the cluster's as of now.
+/// Returns the metrics of this process, and gauges of the whole cluster.
 #[utoipa::path(get, path = "/metrics", tag = "process", responses(
-    (status = 200, description = "Prometheus' text form", body = String, content_type = "text/plain"),
+    (status = 200, description = "Prometheus text format", body = String, content_type = "text/plain"),
 ))]
-pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    match Overview::read(&app).await {
-        Ok(overview) => {
-            gauges::set_one("kubeleet_redis_up", 1);
-            refresh(&overview, app.config.timing.fence_after);
-        }
+pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
+    let gauges = match Overview::read(&app).await {
+        Ok(overview) => Some(cluster_gauges(&overview, &app.config)),
         Err(error) => {
-            // The numbers of the process itself are worth having above all when something is wrong.
-            tracing::debug!(%error, "no numbers of the cluster");
-            gauges::set_one("kubeleet_redis_up", 0);
+            // The metrics of this process matter most when something is wrong.
+            tracing::debug!(%error, "the gauges of the cluster are unknown");
+            None
         }
-    }
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render()).into_response()
+    };
+    metrics::set_cluster_gauges(gauges);
+    metrics::render(&app.metrics).into_response()
 }
 
-fn refresh(overview: &Overview, fresh: Duration) {
-    for (phase, count) in &overview.pods {
-        gauges::set("kubeleet_pods", "phase", phase.as_str().to_owned(), *count);
+fn cluster_gauges(overview: &Overview, config: &Config) -> ClusterGauges {
+    let (nodes, limits) = (overview.node_counts(config.timing.fence_after), config.growth);
+    let (of_nodes, own) = (&overview.node_queues, &overview.queues);
+    ClusterGauges {
+        pods: overview.pods.iter().map(|(phase, count)| (phase.as_str(), *count)).collect(),
+        nodes: label(
+            NODE_STATES,
+            [nodes.ready, nodes.total.saturating_sub(nodes.ready + nodes.dead), nodes.dead],
+        ),
+        nodes_cordoned: nodes.cordoned,
+        queues: label(
+            QUEUES,
+            [
+                own.waiting,
+                own.in_flight,
+                own.unschedulable,
+                own.dead,
+                of_nodes.iter().map(|queues| queues.pending).sum(),
+                of_nodes.iter().map(|queues| queues.starting).sum(),
+                of_nodes.iter().map(|queues| queues.running).sum(),
+            ],
+        ),
+        services: overview.services,
+        services_unconfirmed: overview.unconfirmed_writes,
+        schedulers: overview.schedulers,
+        redis_memory: overview.memory,
+        redis_headroom: growth::headroom(overview.memory, &limits),
+        broken_keys: overview.broken.total,
     }
-    let nodes = overview.node_counts(fresh);
-    for (state, count) in
-        [("total", nodes.total), ("ready", nodes.ready), ("cordoned", nodes.cordoned), ("dead", nodes.dead)]
-    {
-        gauges::set("kubeleet_nodes", "state", state.to_owned(), count);
-    }
-    let of_nodes = &overview.node_queues;
-    let own = &overview.queues;
-    for (queue, length) in [
-        ("waiting", own.waiting),
-        ("in_flight", own.in_flight),
-        ("unschedulable", own.unschedulable),
-        ("dead", own.dead),
-        ("pending", of_nodes.iter().map(|queues| queues.pending).sum()),
-        ("starting", of_nodes.iter().map(|queues| queues.starting).sum()),
-        ("running", of_nodes.iter().map(|queues| queues.running).sum()),
-    ] {
-        gauges::set("kubeleet_queue_length", "queue", queue.to_owned(), length);
-    }
-    gauges::set_one("kubeleet_services", overview.services);
-    gauges::set_one("kubeleet_services_unconfirmed", overview.unconfirmed_writes);
-    gauges::set_one("kubeleet_schedulers", overview.schedulers);
+}
+
+fn label<const N: usize>(labels: [&'static str; N], counts: [u64; N]) -> [(&'static str, u64); N] {
+    std::array::from_fn(|i| (labels[i], counts[i]))
 }

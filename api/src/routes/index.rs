@@ -1,9 +1,13 @@
-//! `/`: what there is, for who comes by with curl.
+//! `/`: the list of routes as plain text.
 
-use crate::router;
+use axum::Extension;
 
-/// Lists the routes.
-#[utoipa::path(get, path = "/", tag = "process", responses((status = 200, description = "The routes", body = String)))]
-pub(crate) async fn index() -> &'static str {
-    router::index()
+use crate::openapi::RouteIndex;
+
+/// Lists the routes as plain text.
+#[utoipa::path(get, path = "/", tag = "process", responses(
+    (status = 200, description = "The routes", body = String, content_type = "text/plain"),
+))]
+pub(crate) async fn list_routes(Extension(index): Extension<RouteIndex>) -> String {
+    index.text()
 }

@@ -1,11 +1,13 @@
-//! `/pod/{uuid}/log`: what a pod's container wrote. No process calls another: the request and the answer go through
-//! Redis (see `common::store`, logs).
+//! `/pod/{uuid}/log`: what the container of a pod wrote.
+//!
+//! No process calls another: the request and the output go through Redis (see the logs of `common::store`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use common::ids::{NodeName, PodId};
@@ -14,122 +16,139 @@ use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::pods::missing;
-use crate::dto::Problem;
-use crate::problem::{ApiProblem, Kind};
-use crate::query::{Params, pod_id};
-use crate::state::App;
+use super::pods;
+use crate::connections::ClientAddress;
+use crate::params::{InPath, Params};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+use crate::streams::StreamGuard;
 
-/// How long a worker may take to say the first word.
-const FIRST_WORD_WITHIN: Duration = Duration::from_secs(10);
-/// A container that is followed may be quiet: after this long, nothing is an answer too.
-const QUIET_AFTER: Duration = Duration::from_secs(2);
-/// How long Redis may be away before a stream gives up. The worker gives up a little later.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// A followed container may be quiet for ever; this often it is checked that its pod still is where it is read.
-const CHECKED_EVERY: Duration = Duration::from_secs(5);
-/// The most last lines there can be asked for.
-const LONGEST_TAIL: usize = 100_000;
+/// The time within which a worker has to send the first chunk.
+const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// A container that is followed may write nothing: after this time an empty answer begins.
+const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
+/// A stream ends after Redis has been unavailable for this time. The worker gives up a little later.
+const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
+/// A followed container may be quiet forever. This often it is checked that its pod is still on the same
+/// node.
+const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Lines that are read unless the request says otherwise.
+const DEFAULT_TAIL: u32 = 100;
+/// The most lines that are read.
+const MAX_TAIL: u32 = 100_000;
 
 /// What to read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Options {
-    /// How many of the last lines, 100 unless said.
-    tail: Option<usize>,
-    /// Whether to go on with what comes after.
+pub(crate) struct LogOptions {
+    /// The number of last lines, at most 100000.
+    #[param(value_type = Option<u64>, minimum = 0, maximum = 4294967295_u32, default = 100)]
+    tail: Option<u32>,
+    /// Whether to continue with what the container writes from now on.
     #[serde(default)]
+    #[param(default = false, required = false)]
     follow: bool,
 }
 
-/// Reads a pod's output, as the container wrote it.
+/// Reads the output of a pod as its container wrote it.
 ///
-/// When the reading ends early, the last line says `kubeleet: <why>`.
-#[utoipa::path(get, path = "/pod/{uuid}/log", tag = "pod", params(Options), responses(
+/// If the output ends early, the last line is `kubeleet: <reason>`.
+#[utoipa::path(get, path = "/pod/{uuid}/log", tag = "pod", params(InPath<PodId>, LogOptions), responses(
     (status = 200, description = "The output", body = String, content_type = "text/plain"),
-    (status = 404, description = "There is no such pod", body = Problem),
-    (status = 409, description = "It is on no node", body = Problem),
-    (status = 502, description = "The node could not read it", body = Problem),
-    (status = 504, description = "The node does not answer", body = Problem),
+    (status = 404, description = "There is no such pod"),
+    (status = 409, description = "The pod is not on a node"),
+    (status = 502, description = "The node could not read the log"),
+    (status = 504, description = "The node does not respond"),
 ))]
-pub(crate) async fn read(
-    State(app): State<App>,
-    Path(uuid): Path<String>,
-    Params(options): Params<Options>,
+pub(crate) async fn get_pod_log(
+    State(app): State<AppState>,
+    client: Option<Extension<ClientAddress>>,
+    InPath(pod): InPath<PodId>,
+    Params(options): Params<LogOptions>,
 ) -> Result<Response, ApiProblem> {
-    let pod = pod_id(uuid)?;
-    let record = app.store.pod(&pod).await?.ok_or_else(|| missing(&pod))?;
+    let guard = app.streams.begin(client.map(|Extension(client)| client))?;
+    let record = pods::read(&app, &pod).await?;
     let Some(node) = record.node else {
-        let detail =
-            format!("pod {pod} is {} and on no node: there is no container to read from", record.phase);
-        return Err(ApiProblem::new(Kind::PodOnNoNode, detail));
+        let detail = format!("pod {pod} is {} and not on a node, so it has no log", record.phase);
+        return Err(ApiProblem::new(ProblemKind::PodNotAssigned, detail));
     };
-    let mut reading = Reading::new(app.store.clone(), node.clone(), pod, &options);
-    app.store.request_logs(&node, &reading.request).await?;
-    let within = if options.follow { QUIET_AFTER } else { FIRST_WORD_WITHIN };
-    if !reading.first_word(within).await? && !options.follow {
-        let detail = format!("node {node} did not answer within {} s; is its worker up?", within.as_secs());
-        return Err(ApiProblem::new(Kind::NodeSilent, detail));
+    let mut reader = LogReader::new(app.store.clone(), node.clone(), pod, &options, guard);
+    app.store.request_logs(&node, &reader.request).await?;
+    let timeout = if options.follow { QUIET_START_TIMEOUT } else { FIRST_CHUNK_TIMEOUT };
+    if !reader.wait_for_first_chunk(timeout).await? && !options.follow {
+        let seconds = timeout.as_secs();
+        let detail = format!("node {node} did not answer within {seconds} s; check that its worker runs");
+        return Err(ApiProblem::new(ProblemKind::NodeNotResponding, detail));
     }
-    if let Some(LogChunk::End(why)) = reading.ready.front()
+    if let Some(LogChunk::End(why)) = reader.ready.front()
         && !why.is_empty()
     {
-        return Err(ApiProblem::new(Kind::LogUnavailable, format!("node {node} says: {why}")));
+        let detail = format!("node {node} could not read the log: {why}");
+        return Err(ApiProblem::new(ProblemKind::LogUnavailable, detail));
     }
-    let output = reading.output().take_until(app.shutdown.clone().cancelled_owned());
+    let output = reader.output().take_until(app.shutdown.clone().cancelled_owned());
     let output = output.map(Ok::<_, std::convert::Infallible>);
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
 }
 
-/// One reading. Dropping it tells the worker that nobody reads any more.
-struct Reading {
+/// Reads the output that a worker sends. When it is dropped, the worker learns that it can stop.
+struct LogReader {
     store: Store,
     node: NodeName,
     request: LogRequest,
     last: String,
     ready: VecDeque<LogChunk>,
     ended: bool,
-    /// Since when nothing has come, or all was checked to be well.
+    /// When the last chunk arrived, or the pod was last found on its node.
     quiet_since: Instant,
+    _guard: StreamGuard,
 }
 
-impl Reading {
-    fn new(store: Store, node: NodeName, pod: PodId, options: &Options) -> Self {
+impl LogReader {
+    fn new(store: Store, node: NodeName, pod: PodId, options: &LogOptions, guard: StreamGuard) -> Self {
         let request = LogRequest {
             id: uuid::Uuid::new_v4().to_string(),
             pod,
-            tail: options.tail.unwrap_or(100).min(LONGEST_TAIL),
+            tail: options.tail.unwrap_or(DEFAULT_TAIL).min(MAX_TAIL) as usize,
             follow: options.follow,
         };
-        let (last, quiet_since) = ("0".to_owned(), Instant::now());
-        Self { store, node, request, last, ready: VecDeque::new(), ended: false, quiet_since }
+        Self {
+            store,
+            node,
+            request,
+            last: "0".to_owned(),
+            ready: VecDeque::new(),
+            ended: false,
+            quiet_since: Instant::now(),
+            _guard: guard,
+        }
     }
 
-    async fn look(&mut self) -> Result<(), StoreError> {
+    async fn poll(&mut self) -> Result<(), StoreError> {
         let (chunks, last) = self.store.read_log(&self.request.id, &self.last).await?;
         self.last = last;
         self.ready.extend(chunks);
         Ok(())
     }
 
-    /// Whether anything came in time.
-    async fn first_word(&mut self, within: Duration) -> Result<bool, StoreError> {
+    /// Returns whether a chunk arrived in time.
+    async fn wait_for_first_chunk(&mut self, timeout: Duration) -> Result<bool, StoreError> {
         let started = Instant::now();
         while self.ready.is_empty() {
-            if started.elapsed() > within {
+            if started.elapsed() > timeout {
                 return Ok(false);
             }
             tokio::time::sleep(Store::LOG_POLL).await;
-            self.look().await?;
+            self.poll().await?;
         }
         Ok(true)
     }
 
     fn output(self) -> impl Stream<Item = Bytes> + Send {
-        futures_util::stream::unfold(self, |mut reading| async move {
-            let bytes = reading.next().await?;
-            Some((bytes, reading))
+        futures_util::stream::unfold(self, |mut reader| async move {
+            let bytes = reader.next().await?;
+            Some((bytes, reader))
         })
     }
 
@@ -143,12 +162,12 @@ impl Reading {
                 }
                 None => {}
             }
-            // While Redis is away this fails, and the quiet grows until the check below gives up.
-            if self.look().await.is_ok() && !self.ready.is_empty() {
+            // While Redis is unavailable this fails, until the check below ends the stream.
+            if self.poll().await.is_ok() && !self.ready.is_empty() {
                 self.quiet_since = Instant::now();
                 continue;
             }
-            if let Some(why) = self.given_up().await {
+            if let Some(why) = self.reason_to_stop().await {
                 self.ended = true;
                 return Some(last_line(&why));
             }
@@ -157,13 +176,13 @@ impl Reading {
         None
     }
 
-    /// Why nothing can be expected any more, after a while without a word.
-    async fn given_up(&mut self) -> Option<String> {
+    /// Returns why no more output can be expected, after a while without any.
+    async fn reason_to_stop(&mut self) -> Option<String> {
         let quiet = self.quiet_since.elapsed();
         if !self.request.follow {
-            return (quiet > FIRST_WORD_WITHIN).then(|| format!("node {} fell silent", self.node));
+            return (quiet > FIRST_CHUNK_TIMEOUT).then(|| format!("node {} stopped sending", self.node));
         }
-        if quiet < CHECKED_EVERY {
+        if quiet < POD_CHECK_INTERVAL {
             return None;
         }
         match self.store.pod(&self.request.pod).await {
@@ -171,8 +190,8 @@ impl Reading {
                 self.quiet_since = Instant::now();
                 None
             }
-            Ok(_) => Some(format!("the pod is not on node {} any more", self.node)),
-            Err(error) => (quiet > PATIENCE).then(|| error.to_string()),
+            Ok(_) => Some(format!("the pod is no longer on node {}", self.node)),
+            Err(error) => (quiet > REDIS_TIMEOUT).then(|| error.to_string()),
         }
     }
 }
@@ -181,10 +200,10 @@ fn last_line(why: &str) -> Bytes {
     Bytes::from(format!("\nkubeleet: {why}\n"))
 }
 
-impl Drop for Reading {
+impl Drop for LogReader {
     fn drop(&mut self) {
         let (store, id) = (self.store.clone(), self.request.id.clone());
-        // Without this the worker finds out by itself, half a minute later.
+        // Without this the worker finds out on its own half a minute later.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { drop(store.end_log(&id).await) });
         }

@@ -1,12 +1,15 @@
-//! The routes, one file per resource. Each handler carries its own line of the OpenAPI document; what is routed here is
-//! what is documented.
+//! The routes, one file per resource. The annotation of each handler is its part of the OpenAPI document, and
+//! the name of the handler is its operation id: a route is declared by its handler and one line here.
 
+mod backup;
+mod cluster;
 mod events;
 mod health;
 mod index;
 mod logs;
 mod nodes;
 mod pods;
+mod problems;
 mod queues;
 mod services;
 mod status;
@@ -14,29 +17,42 @@ mod status;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::state::App;
+use crate::state::AppState;
 
-/// All routes.
-pub(crate) fn routes() -> OpenApiRouter<App> {
+/// Returns all routes and their description.
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(services::create, services::list))
-        .routes(routes!(services::get, services::put, services::patch, services::delete))
-        .routes(routes!(services::scale))
-        .routes(routes!(pods::list))
-        .routes(routes!(pods::get, pods::stop))
-        .routes(routes!(logs::read))
-        .routes(routes!(nodes::list))
-        .routes(routes!(nodes::get))
-        .routes(routes!(nodes::cordon))
-        .routes(routes!(nodes::uncordon))
-        .routes(routes!(queues::lengths))
-        .routes(routes!(queues::peek))
-        .routes(routes!(queues::requeue))
-        .routes(routes!(queues::discard))
-        .routes(routes!(events::events))
-        .routes(routes!(status::status))
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::metrics))
-        .routes(routes!(index::index))
+        .routes(routes!(services::create_service, services::list_services))
+        .routes(routes!(
+            services::get_service,
+            services::put_service,
+            services::patch_service,
+            services::delete_service
+        ))
+        .routes(routes!(services::scale_service))
+        .routes(routes!(pods::list_pods))
+        .routes(routes!(pods::get_pod, pods::stop_pod))
+        .routes(routes!(logs::get_pod_log))
+        .routes(routes!(nodes::list_nodes))
+        .routes(routes!(nodes::get_node, nodes::remove_node))
+        .routes(routes!(nodes::cordon_node))
+        .routes(routes!(nodes::uncordon_node))
+        .routes(routes!(queues::list_queues))
+        .routes(routes!(queues::list_dead_letters))
+        .routes(routes!(queues::peek_queue))
+        .routes(routes!(queues::requeue_dead_letter))
+        .routes(routes!(queues::discard_dead_letter))
+        .routes(routes!(events::get_events))
+        .routes(routes!(status::get_status))
+        .routes(routes!(cluster::check_cluster))
+        .routes(routes!(cluster::repair_cluster))
+        .routes(routes!(cluster::recover_cluster))
+        .routes(routes!(backup::get_backup))
+        .merge(backup::restore_routes())
+        .routes(routes!(health::get_health))
+        .routes(routes!(health::get_readiness))
+        .routes(routes!(health::get_metrics))
+        .routes(routes!(index::list_routes))
+        .routes(routes!(problems::list_problem_types))
+        .routes(routes!(problems::get_problem_type))
 }

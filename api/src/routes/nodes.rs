@@ -1,104 +1,130 @@
-//! `/node`: what can hold pods.
+//! `/node`: the machines that run pods.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::http::StatusCode;
+use common::api::{List, NodeView};
 use common::ids::NodeName;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use common::node::Node;
+use common::store::{BrokenKey, RemoveNodeOutcome};
 
-use crate::dto::{List, NodeView, Problem};
-use crate::problem::{ApiProblem, Kind};
-use crate::query::{self, Params, node_name};
-use crate::state::App;
+use crate::params::{InPath, Paging, Params, page_size};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 use crate::views;
 
-/// Which page.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Paging {
-    /// At most so many, 1000 unless said.
-    limit: Option<usize>,
-    /// The `next` of the page before.
-    after: Option<String>,
-}
-
 /// Lists nodes, dead ones included.
+///
+/// A node whose record cannot be read is left out: `GET /status` names it.
 #[utoipa::path(get, path = "/node", tag = "node", params(Paging), responses(
-    (status = 200, body = List<NodeView>),
+    (status = 200, description = "Nodes by name", body = List<NodeView>),
 ))]
-pub(crate) async fn list(
-    State(app): State<App>,
+pub(crate) async fn list_nodes(
+    State(app): State<AppState>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<NodeView>>, ApiProblem> {
-    let limit = query::limit(paging.limit)?;
-    let mut names = app.store.node_names().await?;
+    let limit = page_size(paging.limit)?;
+    let names = app.store.node_names().await;
+    let mut names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
     names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_str() > after));
     let more = names.len() > limit;
     names.truncate(limit);
     let next = names.last().filter(|_| more).map(ToString::to_string);
-    Ok(Json(List { items: views_of(&app, &names).await?, next }))
+    Ok(Json(List { items: read_views(&app, &names).await?, next }))
 }
 
 /// Shows one node.
-#[utoipa::path(get, path = "/node/{name}", tag = "node", responses(
-    (status = 200, body = NodeView),
-    (status = 404, description = "There is no such node", body = Problem),
+#[utoipa::path(get, path = "/node/{name}", tag = "node", params(InPath<NodeName>), responses(
+    (status = 200, description = "The node", body = NodeView),
+    (status = 404, description = "There is no such node"),
 ))]
-pub(crate) async fn get(
-    State(app): State<App>,
-    Path(name): Path<String>,
+pub(crate) async fn get_node(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
 ) -> Result<Json<NodeView>, ApiProblem> {
-    one(&app, &node_name(name)?).await
+    read_view(&app, &name).await
 }
 
-/// Places nothing new on a node. What runs there goes on.
-#[utoipa::path(post, path = "/node/{name}/cordon", tag = "node", responses(
-    (status = 200, body = NodeView),
-    (status = 404, description = "There is no such node", body = Problem),
+/// Removes a dead node whose pods have been moved. A worker of its name can register again.
+#[utoipa::path(delete, path = "/node/{name}", tag = "node", params(InPath<NodeName>), responses(
+    (status = 204, description = "The node was removed"),
+    (status = 404, description = "There is no such node"),
+    (status = 409, description = "The node is alive, or its pods are still being moved"),
 ))]
-pub(crate) async fn cordon(
-    State(app): State<App>,
-    Path(name): Path<String>,
-) -> Result<Json<NodeView>, ApiProblem> {
-    set_cordon(&app, &node_name(name)?, true).await
-}
-
-/// Lets new pods be placed on a node again.
-#[utoipa::path(post, path = "/node/{name}/uncordon", tag = "node", responses(
-    (status = 200, body = NodeView),
-    (status = 404, description = "There is no such node", body = Problem),
-))]
-pub(crate) async fn uncordon(
-    State(app): State<App>,
-    Path(name): Path<String>,
-) -> Result<Json<NodeView>, ApiProblem> {
-    set_cordon(&app, &node_name(name)?, false).await
-}
-
-async fn set_cordon(app: &App, name: &NodeName, cordoned: bool) -> Result<Json<NodeView>, ApiProblem> {
-    if !app.store.cordon(name, cordoned).await? {
-        return Err(missing(name));
+pub(crate) async fn remove_node(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+) -> Result<StatusCode, ApiProblem> {
+    match app.store.remove_node(&name).await? {
+        RemoveNodeOutcome::Removed => Ok(StatusCode::NO_CONTENT),
+        RemoveNodeOutcome::Missing => Err(not_found(&name)),
+        RemoveNodeOutcome::Alive => Err(ApiProblem::new(
+            ProblemKind::NodeInUse,
+            format!(
+                "node {name} was not declared dead: stop its worker and wait until `kubeleet node ls` shows \
+                 it as dead"
+            ),
+        )),
+        RemoveNodeOutcome::Draining => Err(ApiProblem::new(
+            ProblemKind::NodeInUse,
+            format!("the pods of node {name} are still being moved to other nodes: try again soon"),
+        )),
     }
-    one(app, name).await
 }
 
-async fn one(app: &App, name: &NodeName) -> Result<Json<NodeView>, ApiProblem> {
-    let found = views_of(app, std::slice::from_ref(name)).await?.pop();
-    found.map(Json).ok_or_else(|| missing(name))
+/// Places no new pods on a node. Pods that run there keep running.
+#[utoipa::path(post, path = "/node/{name}/cordon", tag = "node", params(InPath<NodeName>), responses(
+    (status = 200, description = "The node, cordoned", body = NodeView),
+    (status = 404, description = "There is no such node"),
+))]
+pub(crate) async fn cordon_node(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+) -> Result<Json<NodeView>, ApiProblem> {
+    set_cordon(&app, &name, true).await
 }
 
-async fn views_of(app: &App, names: &[NodeName]) -> Result<Vec<NodeView>, ApiProblem> {
-    let nodes = app.store.nodes(names).await?;
+/// Allows new pods on a node again.
+#[utoipa::path(post, path = "/node/{name}/uncordon", tag = "node", params(InPath<NodeName>), responses(
+    (status = 200, description = "The node, no longer cordoned", body = NodeView),
+    (status = 404, description = "There is no such node"),
+))]
+pub(crate) async fn uncordon_node(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+) -> Result<Json<NodeView>, ApiProblem> {
+    set_cordon(&app, &name, false).await
+}
+
+async fn set_cordon(app: &AppState, name: &NodeName, cordoned: bool) -> Result<Json<NodeView>, ApiProblem> {
+    if !app.store.cordon(name, cordoned).await? {
+        return Err(not_found(name));
+    }
+    read_view(app, name).await
+}
+
+async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, ApiProblem> {
+    let node = app.store.node(name).await;
+    let node = node.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::node(name, error)))?;
+    let found = views_of(app, node.into_iter().collect()).await?.pop();
+    found.map(Json).ok_or_else(|| not_found(name))
+}
+
+async fn read_views(app: &AppState, names: &[NodeName]) -> Result<Vec<NodeView>, ApiProblem> {
+    let (nodes, _broken) = app.store.nodes_each(names).await?;
+    views_of(app, nodes).await
+}
+
+async fn views_of(app: &AppState, nodes: Vec<Node>) -> Result<Vec<NodeView>, ApiProblem> {
     let found: Vec<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
-    let queues = app.store.node_queues(&found).await?;
+    let (queues, _broken) = app.store.node_queues(&found).await?;
     let now = app.store.redis_now().await?;
     let fresh = app.config.timing.fence_after;
     Ok(nodes.into_iter().zip(queues).map(|(node, queues)| views::node(node, queues, now, fresh)).collect())
 }
 
-fn missing(name: &NodeName) -> ApiProblem {
+fn not_found(name: &NodeName) -> ApiProblem {
     let detail =
-        format!("there is no node {name}: no worker of this name ever registered. GET /node lists them");
-    ApiProblem::new(Kind::NodeNotFound, detail)
+        format!("there is no node {name}: no worker has registered under this name. GET /node lists them");
+    ApiProblem::new(ProblemKind::NodeNotFound, detail)
 }

@@ -1,131 +1,153 @@
-//! `/pod`: what there is of it.
+//! `/pod`: the pods of services, and pods that were pushed to a queue.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use common::api::{List, PodView};
 use common::ids::{NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
-use common::store::{StopOutcome, StoreError};
+use common::store::{BrokenKey, StopOutcome, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::dto::{List, PodView, Problem};
-use crate::problem::{ApiProblem, Kind};
-use crate::query::{self, Params, pod_id};
-use crate::state::App;
+use crate::params::{InPath, Params, invalid_cursor, page_size};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 use crate::views;
 
-/// How often stopping is tried again when the pod moves meanwhile.
-const TRIES: usize = 5;
+/// Attempts to stop a pod that moves to another node at the same time.
+const MAX_ATTEMPTS: usize = 5;
 /// Records read at a time.
-const CHUNK: usize = 1000;
+const CHUNK_SIZE: usize = 1000;
 
-/// Which pods to list.
+/// Selects pods.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Filter {
-    /// Of this service.
-    #[param(value_type = Option<String>)]
+pub(crate) struct PodFilter {
+    /// Only pods of this service.
     service: Option<ServiceName>,
-    /// On this node.
-    #[param(value_type = Option<String>)]
+    /// Only pods on this node.
     node: Option<NodeName>,
-    /// In this phase.
-    #[param(value_type = Option<String>)]
+    /// Only pods in this phase.
     phase: Option<Phase>,
-    /// Whose uuid begins so, or whose `<name>-<replica>` this is.
+    /// Only pods whose uuid begins with this text, or whose `<name>-<replica>` is this text.
     prefix: Option<String>,
-    /// At most so many, 1000 unless said.
-    limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the previous page.
+    #[param(pattern = r"^(s/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[0-9]{1,9}|p/[!-~]{1,128})$")]
     after: Option<String>,
 }
 
-impl Filter {
-    /// Before its record is read. A pushed pod's name is only known afterwards.
-    fn may_take(&self, id: &PodId, of: Option<(&ServiceName, u32)>) -> bool {
+impl PodFilter {
+    /// Whether a pod may match, before its record is read. The name of a pushed pod is known only from its
+    /// record.
+    fn may_match(&self, id: &PodId, slot: Option<(&ServiceName, u32)>) -> bool {
         let Some(prefix) = &self.prefix else { return true };
         id.as_str().starts_with(prefix)
-            || of.is_none_or(|(service, replica)| *prefix == format!("{service}-{replica}"))
+            || slot.is_none_or(|(service, replica)| *prefix == format!("{service}-{replica}"))
     }
 
-    fn takes(&self, record: &PodRecord) -> bool {
-        let named = |prefix: &String| {
+    fn matches(&self, record: &PodRecord) -> bool {
+        let has_prefix = |prefix: &String| {
             record.id.as_str().starts_with(prefix) || *prefix == format!("{}-{}", record.name, record.replica)
         };
         self.node.as_ref().is_none_or(|node| record.node.as_ref() == Some(node))
             && self.phase.is_none_or(|phase| record.phase == phase)
-            && self.prefix.as_ref().is_none_or(named)
+            && self.prefix.as_ref().is_none_or(has_prefix)
     }
 }
 
-/// Lists pods: those of services by service and replica, then pushed ones by uuid.
-#[utoipa::path(get, path = "/pod", tag = "pod", params(Filter), responses(
-    (status = 200, body = List<PodView>),
-    (status = 400, description = "The query can not be read", body = Problem),
+/// Lists pods: those of services by service and replica, then pushed pods by uuid.
+///
+/// A pod whose record cannot be read is left out: `GET /status` names it.
+#[utoipa::path(get, path = "/pod", tag = "pod", params(PodFilter), responses(
+    (status = 200, description = "Pods", body = List<PodView>),
 ))]
-pub(crate) async fn list(
-    State(app): State<App>,
-    Params(filter): Params<Filter>,
+pub(crate) async fn list_pods(
+    State(app): State<AppState>,
+    Params(filter): Params<PodFilter>,
 ) -> Result<Json<List<PodView>>, ApiProblem> {
-    let mut page = Page::new(&app, &filter)?;
+    let mut page = PodPage::new(&app, &filter)?;
     page.read().await?;
     Ok(Json(page.finish()))
 }
 
-/// Shows one pod, and why it fits no node when it does not.
-#[utoipa::path(get, path = "/pod/{uuid}", tag = "pod", responses(
-    (status = 200, body = PodView),
-    (status = 404, description = "There is no such pod", body = Problem),
+/// Shows one pod, and, while it fits no node, the reasons.
+#[utoipa::path(get, path = "/pod/{uuid}", tag = "pod", params(InPath<PodId>), responses(
+    (status = 200, description = "The pod", body = PodView),
+    (status = 404, description = "There is no such pod"),
 ))]
-pub(crate) async fn get(
-    State(app): State<App>,
-    Path(uuid): Path<String>,
+pub(crate) async fn get_pod(
+    State(app): State<AppState>,
+    InPath(id): InPath<PodId>,
 ) -> Result<Json<PodView>, ApiProblem> {
-    Ok(Json(view(&app, &pod_id(uuid)?).await?))
+    Ok(Json(read_view(&app, &id).await?))
 }
 
-/// Stops a pod. A service's pod is replaced by a new one; a pushed pod is gone for good.
-#[utoipa::path(delete, path = "/pod/{uuid}", tag = "pod", responses(
-    (status = 202, description = "Its node will stop it, or it is stopped already", body = PodView),
-    (status = 404, description = "There is no such pod", body = Problem),
-    (status = 409, description = "It keeps moving between nodes", body = Problem),
+/// Stops a pod. A pod of a service is replaced by a new one; a pushed pod is gone for good.
+#[utoipa::path(delete, path = "/pod/{uuid}", tag = "pod", params(InPath<PodId>), responses(
+    (status = 202, description = "The node will stop the pod, or it is stopped already", body = PodView),
+    (status = 404, description = "There is no such pod"),
+    (status = 409, description = "The pod keeps moving between nodes"),
 ))]
-pub(crate) async fn stop(State(app): State<App>, Path(uuid): Path<String>) -> Result<Response, ApiProblem> {
-    let id = pod_id(uuid)?;
-    for _ in 0..TRIES {
-        let record = app.store.pod(&id).await?.ok_or_else(|| missing(&id))?;
+pub(crate) async fn stop_pod(
+    State(app): State<AppState>,
+    InPath(id): InPath<PodId>,
+) -> Result<Response, ApiProblem> {
+    for _ in 0..MAX_ATTEMPTS {
+        let record = read(&app, &id).await?;
         let pods = [(id.clone(), record.node)];
-        let outcomes =
-            app.store.stop_pods(record.service.as_ref(), &pods, "Stopped", "a person stopped it").await?;
+        let message = "stopped through the API";
+        let outcomes = app.store.stop_pods(record.service.as_ref(), &pods, "Stopped", message).await?;
         match outcomes.first() {
             Some(StopOutcome::Moved) => {}
-            _ => return Ok((StatusCode::ACCEPTED, Json(view(&app, &id).await?)).into_response()),
+            _ => return Ok((StatusCode::ACCEPTED, Json(read_view(&app, &id).await?)).into_response()),
         }
     }
-    Err(ApiProblem::new(Kind::ServiceBusy, format!("pod {id} keeps moving between nodes; try again")))
+    let detail = format!("pod {id} moved between nodes during {MAX_ATTEMPTS} attempts to stop it; try again");
+    Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
-async fn view(app: &App, id: &PodId) -> Result<PodView, ApiProblem> {
-    let record = app.store.pod(id).await?.ok_or_else(|| missing(id))?;
+async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
+    let record = read(app, id).await?;
     let refusals = match record.phase {
-        Phase::Pending => app.store.refusals(id).await?.unwrap_or_default(),
+        Phase::Pending => match app.store.refusals(id).await {
+            Err(error) if error.is_broken_key() => Vec::new(),
+            refusals => refusals?.unwrap_or_default(),
+        },
         _ => Vec::new(),
     };
     Ok(PodView { refusals, ..views::pod(record) })
 }
 
-/// The problem of a pod that does not exist.
-pub(crate) fn missing(id: &PodId) -> ApiProblem {
-    let detail =
-        format!("there is no pod {id}; a stopped one is forgotten after an hour. GET /pod lists them");
-    ApiProblem::new(Kind::PodNotFound, detail)
+/// Returns the record of a pod.
+pub(super) async fn read(app: &AppState, id: &PodId) -> Result<PodRecord, ApiProblem> {
+    let record = app.store.pod(id).await;
+    let record = record.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::pod(id, error)))?;
+    record.ok_or_else(|| not_found(id))
 }
 
-/// Where a page ends: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
+/// The problem of a pod that does not exist.
+fn not_found(id: &PodId) -> ApiProblem {
+    let detail =
+        format!("there is no pod {id}; the record of a stopped pod is kept for an hour. GET /pod lists them");
+    ApiProblem::new(ProblemKind::PodNotFound, detail)
+}
+
+/// Returns what was read, or nothing if its key is broken: `GET /status` names the key.
+fn or_none<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
+    match read {
+        Err(error) if error.is_broken_key() => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+/// The end of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
     OfService(ServiceName, u32),
@@ -152,26 +174,25 @@ impl Cursor {
     }
 }
 
-/// A page being put together.
-struct Page<'a> {
-    app: &'a App,
-    filter: &'a Filter,
+/// Collects one page of pods.
+struct PodPage<'a> {
+    app: &'a AppState,
+    filter: &'a PodFilter,
     limit: usize,
     after: Option<Cursor>,
     found: Vec<(Cursor, PodRecord)>,
 }
 
-impl<'a> Page<'a> {
-    fn new(app: &'a App, filter: &'a Filter) -> Result<Self, ApiProblem> {
+impl<'a> PodPage<'a> {
+    fn new(app: &'a AppState, filter: &'a PodFilter) -> Result<Self, ApiProblem> {
         let after = match filter.after.as_deref() {
             None => None,
-            Some(text) => Some(Cursor::read(text).ok_or_else(|| {
-                ApiProblem::new(Kind::InvalidQuery, "after: give the `next` of the page before")
-            })?),
+            Some(text) => Some(Cursor::read(text).ok_or_else(invalid_cursor)?),
         };
-        Ok(Self { app, filter, limit: query::limit(filter.limit)?, after, found: Vec::new() })
+        Ok(Self { app, filter, limit: page_size(filter.limit)?, after, found: Vec::new() })
     }
 
+    /// Whether there is a pod more than the page holds, so that there is a next page.
     fn is_full(&self) -> bool {
         self.found.len() > self.limit
     }
@@ -179,7 +200,7 @@ impl<'a> Page<'a> {
     async fn read(&mut self) -> Result<(), StoreError> {
         let services = match &self.filter.service {
             Some(service) => vec![service.clone()],
-            None => self.app.store.service_names().await?,
+            None => or_none(self.app.store.service_names().await)?,
         };
         for service in services {
             if matches!(&self.after, Some(Cursor::OfService(last, _)) if *last > service)
@@ -187,12 +208,12 @@ impl<'a> Page<'a> {
             {
                 continue;
             }
-            let slots = self.app.store.slots(&service).await?;
+            let slots = or_none(self.app.store.slots(&service).await)?;
             let pods = slots
                 .into_iter()
-                .filter(|(replica, id)| self.filter.may_take(id, Some((&service, *replica))))
+                .filter(|(replica, id)| self.filter.may_match(id, Some((&service, *replica))))
                 .map(|(replica, id)| (Cursor::OfService(service.clone(), replica), id));
-            self.take(pods.collect()).await?;
+            self.add(pods.collect()).await?;
             if self.is_full() {
                 return Ok(());
             }
@@ -200,21 +221,23 @@ impl<'a> Page<'a> {
         if self.filter.service.is_some() {
             return Ok(());
         }
-        let mut pushed = self.app.store.pushed_pods().await?;
+        let mut pushed = or_none(self.app.store.pushed_pods().await)?;
         pushed.sort_unstable();
-        let pods = pushed.into_iter().filter(|id| self.filter.may_take(id, None));
-        self.take(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
+        let pods = pushed.into_iter().filter(|id| self.filter.may_match(id, None));
+        self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
     }
 
-    /// Takes those that come after the page before, until there is one more than the page holds.
-    async fn take(&mut self, mut pods: Vec<(Cursor, PodId)>) -> Result<(), StoreError> {
+    /// Adds the matching pods that come after the previous page, until the page is full.
+    async fn add(&mut self, mut pods: Vec<(Cursor, PodId)>) -> Result<(), StoreError> {
         pods.retain(|(cursor, _)| self.after.as_ref().is_none_or(|after| cursor > after));
-        for chunk in pods.chunks(CHUNK) {
+        for chunk in pods.chunks(CHUNK_SIZE) {
             let ids: Vec<PodId> = chunk.iter().map(|(_, id)| id.clone()).collect();
-            let records = self.app.store.pods(&ids).await?;
+            let records = self.app.store.pods_each(&ids).await?;
             for ((cursor, _), record) in chunk.iter().zip(records) {
                 match record {
-                    Some(record) if self.filter.takes(&record) => self.found.push((cursor.clone(), record)),
+                    Ok(Some(record)) if self.filter.matches(&record) => {
+                        self.found.push((cursor.clone(), record))
+                    }
                     _ => {}
                 }
             }
@@ -239,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_round_trip_and_keep_the_order() {
+    fn a_cursor_round_trips_and_keeps_the_order() {
         let of = |name: &str, replica| Cursor::OfService(ServiceName::new(name).unwrap(), replica);
         let all = [of("a", 2), of("a", 10), of("b", 0), Cursor::Pushed(PodId::new("a/b").unwrap())];
         assert!(all.is_sorted());

@@ -1,140 +1,49 @@
-//! `/queue`: what waits where, and what could not be a pod.
+//! `/queue`: the payloads in Redis, and the dead letters.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use common::api::{DeadLetterView, List, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
-use common::store::{Letter, QueueName};
+use common::store::{BrokenKey, DeadLetter, QueueName};
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema};
 
-use crate::dto::{LetterView, List, Problem, QueueView, QueuesView};
-use crate::problem::{ApiProblem, Kind};
-use crate::query::{self, Params};
-use crate::state::App;
+use crate::params::{InPath, Params, PathName, invalid_cursor, page_size, string_schema};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 use crate::views;
 
-/// Dead letters looked at in one go, when one of them is searched.
-const CHUNK: usize = 500;
+/// Dead letters read at a time during the search for one of them.
+const CHUNK_SIZE: usize = 500;
 
-/// Which part of a queue.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Part {
-    /// At most so many, 1000 unless said.
-    limit: Option<usize>,
-    /// Dead letters only: the `next` of the page before.
-    after: Option<String>,
+/// The key of a queue in Redis, except `dq`.
+pub(crate) struct QueueKey {
+    text: String,
+    queue: QueueName,
 }
 
-/// Shows how much stands in each queue.
-#[utoipa::path(get, path = "/queue", tag = "queue", responses((status = 200, body = QueuesView)))]
-pub(crate) async fn lengths(State(app): State<App>) -> Result<Json<QueuesView>, ApiProblem> {
-    let own = app.store.queue_lengths().await?;
-    let names = app.store.node_names().await?;
-    let queues = app.store.node_queues(&names).await?;
-    let nodes = names.into_iter().zip(queues).map(|(node, queues)| views::queues_of(node, queues)).collect();
-    Ok(Json(QueuesView {
-        waiting: own.waiting,
-        in_flight: own.in_flight,
-        unschedulable: own.unschedulable,
-        dead: own.dead,
-        nodes,
-    }))
-}
-
-/// Looks into one queue.
-///
-/// `sq`, `fq:<scheduler>`, `pq:<node>`, `rq:<node>`, `cs:<node>`; `dq` gives the dead letters, newest first.
-#[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(Part), responses(
-    (status = 200, description = "A QueueView; for `dq` a list of dead letters", content(
-        (QueueView = "application/json"),
-        (List<LetterView> = "application/json; queue=dq"),
-    )),
-    (status = 404, description = "There is no such queue", body = Problem),
-))]
-pub(crate) async fn peek(
-    State(app): State<App>,
-    Path(key): Path<String>,
-    Params(part): Params<Part>,
-) -> Result<Response, ApiProblem> {
-    let limit = query::limit(part.limit)?;
-    if key == "dq" {
-        return Ok(Json(letters(&app, limit, part.after.as_deref()).await?).into_response());
+impl PartialSchema for QueueKey {
+    fn schema() -> RefOr<Schema> {
+        string_schema(
+            "^(sq|(pq|rq|cs):[A-Za-z0-9][A-Za-z0-9._-]{0,62}|fq:[!-~]{1,64})$",
+            "`sq`, `pq:<node>`, `rq:<node>`, `cs:<node>` or `fq:<scheduler>`",
+            "pq:worker1",
+        )
     }
-    let queue = queue_name(&key).ok_or_else(|| {
-        let detail = "the queues are sq, dq, and with a name after the colon pq:, rq:, cs: and fq:";
-        ApiProblem::new(Kind::QueueNotFound, format!("{key:.80}: {detail}"))
-    })?;
-    let payloads = app.store.peek(&queue, limit).await?;
-    let items = payloads.into_iter().map(views::item).collect();
-    Ok(Json(QueueView { queue: key, items }).into_response())
 }
 
-/// Gives a dead letter another try: its payload goes back to the queue it came through.
-#[utoipa::path(post, path = "/queue/dq/{id}/requeue", tag = "queue", responses(
-    (status = 204, description = "Queued again"),
-    (status = 404, description = "There is no such dead letter", body = Problem),
-))]
-pub(crate) async fn requeue(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Result<StatusCode, ApiProblem> {
-    let letter = find(&app, &id).await?;
-    done(app.store.requeue_letter(&letter).await?, &id)
-}
+impl PathName for QueueKey {
+    const PARAMETER: &str = "key";
 
-/// Throws a dead letter away.
-#[utoipa::path(delete, path = "/queue/dq/{id}", tag = "queue", responses(
-    (status = 204, description = "Thrown away"),
-    (status = 404, description = "There is no such dead letter", body = Problem),
-))]
-pub(crate) async fn discard(
-    State(app): State<App>,
-    Path(id): Path<String>,
-) -> Result<StatusCode, ApiProblem> {
-    let letter = find(&app, &id).await?;
-    done(app.store.drop_letter(&letter).await?, &id)
-}
-
-fn done(was_there: bool, id: &str) -> Result<StatusCode, ApiProblem> {
-    if was_there { Ok(StatusCode::NO_CONTENT) } else { Err(missing(id)) }
-}
-
-async fn letters(app: &App, limit: usize, after: Option<&str>) -> Result<List<LetterView>, ApiProblem> {
-    let offset = match after {
-        None => 0,
-        Some(text) => {
-            let small = text.parse().ok().filter(|offset| *offset < u32::MAX as usize);
-            small.ok_or_else(|| {
-                ApiProblem::new(Kind::InvalidQuery, "after: give the `next` of the page before")
-            })?
-        }
-    };
-    let mut found = app.store.letters(offset, limit + 1).await?;
-    let next = (found.len() > limit).then(|| (offset + limit).to_string());
-    found.truncate(limit);
-    Ok(List { items: found.into_iter().map(views::letter).collect(), next })
-}
-
-async fn find(app: &App, id: &str) -> Result<Letter, ApiProblem> {
-    for offset in (0..).step_by(CHUNK) {
-        let page = app.store.letters(offset, CHUNK).await?;
-        let last = page.len() < CHUNK;
-        match page.into_iter().find(|letter| letter.id == id) {
-            Some(letter) => return Ok(letter),
-            None if last => break,
-            None => {}
-        }
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        let queue = queue_name(&text).ok_or_else(|| {
+            let detail = "the queues are sq, dq, and with a name after the colon pq:, rq:, cs: and fq:";
+            ApiProblem::new(ProblemKind::QueueNotFound, format!("there is no queue {text:.80}; {detail}"))
+        })?;
+        Ok(Self { text, queue })
     }
-    Err(missing(id))
-}
-
-fn missing(id: &str) -> ApiProblem {
-    let detail = format!("there is no dead letter {id:.80}; GET /queue/dq lists them");
-    ApiProblem::new(Kind::LetterNotFound, detail)
 }
 
 fn queue_name(key: &str) -> Option<QueueName> {
@@ -150,4 +59,164 @@ fn queue_name(key: &str) -> Option<QueueName> {
         "fq" => SchedulerId::new(name).ok().map(QueueName::InFlight),
         _ => None,
     }
+}
+
+/// The id of a dead letter.
+pub(crate) struct DeadLetterId(String);
+
+impl PartialSchema for DeadLetterId {
+    fn schema() -> RefOr<Schema> {
+        string_schema("^[0-9a-f]{12}$", "The `id` of a dead letter", "0f1e2d3c4b5a")
+    }
+}
+
+impl PathName for DeadLetterId {
+    const PARAMETER: &str = "id";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Ok(Self(text))
+    }
+}
+
+/// How much of a queue to read.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PeekOptions {
+    /// Payloads to read.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    limit: Option<u32>,
+}
+
+/// Selects a page of dead letters.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeadLetterPaging {
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the previous page.
+    #[param(pattern = "^[0-9]{1,9}$")]
+    after: Option<String>,
+}
+
+/// Shows the length of each queue.
+#[utoipa::path(get, path = "/queue", tag = "queue", responses(
+    (status = 200, description = "The lengths of all queues", body = QueuesView),
+))]
+pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<QueuesView>, ApiProblem> {
+    let own = app.store.queue_lengths().await?;
+    let names = app.store.node_names().await;
+    let names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
+    let (queues, _broken) = app.store.node_queues(&names).await?;
+    let nodes = names.into_iter().zip(queues).map(|(node, queues)| views::queues_of(node, queues)).collect();
+    Ok(Json(QueuesView {
+        waiting: own.waiting,
+        in_flight: own.in_flight,
+        unschedulable: own.unschedulable,
+        dead: own.dead,
+        nodes,
+    }))
+}
+
+/// Shows the payloads of one queue without taking them.
+///
+/// The queues are `sq`, `fq:<scheduler>`, `pq:<node>`, `rq:<node>` and `cs:<node>`.
+#[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
+    (status = 200, description = "The first payloads of the queue", body = QueueView),
+    (status = 404, description = "There is no such queue"),
+))]
+pub(crate) async fn peek_queue(
+    State(app): State<AppState>,
+    InPath(key): InPath<QueueKey>,
+    Params(options): Params<PeekOptions>,
+) -> Result<Json<QueueView>, ApiProblem> {
+    let payloads = app.store.peek(&key.queue, page_size(options.limit)?).await?;
+    let items = payloads.into_iter().map(views::item).collect();
+    Ok(Json(QueueView { queue: key.text, items }))
+}
+
+/// Lists dead letters, newest first.
+#[utoipa::path(get, path = "/queue/dq", tag = "queue", params(DeadLetterPaging), responses(
+    (status = 200, description = "Dead letters", body = List<DeadLetterView>),
+))]
+pub(crate) async fn list_dead_letters(
+    State(app): State<AppState>,
+    Params(paging): Params<DeadLetterPaging>,
+) -> Result<Json<List<DeadLetterView>>, ApiProblem> {
+    let limit = page_size(paging.limit)?;
+    let offset = match paging.after.as_deref() {
+        None => 0,
+        Some(text) => {
+            let offset = text.parse().ok().filter(|offset| *offset < u32::MAX as usize);
+            offset.ok_or_else(invalid_cursor)?
+        }
+    };
+    let mut found = app.store.dead_letters(offset, limit + 1).await?;
+    let next = (found.len() > limit).then(|| (offset + limit).to_string());
+    found.truncate(limit);
+    Ok(Json(List { items: found.into_iter().map(views::dead_letter).collect(), next }))
+}
+
+/// Requeues a dead letter: its payload returns to the queue it came from.
+#[utoipa::path(
+    post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
+    responses(
+        (status = 204, description = "The payload is queued again"),
+        (status = 404, description = "There is no such dead letter, or it came through no queue of kubeleet"),
+    )
+)]
+pub(crate) async fn requeue_dead_letter(
+    State(app): State<AppState>,
+    InPath(DeadLetterId(id)): InPath<DeadLetterId>,
+) -> Result<StatusCode, ApiProblem> {
+    let dead_letter = find(&app, &id).await?;
+    if !dead_letter.can_be_requeued() {
+        let detail = format!(
+            "dead letter {id} names {:.80?}, which is neither sq nor the pq: of a node; push its payload to sq, or \
+             discard it",
+            dead_letter.queue
+        );
+        return Err(ApiProblem::new(ProblemKind::QueueNotFound, detail));
+    }
+    no_content_if(app.store.requeue_dead_letter(&dead_letter).await?, &id)
+}
+
+/// Deletes a dead letter for good.
+#[utoipa::path(
+    delete, path = "/queue/dq/{id}", tag = "queue", params(InPath<DeadLetterId>),
+    responses(
+        (status = 204, description = "The dead letter is deleted"),
+        (status = 404, description = "There is no such dead letter"),
+    )
+)]
+pub(crate) async fn discard_dead_letter(
+    State(app): State<AppState>,
+    InPath(DeadLetterId(id)): InPath<DeadLetterId>,
+) -> Result<StatusCode, ApiProblem> {
+    let dead_letter = find(&app, &id).await?;
+    no_content_if(app.store.discard_dead_letter(&dead_letter).await?, &id)
+}
+
+fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
+    if existed { Ok(StatusCode::NO_CONTENT) } else { Err(not_found(id)) }
+}
+
+async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {
+    for offset in (0..).step_by(CHUNK_SIZE) {
+        let page = app.store.dead_letters(offset, CHUNK_SIZE).await?;
+        let is_last = page.len() < CHUNK_SIZE;
+        match page.into_iter().find(|dead_letter| dead_letter.id == id) {
+            Some(dead_letter) => return Ok(dead_letter),
+            None if is_last => break,
+            None => {}
+        }
+    }
+    Err(not_found(id))
+}
+
+fn not_found(id: &str) -> ApiProblem {
+    let detail = format!("there is no dead letter {id:.80}; GET /queue/dq lists them");
+    ApiProblem::new(ProblemKind::DeadLetterNotFound, detail)
 }

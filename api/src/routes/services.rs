@@ -1,75 +1,94 @@
-//! `/service`: what people want.
+//! `/service`: what users want to run.
 
 mod selection;
 mod stored;
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::http::header::IF_MATCH;
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use common::api::{List, ScaleInput, ServiceView};
 use common::ids::ServiceName;
 use common::service::Service;
-use common::spec::{DesiredService, ServiceInput};
-use common::store::{PutMode, PutOutcome, ScaleOutcome, StoreError};
+use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
+use common::store::{DeleteOutcome, PutMode, PutOutcome, ScaleOutcome, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-use self::selection::Selection;
-use self::stored::{accepted, conflict, deleting, missing, stored, with_etag};
-use crate::body::Posted;
-use crate::census;
-use crate::dto::{List, Problem, ScaleInput, ServiceView};
+use self::selection::ServiceSelection;
+use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
+use crate::body::JsonOrYaml;
+use crate::growth::Growth;
+use crate::params::{IfMatch, InPath};
 use crate::patch;
-use crate::problem::{ApiProblem, Kind};
-use crate::query::service_name;
-use crate::state::App;
+use crate::pod_counts;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 use crate::views;
 
-/// Services whose status is counted at a time.
-const AT_A_TIME: usize = 16;
-/// How often a change is tried again when others change the same.
-const TRIES: usize = 5;
+/// Services whose pods are counted at the same time.
+const MAX_CONCURRENT_COUNTS: usize = 16;
+/// Attempts to patch a service that others change at the same time.
+const MAX_ATTEMPTS: usize = 5;
 
-/// Stores a new service and makes its pods.
-#[utoipa::path(post, path = "/service", tag = "service", request_body(
-    content((ServiceInput = "application/json"), (ServiceInput = "application/yaml"))
-), responses(
-    (status = 201, description = "Stored", body = ServiceView,
-     headers(("Location" = String, description = "Where it is"))),
-    (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = ServiceView),
-    (status = 400, description = "Not JSON or YAML, or not a service", body = Problem),
-    (status = 409, description = "It exists, or is being deleted", body = Problem),
-    (status = 413, description = "Larger than 1 MiB", body = Problem),
-    (status = 415, description = "Neither JSON nor YAML", body = Problem),
-    (status = 422, description = "Values that can not be meant", body = Problem),
-    (status = 503, description = "Redis is away", body = Problem),
+/// `key=value`
+#[derive(ToSchema)]
+#[schema(value_type = String, pattern = "=", example = "team=web")]
+pub(crate) struct LabelSelector(#[allow(dead_code, reason = "only describes a parameter")] String);
+
+/// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
+#[derive(ToSchema)]
+#[schema(value_type = Object)]
+pub(crate) struct ServicePatch(#[allow(dead_code, reason = "only describes a body")] Value);
+
+/// Creates a service and its pods.
+#[utoipa::path(post, path = "/service", tag = "service", request_body(description = "The service", content(
+    (ServiceInput = "application/json", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
+    (ServiceInput = "application/yaml", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
+)), responses(
+    (status = 201, description = "Created", body = ServiceView, headers(
+        ("Location" = String, description = "The path of the service"),
+        ("ETag" = String, description = "Its revision"),
+    )),
+    (status = 202, description = "Created, not yet confirmed by all replicas of Redis", body = ServiceView,
+     headers(
+        ("Location" = String, description = "The path of the service"),
+        ("ETag" = String, description = "Its revision"),
+    )),
+    (status = 403, description = "The cluster has as many services or pods as its settings allow"),
+    (status = 409, description = "The service exists, or is being deleted"),
+    (status = 422, description = "The service has invalid values"),
+    (status = 507, description = "Redis is too full to add this"),
 ))]
-pub(crate) async fn create(
-    State(app): State<App>,
-    Posted(input): Posted<ServiceInput>,
+pub(crate) async fn create_service(
+    State(app): State<AppState>,
+    JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    let (outcome, made, written) = app.store.create_service(&desired).await?;
-    accepted(&app, &desired.name, outcome, made, written).await
+    app.admit(Growth::of(&desired, None)).await?;
+    let (outcome, created_pods, written) = app.store.create_service(&desired).await?;
+    respond(&app, &desired.name, outcome, created_pods, written).await
 }
 
 /// Lists services.
+///
+/// A service whose record cannot be read is left out: `GET /status` names it.
 #[utoipa::path(get, path = "/service", tag = "service", params(
-    ("label" = Option<String>, Query, description = "`key=value`; several narrow further"),
-    ("limit" = Option<usize>, Query, description = "At most so many, 1000 unless said"),
-    ("after" = Option<String>, Query, description = "The `next` of the page before"),
+    ("label" = inline(Option<Vec<LabelSelector>>), Query,
+     description = "Only services that have this label, `key=value`; may be given several times"),
+    ("limit" = Option<u32>, Query, description = "Items on the page", minimum = 1, maximum = 10000),
+    ("after" = Option<String>, Query, description = "The `next` of the previous page"),
 ), responses(
-    (status = 200, body = List<ServiceView>),
-    (status = 400, description = "The query can not be read", body = Problem),
+    (status = 200, description = "Services by name", body = List<ServiceView>),
 ))]
-pub(crate) async fn list(
-    State(app): State<App>,
+pub(crate) async fn list_services(
+    State(app): State<AppState>,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<List<ServiceView>>, ApiProblem> {
-    let Query(pairs) = query.map_err(|e| ApiProblem::new(Kind::InvalidQuery, e.body_text()))?;
-    let selection = Selection::read(pairs)?;
+    let Query(pairs) = query.map_err(|e| ApiProblem::new(ProblemKind::InvalidQuery, e.body_text()))?;
+    let selection = ServiceSelection::read(pairs)?;
     let mut found = selection.services(&app).await?;
     let next = (found.len() > selection.limit).then(|| {
         found.truncate(selection.limit);
@@ -77,151 +96,193 @@ pub(crate) async fn list(
     });
     let store = &app.store;
     let items = futures_util::stream::iter(found.into_iter().map(|service| async move {
-        let status = census::status(store, &service).await?;
+        let status = pod_counts::service_status(store, &service).await?;
         Ok::<_, StoreError>(views::service(service, status))
     }));
-    let items = items.buffered(AT_A_TIME).try_collect().await?;
+    let items = items.buffered(MAX_CONCURRENT_COUNTS).try_collect().await?;
     Ok(Json(List { items, next: next.flatten() }))
 }
 
 /// Shows one service.
-#[utoipa::path(get, path = "/service/{name}", tag = "service", responses(
-    (status = 200, body = ServiceView, headers(("ETag" = String, description = "Its generation"))),
-    (status = 404, body = Problem, description = "There is no such service"),
+#[utoipa::path(get, path = "/service/{name}", tag = "service", params(InPath<ServiceName>), responses(
+    (status = 200, description = "The service", body = ServiceView, headers(
+        ("ETag" = String, description = "Its revision"),
+    )),
+    (status = 404, description = "There is no such service"),
 ))]
-pub(crate) async fn get(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiProblem> {
-    let name = service_name(name)?;
-    let service = app.store.service(&name).await?.ok_or_else(|| missing(&name))?;
-    let status = census::status(&app.store, &service).await?;
+pub(crate) async fn get_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+) -> Result<Response, ApiProblem> {
+    let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+    let status = pod_counts::service_status(&app.store, &service).await?;
     Ok(with_etag(StatusCode::OK, views::service(service, status)))
 }
 
-/// Stores a service, new or not.
-#[utoipa::path(put, path = "/service/{name}", tag = "service", params(
-    ("If-Match" = Option<String>, Header, description = "The generation it must have, or `*`: it must exist"),
-), request_body(
-    content((ServiceInput = "application/json"), (ServiceInput = "application/yaml"))
-), responses(
-    (status = 200, description = "Changed, or was so already", body = ServiceView),
-    (status = 201, description = "New", body = ServiceView),
-    (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = ServiceView),
-    (status = 409, description = "It is being deleted", body = Problem),
-    (status = 412, description = "It has another generation", body = Problem),
-    (status = 422, description = "Values that can not be meant", body = Problem),
-))]
-pub(crate) async fn put(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    Posted(input): Posted<ServiceInput>,
+/// Creates or replaces a service.
+#[utoipa::path(
+    put, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch),
+    request_body(description = "The service; `name` must be the name in the path", content(
+        (ServiceInput = "application/json", example = json!({"name": "web", "image": "nginx:2"})),
+        (ServiceInput = "application/yaml", example = json!({"name": "web", "image": "nginx:2"})),
+    )),
+    responses(
+        (status = 200, description = "Replaced, or unchanged", body = ServiceView),
+        (status = 201, description = "Created", body = ServiceView),
+        (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
+         body = ServiceView),
+        (status = 403, description = "The cluster has as many services or pods as its settings allow"),
+        (status = 404, description = "The name in the path is not a valid name of a service"),
+        (status = 409, description = "The service is being deleted"),
+        (status = 412, description = "The service has another revision, or does not exist"),
+        (status = 422, description = "The service has invalid values, or another name than the path"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn put_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+    condition: IfMatch,
+    JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
-    let name = service_name(name)?;
     check_name(&name, &input)?;
     let desired = input.normalize()?;
-    let (mode, expected) = match if_match(&headers)? {
-        Condition::None => (PutMode::Upsert, None),
-        Condition::Exists => (PutMode::Replace, None),
-        Condition::Generation(generation) => (PutMode::Replace, Some(generation)),
+    let (mode, expected) = match condition {
+        IfMatch::None => (PutMode::Upsert, None),
+        IfMatch::Exists => (PutMode::Replace, None),
+        IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
+    let existing = app.store.service(&name).await?;
+    app.admit(Growth::of(&desired, existing.as_ref())).await?;
     let (outcome, written) = app.store.put_service(&desired, mode, expected).await?;
     if outcome == PutOutcome::Missing {
-        let detail = format!("there is no service {name}, and If-Match says that there should be");
-        return Err(ApiProblem::new(Kind::GenerationConflict, detail));
+        let detail = format!("there is no service {name}, but If-Match requires it to exist");
+        return Err(ApiProblem::new(ProblemKind::RevisionConflict, detail));
     }
-    accepted(&app, &name, outcome, 0, written).await
+    respond(&app, &name, outcome, 0, written).await
 }
 
 /// Changes some fields of a service.
 ///
-/// A JSON merge patch (RFC 7396) over what `PUT` would take.
-#[utoipa::path(patch, path = "/service/{name}", tag = "service", params(
-    ("If-Match" = Option<String>, Header, description = "The generation it must have"),
-), request_body(content = Object, content_type = "application/merge-patch+json"), responses(
-    (status = 200, description = "Changed, or was so already", body = ServiceView),
-    (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = ServiceView),
-    (status = 404, description = "There is no such service", body = Problem),
-    (status = 409, description = "It is being deleted", body = Problem),
-    (status = 412, description = "It has another generation", body = Problem),
-    (status = 422, description = "Values that can not be meant", body = Problem),
-))]
-pub(crate) async fn patch(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-    Posted(patch): Posted<Value>,
+/// The body is a JSON merge patch (RFC 7396) of what `PUT` takes: `null` removes a field.
+#[utoipa::path(
+    patch, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch),
+    request_body(description = "The fields to change", content(
+        (ServicePatch = "application/merge-patch+json", example = json!({"image": "nginx:2"})),
+        (ServicePatch = "application/yaml", example = json!({"image": "nginx:2"})),
+    )),
+    responses(
+        (status = 200, description = "Changed, or unchanged", body = ServiceView),
+        (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
+         body = ServiceView),
+        (status = 403, description = "The cluster has as many services or pods as its settings allow"),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted, or others keep changing it"),
+        (status = 412, description = "The service has another revision"),
+        (status = 422, description = "The changed service has invalid values"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn patch_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+    condition: IfMatch,
+    JsonOrYaml(patch): JsonOrYaml<Value>,
 ) -> Result<Response, ApiProblem> {
-    let name = service_name(name)?;
-    let condition = if_match(&headers)?;
-    for _ in 0..TRIES {
-        let service = app.store.service(&name).await?.ok_or_else(|| missing(&name))?;
-        if let Condition::Generation(expected) = condition
-            && expected != service.generation
-        {
-            return Err(conflict(&name, service.generation));
+    let patch = patch::fields(patch)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+        if condition.revision().is_some_and(|expected| expected != service.revision) {
+            return Err(revision_conflict(&name, service.revision));
         }
         let desired = patched(&name, &service, &patch)?;
-        let expected = Some(service.generation);
+        app.admit(Growth::of(&desired, Some(&service))).await?;
+        let expected = Some(service.revision);
         match app.store.put_service(&desired, PutMode::Replace, expected).await? {
-            // Somebody was faster: the patch means what is there now.
+            // Another client changed the service in between: the patch applies to what is stored now.
             (PutOutcome::Conflict { .. }, _) => {}
-            (outcome, written) => return accepted(&app, &name, outcome, 0, written).await,
+            (outcome, written) => return respond(&app, &name, outcome, 0, written).await,
         }
     }
-    Err(ApiProblem::new(Kind::ServiceBusy, format!("others keep changing service {name}; try again")))
+    let detail = format!("other clients changed service {name} during {MAX_ATTEMPTS} attempts; try again");
+    Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
-/// Says that a service is not wanted any more. Its pods are stopped, then it is forgotten.
-#[utoipa::path(delete, path = "/service/{name}", tag = "service", responses(
-    (status = 202, description = "Its pods are being stopped", body = ServiceView),
-    (status = 404, description = "There is no such service", body = Problem),
-))]
-pub(crate) async fn delete(State(app): State<App>, Path(name): Path<String>) -> Result<Response, ApiProblem> {
-    let name = service_name(name)?;
-    let (found, written) = app.store.delete_service(&name).await?;
-    if !found {
-        return Err(missing(&name));
+/// Deletes a service: its pods are stopped, then it is forgotten.
+#[utoipa::path(
+    delete, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch), responses(
+        (status = 202, description = "The pods are being stopped", body = ServiceView),
+        (status = 204, description = "Deleted, and already forgotten"),
+        (status = 404, description = "There is no such service"),
+        (status = 412, description = "The service has another revision"),
+    )
+)]
+pub(crate) async fn delete_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+    condition: IfMatch,
+) -> Result<Response, ApiProblem> {
+    let (outcome, written) = app.store.delete_service_if(&name, condition.revision()).await?;
+    match outcome {
+        DeleteOutcome::Deleted => {}
+        DeleteOutcome::Missing => return Err(not_found(&name)),
+        DeleteOutcome::Conflict { revision } => return Err(revision_conflict(&name, revision)),
     }
     let durability = app.note_write(&name, written);
-    // It may be gone altogether by now.
-    let Some(service) = app.store.service(&name).await? else {
-        return Ok(StatusCode::ACCEPTED.into_response());
+    let Some(service) = read(&app, &name).await? else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let status = census::status(&app.store, &service).await?;
+    let status = pod_counts::service_status(&app.store, &service).await?;
     let mut view = views::service(service, status);
     view.durability = Some(durability);
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
 
-/// Changes how many pods a service has, and nothing else.
-#[utoipa::path(post, path = "/service/{name}/scale", tag = "service", request_body(
-    content((ScaleInput = "application/json"), (ScaleInput = "application/yaml"))
-), responses(
-    (status = 200, description = "Stored", body = ServiceView),
-    (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = ServiceView),
-    (status = 404, description = "There is no such service", body = Problem),
-    (status = 409, description = "It is being deleted", body = Problem),
-    (status = 422, description = "More than 2,000,000", body = Problem),
-))]
-pub(crate) async fn scale(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    Posted(ScaleInput { replicas }): Posted<ScaleInput>,
+/// Changes the number of pods of a service, and nothing else.
+#[utoipa::path(
+    post, path = "/service/{name}/scale", tag = "service", params(InPath<ServiceName>, IfMatch),
+    request_body(description = "The number of pods", content(
+        (ScaleInput = "application/json", example = json!({"replicas": 5})),
+        (ScaleInput = "application/yaml", example = json!({"replicas": 5})),
+    )),
+    responses(
+        (status = 200, description = "Stored", body = ServiceView),
+        (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
+         body = ServiceView),
+        (status = 403, description = "The cluster has as many services or pods as its settings allow"),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted"),
+        (status = 412, description = "The service has another revision"),
+        (status = 422, description = "The number of pods is too large"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn scale_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+    condition: IfMatch,
+    JsonOrYaml(ScaleInput { replicas }): JsonOrYaml<ScaleInput>,
 ) -> Result<Response, ApiProblem> {
-    let name = service_name(name)?;
-    let most = common::spec::MAX_REPLICAS;
-    if replicas > most {
-        let detail = format!("at most {most} replicas");
-        return Err(ApiProblem::new(Kind::InvalidService, &detail).at("/replicas", detail.clone()));
+    if replicas > MAX_REPLICAS {
+        let detail = format!("at most {MAX_REPLICAS} replicas");
+        return Err(ApiProblem::new(ProblemKind::InvalidService, &detail).at("/replicas", detail.clone()));
     }
-    let (outcome, written) = app.store.scale_service(&name, replicas).await?;
+    let service = app.store.service(&name).await?.ok_or_else(|| not_found(&name))?;
+    app.admit(Growth::of_pods(service.replicas, replicas)).await?;
+    let (outcome, written) = app.store.scale_service_if(&name, replicas, condition.revision()).await?;
     match outcome {
-        ScaleOutcome::Scaled { .. } => stored(&app, &name, StatusCode::OK, written).await,
-        ScaleOutcome::Missing => Err(missing(&name)),
-        ScaleOutcome::Deleting => Err(deleting(&name)),
+        ScaleOutcome::Scaled { .. } => respond_stored(&app, &name, StatusCode::OK, written).await,
+        ScaleOutcome::Missing => Err(not_found(&name)),
+        ScaleOutcome::Deleting => Err(being_deleted(&name)),
+        ScaleOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
     }
 }
 
-fn patched(name: &ServiceName, service: &Service, patch: &Value) -> Result<DesiredService, ApiProblem> {
+fn patched(
+    name: &ServiceName,
+    service: &Service,
+    patch: &Map<String, Value>,
+) -> Result<DesiredService, ApiProblem> {
     let input = patch::apply(service, patch)?;
     check_name(name, &input)?;
     Ok(input.normalize()?)
@@ -231,26 +292,6 @@ fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem
     if input.name == *name {
         return Ok(());
     }
-    let detail = format!("is {}, and the path says {name}: a service can not be renamed", input.name);
-    Err(ApiProblem::new(Kind::InvalidService, format!("/name {detail}")).at("/name", detail))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    None,
-    Exists,
-    Generation(u64),
-}
-
-fn if_match(headers: &HeaderMap) -> Result<Condition, ApiProblem> {
-    let Some(header) = headers.get(IF_MATCH) else { return Ok(Condition::None) };
-    let text = header.to_str().unwrap_or_default().trim();
-    if text == "*" {
-        return Ok(Condition::Exists);
-    }
-    let digits = text.trim_matches('"');
-    digits
-        .parse()
-        .map(Condition::Generation)
-        .map_err(|_| ApiProblem::new(Kind::BadRequest, "If-Match: write one generation such as \"3\", or *"))
+    let detail = format!("is {}, but the path has {name}: a service cannot be renamed", input.name);
+    Err(ApiProblem::new(ProblemKind::InvalidService, format!("/name {detail}")).at("/name", detail))
 }

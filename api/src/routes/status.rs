@@ -1,51 +1,85 @@
-//! `/status`: the cluster at a glance, and what a person should look at.
+//! `/status`: the state of the cluster, and the problems that an operator should look at.
 
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use common::api::{NodeCounts, RedisMemoryView, RedisView, StatusView};
 use common::node::NodeState;
-use common::store::QueueLengths;
+use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
-use crate::dto::{NodeCounts, RedisView, StatusView};
+use crate::growth;
 use crate::overview::{self, Overview};
 use crate::problem::ApiProblem;
-use crate::state::App;
+use crate::state::AppState;
 use crate::views;
 
-/// More sentences than this help nobody.
-const MOST_PROBLEMS: usize = 20;
+/// A longer list would hide its first entries.
+const MAX_PROBLEMS: usize = 20;
 
-/// Shows the cluster at a glance. Answers when Redis is away, too: with that as the problem.
-#[utoipa::path(get, path = "/status", tag = "cluster", responses((status = 200, body = StatusView)))]
-pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiProblem> {
+/// Shows the state of the cluster and its problems, also while Redis is unavailable.
+#[utoipa::path(get, path = "/status", tag = "cluster", responses(
+    (status = 200, description = "The state of the cluster", body = StatusView),
+))]
+pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<StatusView>, ApiProblem> {
     let overview = match Overview::read(&app).await {
         Ok(overview) => overview,
-        Err(error) if error.is_transient() => return Ok(Json(away(&app, error.to_string()))),
+        Err(error) if error.is_transient() => return Ok(Json(without_redis(&app, error.to_string()))),
         Err(error) => return Err(error.into()),
     };
+    let durability = match app.durability_now().await {
+        // The broken key is among those of the overview.
+        Err(error) if error.is_broken_key() => app.durability(),
+        durability => durability?,
+    };
     let fresh = app.config.timing.fence_after;
+    let memory = RedisMemoryView {
+        used_bytes: overview.memory.used,
+        limit_bytes: overview.memory.limit,
+        headroom_bytes: growth::headroom(overview.memory, &app.config.growth),
+    };
+    let mut problems = problems(&overview, memory, fresh);
+    problems.splice(0..0, server_problems(&app).await?);
     Ok(Json(StatusView {
         redis: RedisView {
             connected: true,
-            master: overview::link(&app).unwrap_or_default(),
+            master: overview::redis_master(&app).unwrap_or_default(),
             detail: String::new(),
+            memory: Some(memory),
         },
-        durability: app.durability_now().await?,
+        durability,
         unconfirmed_writes: overview.unconfirmed_writes,
         nodes: overview.node_counts(fresh),
         services: overview.services,
-        problems: problems(&overview, fresh),
+        problems,
+        broken: overview.broken.named,
         pods: overview.pods,
         queues: overview.queues,
         schedulers: overview.schedulers,
     }))
 }
 
-fn away(app: &App, error: String) -> StatusView {
-    let detail = overview::link(app).err().filter(|why| !why.is_empty()).unwrap_or_else(|| error.clone());
+/// Returns what puts the data in Redis at risk. An account that must not ask sees nothing.
+async fn server_problems(app: &AppState) -> Result<Vec<String>, ApiProblem> {
+    match app.store.server_concerns().await {
+        Ok(concerns) => {
+            let serious = concerns.into_iter().filter(|concern| concern.severity >= Severity::Problem);
+            Ok(serious.map(|concern| concern.text).collect())
+        }
+        Err(error) if error.is_transient() => Err(error.into()),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+fn without_redis(app: &AppState, error: String) -> StatusView {
+    let why = overview::redis_master(app).err().filter(|why| !why.is_empty());
     StatusView {
-        redis: RedisView { connected: false, master: String::new(), detail },
+        redis: RedisView {
+            connected: false,
+            master: String::new(),
+            detail: why.unwrap_or_else(|| error.clone()),
+            memory: None,
+        },
         durability: app.durability(),
         unconfirmed_writes: 0,
         nodes: NodeCounts::default(),
@@ -53,17 +87,54 @@ fn away(app: &App, error: String) -> StatusView {
         pods: Default::default(),
         queues: QueueLengths::default(),
         schedulers: 0,
-        problems: vec![format!("{error}; everything else is unknown until it is back")],
+        broken: Vec::new(),
+        problems: vec![format!("{error}; everything else is unknown until Redis is available again")],
     }
 }
 
-fn problems(overview: &Overview, fresh: Duration) -> Vec<String> {
-    let mut problems = Vec::new();
+fn held(held: &HeldNode) -> String {
+    let HeldNode { node, cluster, containers, reason } = held;
+    if *reason == HoldReason::Records {
+        return format!(
+            "node {node} holds {containers} containers whose pods have no records in this Redis: was an \
+             older state restored? They go on, and nothing looks after them; `kubeleet cluster recover` shows \
+             what it can record again"
+        );
+    }
+    format!(
+        "node {node} holds {containers} containers of cluster {cluster}, which this Redis does not know: \
+         check KUBELEET_REDIS_URL and its database number; if the data are lost, `kubeleet cluster recover` \
+         shows what it can write again from what the workers have saved"
+    )
+}
+
+fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Vec<String> {
+    let mut problems: Vec<String> = overview.held.iter().map(held).collect();
+    if let (Some(limit), Some(0)) = (memory.limit_bytes, memory.headroom_bytes) {
+        let percent = u128::from(memory.used_bytes) * 100 / u128::from(limit);
+        problems.push(format!(
+            "Redis uses {percent} % of its maxmemory, so nothing can be added: delete or scale down \
+            services, or raise maxmemory"
+        ));
+    }
+    problems.extend(overview.foreign_keys.iter().map(|key| match key {
+        ForeignKey::InPlace(key) => format!(
+            "another program wrote the key `{key}`, and its type is wrong; kubeleet moves it out of the way \
+             when it next writes there"
+        ),
+        ForeignKey::SetAside(own) => format!(
+            "another program wrote the key `{own}`; kubeleet goes on with a new one, and what was written is \
+             in `{}`: look at it, then DEL it",
+            key.name()
+        ),
+    }));
     if overview.schedulers == 0 {
-        problems.push("no scheduler is alive: nothing new is placed; start `kubeleet scheduler`".to_owned());
+        problems.push("no scheduler is alive, so no pod is placed: start `kubeleet scheduler`".to_owned());
     }
     if overview.nodes.is_empty() {
-        problems.push("there are no nodes: start `kubeleet worker` where containers shall run".to_owned());
+        problems.push(
+            "there are no nodes: start `kubeleet worker` on the machines that run containers".to_owned(),
+        );
     }
     let queues = &overview.queues;
     if queues.unschedulable > 0 {
@@ -73,27 +144,35 @@ fn problems(overview: &Overview, fresh: Duration) -> Vec<String> {
     if overview.unconfirmed_writes > 0 {
         let count = overview.unconfirmed_writes;
         problems.push(format!(
-            "what is wanted of {count} services is not yet confirmed by all replicas of Redis: an event WriteConfirmed of \
-             each says when it is, and until then a failover might lose it"
+            "the latest writes of {count} services are not confirmed by all replicas of Redis, and a \
+             failover may lose them; an event WriteConfirmed reports each confirmation"
         ));
     }
+    if overview.broken.total > 0 {
+        let sentence = overview.broken.sentence();
+        problems.push(format!("{sentence}; fix it with redis-cli, everything else goes on"));
+    }
     if queues.dead > 0 {
-        problems.push(format!("{} dead letters wait for a person: GET /queue/dq", queues.dead));
+        problems.push(format!("{} dead letters need a decision: GET /queue/dq", queues.dead));
     }
     problems.extend(overview.nodes.iter().filter_map(|node| {
         let (name, silence) = (&node.name, views::silence(node, overview.now));
         match (node.state, &node.engine_problem) {
-            (NodeState::Dead, _) => Some(format!("node {name} is dead since about {} s", silence.as_secs())),
+            (NodeState::Dead, _) => {
+                Some(format!("node {name} is dead; its last heartbeat was {} s ago", silence.as_secs()))
+            }
             (NodeState::Alive, _) if silence > fresh => {
                 Some(format!("node {name} has been silent for {} s", silence.as_secs()))
             }
-            (NodeState::Alive, Some(problem)) => Some(format!("the engine of node {name} is ill: {problem}")),
+            (NodeState::Alive, Some(problem)) => {
+                Some(format!("the container engine of node {name} fails: {problem}"))
+            }
             (NodeState::Alive, None) => None,
         }
     }));
-    if problems.len() > MOST_PROBLEMS {
-        let more = problems.len() - MOST_PROBLEMS;
-        problems.truncate(MOST_PROBLEMS);
+    if problems.len() > MAX_PROBLEMS {
+        let more = problems.len() - MAX_PROBLEMS;
+        problems.truncate(MAX_PROBLEMS);
         problems.push(format!("and {more} more nodes: GET /node"));
     }
     problems

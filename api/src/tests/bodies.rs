@@ -1,10 +1,12 @@
+//! Request bodies: formats, limits, and errors that point at the field.
+
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{Api, answer, request};
 
 #[tokio::test]
-async fn problems_of_bodies() {
+async fn an_invalid_body_has_the_right_problem() {
     let Some(api) = Api::start() else { return };
     let table = [
         ("", 400, "malformed-body"),
@@ -64,9 +66,9 @@ async fn a_yaml_bomb_is_refused() {
     }
 }
 
-/// Bytes of any kind, and pieces of what a service looks like in any order.
+/// Arbitrary bytes, and fragments of a service in any order.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
-    let words = proptest::sample::select(vec![
+    let fragments = proptest::sample::select(vec![
         "{",
         "}",
         "[",
@@ -111,12 +113,12 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
     ]);
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..200),
-        proptest::collection::vec(words, 0..30).prop_map(|words| words.concat().into_bytes()),
+        proptest::collection::vec(fragments, 0..30).prop_map(|fragments| fragments.concat().into_bytes()),
     ]
 }
 
 #[test]
-fn no_body_breaks_the_api() {
+fn no_body_causes_a_server_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
     let Some(api) = Api::start() else { return };
@@ -125,7 +127,7 @@ fn no_body_breaks_the_api() {
         "application/yaml",
         "application/x-www-form-urlencoded",
     ]);
-    let place = proptest::sample::select(vec![
+    let target = proptest::sample::select(vec![
         ("POST", "/service"),
         ("PUT", "/service/web"),
         ("PATCH", "/service/web"),
@@ -145,11 +147,11 @@ fn no_body_breaks_the_api() {
         }
         Ok(())
     };
-    runner.run(&(bodies(), kind, place), property).unwrap();
+    runner.run(&(bodies(), kind, target), property).unwrap();
 }
 
 #[test]
-fn no_path_or_query_breaks_the_api() {
+fn no_path_or_query_causes_a_server_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _entered = runtime.enter();
     let Some(api) = Api::start() else { return };
@@ -162,7 +164,7 @@ fn no_path_or_query_breaks_the_api() {
     let mut runner = TestRunner::new(Config { cases: 1000, failure_persistence: None, ..Config::default() });
     let property = |(method, first, rest): (&str, &str, String)| {
         let path = format!("/{first}{rest}");
-        // A stream does not end; a list does.
+        // A list ends, unlike a stream.
         let headers = [("accept", "application/json")];
         if path.contains("follow=") || path.parse::<axum::http::Uri>().is_err() {
             return Ok(());

@@ -1,3 +1,5 @@
+//! The event stream: order, resuming, filters, and outages of Redis.
+
 use std::time::Duration;
 
 use axum::Router;
@@ -5,15 +7,15 @@ use axum::body::BodyDataStream;
 use futures_util::StreamExt;
 use tower::ServiceExt;
 
-use super::{Api, LIMIT, request, until};
+use super::{Api, LIMIT, eventually, request};
 
 /// A client that reads server-sent events.
-struct Listener {
+struct EventClient {
     body: BodyDataStream,
     text: String,
 }
 
-impl Listener {
+impl EventClient {
     async fn open(router: &Router, path: &str, headers: &[(&str, &str)]) -> Self {
         let response = router.clone().oneshot(request("GET", path, headers, "")).await.unwrap();
         assert_eq!(response.status(), 200);
@@ -21,7 +23,7 @@ impl Listener {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// The next event as (id, reason, data); none at the end.
+    /// Returns the next event as (id, reason, data), or none at the end.
     async fn next(&mut self) -> Option<(String, String, serde_json::Value)> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -53,77 +55,78 @@ impl Listener {
     }
 }
 
-fn happen(api: &Api, object: &str) {
-    api.redis
-        .run(&["XADD", "events", "*", "kind", "node", "object", object, "reason", "Test", "message", "m"]);
+fn emit(api: &Api, object: &str) {
+    api.redis.blocking_cli::<()>(&[
+        "XADD", "events", "*", "kind", "node", "object", object, "reason", "Test", "message", "m",
+    ]);
 }
 
 fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|n| n.to_string()).collect()
 }
 
-fn reading(api: &Api) -> tokio::task::JoinHandle<()> {
+fn run_feed(api: &Api) -> tokio::task::JoinHandle<()> {
     let feed = api.app.feed.clone();
     tokio::spawn(async move { feed.run().await })
 }
 
 #[tokio::test]
-async fn only_what_is_new() {
+async fn a_stream_has_only_new_events() {
     let Some(api) = Api::start() else { return };
-    let _reader = reading(&api);
-    happen(&api, "old");
-    let mut listener = Listener::open(&api.router, "/event", &[]).await;
+    let _reader = run_feed(&api);
+    emit(&api, "old");
+    let mut client = EventClient::open(&api.router, "/event", &[]).await;
     api.post("/service", r#"{"name":"web","image":"nginx"}"#).await.expect(201);
-    let (id, reason, data) = listener.next().await.unwrap();
+    let (id, reason, data) = client.next().await.unwrap();
     assert_eq!(
         (reason.as_str(), &data["object"], &data["kind"]),
         ("ServiceCreated", &"web".into(), &"service".into())
     );
     assert_eq!(data["id"], id.as_str());
-    assert_eq!(listener.next().await.unwrap().1, "PodCreated");
+    assert_eq!(client.next().await.unwrap().1, "PodCreated");
 }
 
 #[tokio::test]
-async fn going_on_after_the_last_id() {
+async fn a_stream_resumes_after_the_last_id() {
     let Some(api) = Api::start() else { return };
-    let _reader = reading(&api);
-    numbers(0..10).iter().for_each(|n| happen(&api, n));
-    let mut listener = Listener::open(&api.router, "/event?tail=4", &[]).await;
-    assert_eq!(listener.objects(2).await, numbers(6..8));
-    let (id, _, _) = listener.next().await.unwrap();
-    drop(listener);
-    numbers(10..12).iter().for_each(|n| happen(&api, n));
-    let mut again = Listener::open(&api.router, "/event?since=0", &[("last-event-id", &id)]).await;
-    numbers(12..14).iter().for_each(|n| happen(&api, n));
+    let _reader = run_feed(&api);
+    numbers(0..10).iter().for_each(|n| emit(&api, n));
+    let mut client = EventClient::open(&api.router, "/event?tail=4", &[]).await;
+    assert_eq!(client.objects(2).await, numbers(6..8));
+    let (id, _, _) = client.next().await.unwrap();
+    drop(client);
+    numbers(10..12).iter().for_each(|n| emit(&api, n));
+    let mut again = EventClient::open(&api.router, "/event?since=0", &[("last-event-id", &id)]).await;
+    numbers(12..14).iter().for_each(|n| emit(&api, n));
     assert_eq!(again.objects(5).await, numbers(9..14));
-    let mut all = Listener::open(&api.router, "/event?since=0", &[]).await;
+    let mut all = EventClient::open(&api.router, "/event?since=0", &[]).await;
     assert_eq!(all.objects(14).await, numbers(0..14));
-    let mut more = Listener::open(&api.router, "/event?tail=100", &[]).await;
+    let mut more = EventClient::open(&api.router, "/event?tail=100", &[]).await;
     assert_eq!(more.objects(14).await, numbers(0..14));
 }
 
 #[tokio::test]
-async fn nothing_is_missed_and_nothing_comes_twice() {
+async fn no_event_is_missed_or_delivered_twice() {
     let Some(api) = Api::start() else { return };
-    let _reader = reading(&api);
-    let mut slow = Listener::open(&api.router, "/event?since=0", &[]).await;
-    let mut quick = Listener::open(&api.router, "/event?since=0", &[]).await;
+    let _reader = run_feed(&api);
+    let mut slow = EventClient::open(&api.router, "/event?since=0", &[]).await;
+    let mut quick = EventClient::open(&api.router, "/event?since=0", &[]).await;
     let objects = numbers(0..4000);
     for (n, object) in objects.iter().enumerate() {
-        happen(&api, object);
+        emit(&api, object);
         if n % 1000 == 500 {
             assert_eq!(quick.next().await.unwrap().2["object"], objects[n / 1000].as_str());
         }
     }
-    // The slow one has not read a word while more came than the broadcast holds.
+    // The slow client has read nothing while more events arrived than the broadcast holds.
     assert_eq!(slow.objects(4000).await, objects);
     assert_eq!(quick.objects(3996).await, objects[4..]);
 }
 
 #[tokio::test]
-async fn a_list_instead_of_a_stream() {
+async fn follow_false_lists_events() {
     let Some(api) = Api::start() else { return };
-    numbers(0..5).iter().for_each(|n| happen(&api, n));
+    numbers(0..5).iter().for_each(|n| emit(&api, n));
     let objects = |list: &serde_json::Value| -> Vec<String> {
         list["items"].as_array().unwrap().iter().map(|e| e["object"].as_str().unwrap().to_owned()).collect()
     };
@@ -143,18 +146,18 @@ async fn a_list_instead_of_a_stream() {
 }
 
 #[tokio::test]
-async fn streams_outlive_redis_and_end_with_the_process() {
-    let Some(mut api) = Api::start() else { return };
-    let _reader = reading(&api);
-    let mut listener = Listener::open(&api.router, "/event", &[]).await;
-    happen(&api, "before");
-    assert_eq!(listener.objects(1).await, ["before"]);
+async fn streams_survive_an_outage_of_redis_and_end_at_shutdown() {
+    let Some(api) = Api::start() else { return };
+    let _reader = run_feed(&api);
+    let mut client = EventClient::open(&api.router, "/event", &[]).await;
+    emit(&api, "before");
+    assert_eq!(client.objects(1).await, ["before"]);
     api.redis.kill();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    api.redis.restart();
-    happen(&api, "after");
-    assert_eq!(listener.objects(1).await, ["after"]);
+    api.redis.restart().await;
+    emit(&api, "after");
+    assert_eq!(client.objects(1).await, ["after"]);
     api.app.shutdown.cancel();
-    assert!(listener.next().await.is_none());
-    until("the reader ends", || async { _reader.is_finished() }).await;
+    assert!(client.next().await.is_none());
+    eventually("the reader ends", || async { _reader.is_finished() }).await;
 }

@@ -1,11 +1,13 @@
+//! Logs of pods, with a fake worker that answers.
+
 use axum::body::Bytes;
 use common::ids::NodeName;
 use common::store::{LogChunk, LogRequest, Store};
 
-use super::{Api, until};
+use super::{Api, eventually};
 
 fn running_pod(api: &Api) {
-    api.redis.run(&[
+    api.redis.blocking_cli::<()>(&[
         "HSET",
         "pod:mine",
         "name",
@@ -37,11 +39,11 @@ fn running_pod(api: &Api) {
     ]);
 }
 
-/// A worker as far as logs go: waits for the request.
+/// Waits for a log request like a worker.
 async fn next_request(store: &Store) -> LogRequest {
     let node = NodeName::new("worker1").unwrap();
     let found = std::cell::RefCell::new(None);
-    until("a request for a log", || async {
+    eventually("a request for a log", || async {
         let request = store.take_log_requests(&node).await.unwrap().pop();
         let came = request.is_some();
         *found.borrow_mut() = request;
@@ -56,7 +58,7 @@ fn output(text: &'static str) -> LogChunk {
 }
 
 #[tokio::test]
-async fn a_whole_log() {
+async fn a_log_is_read_to_its_end() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
@@ -70,20 +72,20 @@ async fn a_whole_log() {
     let (answer, id) = tokio::join!(api.get("/pod/mine/log?tail=5"), worker);
     assert_eq!((answer.status, answer.text.as_str()), (200, "one\ntwo\nthree\n"));
     assert!(answer.header("content-type").starts_with("text/plain"));
-    until("the worker learns that nobody reads", || async {
+    eventually("the worker learns that the reader is gone", || async {
         !api.app.store.log_is_wanted(&id).await.unwrap()
     })
     .await;
 }
 
 #[tokio::test]
-async fn following_until_the_end() {
+async fn a_followed_log_ends_with_the_reason() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
         let request = next_request(&api.app.store).await;
         assert!(request.follow);
-        // Quiet for longer than the answer waits.
+        // Silent for longer than the response waits for a first chunk.
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
         for chunk in [output("late\n"), LogChunk::End("the container is gone".to_owned())] {
             api.app.store.write_log(&request.id, &chunk).await.unwrap();
@@ -94,7 +96,7 @@ async fn following_until_the_end() {
 }
 
 #[tokio::test]
-async fn a_log_that_can_not_be_read() {
+async fn an_unreadable_log_is_a_problem() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
@@ -113,7 +115,7 @@ async fn a_log_that_can_not_be_read() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer() {
+async fn a_node_that_does_not_answer_is_a_504() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     api.get("/pod/mine/log").await.problem(504, "node-silent");

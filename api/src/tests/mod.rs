@@ -1,46 +1,51 @@
-//! The router against a real Redis: requests go in without a socket, answers come out whole.
+//! Tests of the router against a real Redis. Requests are passed in without a socket, responses are read
+//! whole.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod away;
 mod bodies;
+mod broken;
 mod events;
+mod failures;
+mod growth;
 mod logs;
+mod metrics;
 mod nodes;
+mod openapi;
 mod pods;
 mod queues;
-mod redis;
 mod server;
 mod services;
 mod shapes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
+use axum::response::Response;
 use common::config::{Config, Sources};
 use common::store::{LinkOptions, Store};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use testkit::{Redis, eventually};
 use tower::ServiceExt;
 
 use crate::router::router;
-use crate::state::App;
-use redis::Redis;
+use crate::state::AppState;
 
-/// Nothing here takes longer unless it is broken.
+/// Only a broken API takes longer for anything in these tests.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// An API over a Redis of its own.
+/// An API with its own Redis.
 struct Api {
     redis: Redis,
-    app: App,
+    app: AppState,
     router: Router,
 }
 
-/// What came back.
+/// A whole response.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -49,6 +54,13 @@ struct Answer {
 }
 
 impl Answer {
+    async fn read(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Self { status: parts.status.as_u16(), headers: parts.headers, text }
+    }
+
     fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
@@ -57,14 +69,14 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
 
-    /// Checks the status and gives the JSON.
+    /// Asserts the status and returns the JSON.
     #[track_caller]
     fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         self.json()
     }
 
-    /// Checks that this is a whole problem of this type, and gives it.
+    /// Asserts that this is a complete problem of this type, and returns it.
     #[track_caller]
     fn problem(&self, status: u16, slug: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -80,7 +92,7 @@ impl Answer {
     }
 }
 
-/// A configuration for this Redis, with further settings.
+/// Returns a configuration for this Redis with further settings.
 fn config(redis_url: &str, settings: &[(&str, &str)]) -> Arc<Config> {
     let mut flags: BTreeMap<String, String> =
         settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -96,29 +108,29 @@ fn config(redis_url: &str, settings: &[(&str, &str)]) -> Arc<Config> {
     Arc::new(sources.config().unwrap())
 }
 
-fn app(redis_url: &str, settings: &[(&str, &str)]) -> App {
+fn app(redis_url: &str, settings: &[(&str, &str)]) -> AppState {
     let config = config(redis_url, settings);
     let options =
         LinkOptions { response_timeout: Duration::from_secs(2), connect_timeout: Duration::from_millis(500) };
     let store = Store::new(config.redis.clone(), options);
-    App::new(config, store)
+    AppState::new(config, store)
 }
 
 impl Api {
-    /// None without a redis-server, which has been said loudly.
+    /// Returns none without a redis-server, after a loud message.
     fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
     fn start_with(settings: &[(&str, &str)]) -> Option<Self> {
-        let redis = Redis::start()?;
+        let redis = testkit::require::has_redis().then(Redis::blocking_start)?;
         let app = app(&redis.url(), settings);
         let router = router(app.clone());
         Some(Self { redis, app, router })
     }
 
-    /// Another API process over the same Redis.
-    fn twin(&self) -> (App, Router) {
+    /// Returns another API process on the same Redis.
+    fn twin(&self) -> (AppState, Router) {
         let app = app(&self.redis.url(), &[]);
         let router = router(app.clone());
         (app, router)
@@ -156,19 +168,7 @@ async fn call(router: &Router, method: &str, path: &str, headers: &[(&str, &str)
 async fn answer(router: &Router, request: Request<Body>) -> Answer {
     let whole = async {
         let response = router.clone().oneshot(request).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+        Answer::read(response).await
     };
     tokio::time::timeout(LIMIT, whole).await.expect("an answer in time")
-}
-
-/// Asks again until the answer is as wanted.
-async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
-    let deadline = Instant::now() + LIMIT;
-    while !ask().await {
-        assert!(Instant::now() < deadline, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

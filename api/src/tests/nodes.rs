@@ -1,9 +1,11 @@
+//! Nodes: states, cordoning, and external workers.
+
 use super::Api;
 
 fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     let beat = (now - beat_ago_ms).to_string();
-    api.redis.run(&[
+    api.redis.blocking_cli::<()>(&[
         "HSET",
         &format!("node:{name}"),
         "name",
@@ -33,15 +35,15 @@ fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
         "version",
         "0.1.0",
     ]);
-    api.redis.run(&["SADD", "nodes", name]);
+    api.redis.blocking_cli::<()>(&["SADD", "nodes", name]);
 }
 
 #[tokio::test]
-async fn nodes_and_how_they_are() {
+async fn nodes_are_shown_with_their_state() {
     let Some(api) = Api::start() else { return };
     register(&api, "worker1", "", 0);
     register(&api, "worker2", "guest", 60_000);
-    api.redis.run(&["LPUSH", "pq:worker1", "x", "y"]);
+    api.redis.cli::<()>(&["LPUSH", "pq:worker1", "x", "y"]).await;
     let list = api.get("/node").await.expect(200);
     let (one, two) = (&list["items"][0], &list["items"][1]);
     assert_eq!(
@@ -57,15 +59,15 @@ async fn nodes_and_how_they_are() {
     assert_eq!(page["next"], "worker1");
     let rest = api.get("/node?limit=1&after=worker1").await.expect(200);
     assert_eq!((&rest["items"][0]["name"], rest.get("next")), (&"worker2".into(), None));
-    api.redis.run(&["HSET", "node:worker1", "engine_problem", "no space left"]);
-    let ill = api.get("/node/worker1").await.expect(200);
-    assert_eq!((&ill["ready"], &ill["engine_problem"]), (&false.into(), &"no space left".into()));
+    api.redis.blocking_cli::<()>(&["HSET", "node:worker1", "engine_problem", "no space left"]);
+    let unhealthy = api.get("/node/worker1").await.expect(200);
+    assert_eq!((&unhealthy["ready"], &unhealthy["engine_problem"]), (&false.into(), &"no space left".into()));
     let problems = api.get("/status").await.expect(200)["problems"].to_string();
     assert!(problems.contains("no space left") && problems.contains("worker2 has been silent"), "{problems}");
 }
 
 #[tokio::test]
-async fn cordoning() {
+async fn a_node_is_cordoned_and_uncordoned() {
     let Some(api) = Api::start() else { return };
     register(&api, "worker1", "", 0);
     assert_eq!(api.post("/node/worker1/cordon", "").await.expect(200)["cordoned"], true);
@@ -75,4 +77,28 @@ async fn cordoning() {
     api.post("/node/none/cordon", "").await.problem(404, "node-not-found");
     api.get("/node/none").await.problem(404, "node-not-found");
     api.get("/node/-bad").await.problem(404, "node-not-found");
+}
+
+#[tokio::test]
+async fn only_a_dead_node_is_removed() {
+    let Some(api) = Api::start() else { return };
+    register(&api, "worker1", "", 0);
+    let refused = api.delete("/node/worker1").await.problem(409, "node-in-use");
+    assert!(refused["detail"].as_str().unwrap().contains("stop its worker"), "{refused}");
+    api.redis.blocking_cli::<()>(&["HSET", "node:worker1", "state", "dead"]);
+    api.redis.blocking_cli::<()>(&["ZREM", "beats", "worker1"]);
+    api.redis.blocking_cli::<()>(&["LPUSH", "pq:worker1", "payload"]);
+    api.delete("/node/worker1").await.problem(409, "node-in-use");
+    api.redis.blocking_cli::<()>(&["DEL", "pq:worker1"]);
+    assert_eq!(api.delete("/node/worker1").await.status, 204);
+    api.get("/node/worker1").await.problem(404, "node-not-found");
+    api.delete("/node/worker1").await.problem(404, "node-not-found");
+}
+
+#[tokio::test]
+async fn the_status_says_that_redis_would_evict_pods() {
+    let Some(api) = Api::start() else { return };
+    api.redis.cli::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    let problems = api.get("/status").await.expect(200)["problems"].to_string();
+    assert!(problems.contains("maxmemory-policy noeviction"), "{problems}");
 }

@@ -1,3 +1,5 @@
+//! Pods: listing in pages, filters, and stopping.
+
 use serde_json::Value;
 
 use super::Api;
@@ -9,8 +11,8 @@ fn uuids(list: &Value) -> Vec<String> {
 async fn two_services(api: &Api) {
     api.post("/service", r#"{"name":"a","image":"nginx","replica":3}"#).await.expect(201);
     api.post("/service", r#"{"name":"b","image":"redis","replica":2}"#).await.expect(201);
-    // A pod somebody pushed, as the scripts leave it.
-    api.redis.run(&[
+    // A pushed pod, as the scripts store it.
+    api.redis.blocking_cli::<()>(&[
         "HSET",
         "pod:mine",
         "name",
@@ -40,11 +42,11 @@ async fn two_services(api: &Api) {
         "since",
         "1700000000000",
     ]);
-    api.redis.run(&["SADD", "pushed", "mine"]);
+    api.redis.blocking_cli::<()>(&["SADD", "pushed", "mine"]);
 }
 
 #[tokio::test]
-async fn pods_come_in_pages() {
+async fn pods_are_listed_in_pages() {
     let Some(api) = Api::start() else { return };
     two_services(&api).await;
     let all = uuids(&api.get("/pod").await.expect(200));
@@ -64,7 +66,7 @@ async fn pods_come_in_pages() {
 }
 
 #[tokio::test]
-async fn pods_by_what_they_are() {
+async fn pods_are_filtered() {
     let Some(api) = Api::start() else { return };
     two_services(&api).await;
     let count = async |query: &str| uuids(&api.get(&format!("/pod?{query}")).await.expect(200)).len();
@@ -84,14 +86,15 @@ async fn pods_by_what_they_are() {
 }
 
 #[tokio::test]
-async fn one_pod_says_why_it_waits() {
+async fn a_pending_pod_shows_its_refusals() {
     let Some(api) = Api::start() else { return };
     api.post("/service", r#"{"name":"a","image":"nginx"}"#).await.expect(201);
     let uuid = uuids(&api.get("/pod").await.expect(200)).remove(0);
-    let why = r#"[{"reason":"InsufficientMemory","count":2,"nodes":[{"node":"w1","detail":"needs 2 GiB, 1 GiB free"}]}]"#;
-    api.redis.run(&["HSET", "uq:why", &uuid, why]);
+    let why = r#"[{"reason":"InsufficientMemory","count":2,
+        "nodes":[{"node":"w1","detail":"needs 2 GiB, 1 GiB free"}]}]"#;
+    api.redis.cli::<()>(&["HSET", "uq:why", &uuid, why]).await;
     let key = format!("pod:{uuid}");
-    api.redis.run(&["HSET", &key, "reason", "Unschedulable", "message", "fits no node"]);
+    api.redis.cli::<()>(&["HSET", &key, "reason", "Unschedulable", "message", "fits no node"]).await;
     let pod = api.get(&format!("/pod/{uuid}")).await.expect(200);
     assert_eq!(pod["refusals"][0]["nodes"][0]["detail"], "needs 2 GiB, 1 GiB free");
     assert_eq!(pod["reason"], "Unschedulable");
@@ -102,7 +105,7 @@ async fn one_pod_says_why_it_waits() {
 }
 
 #[tokio::test]
-async fn stopping_a_pod() {
+async fn a_pod_is_stopped() {
     let Some(api) = Api::start() else { return };
     two_services(&api).await;
     let uuid = uuids(&api.get("/pod?service=a").await.expect(200)).remove(0);
@@ -110,6 +113,6 @@ async fn stopping_a_pod() {
     assert_eq!(api.delete(&format!("/pod/{uuid}")).await.expect(202)["phase"], "stopped", "twice is once");
     let on_a_node = api.delete("/pod/mine").await.expect(202);
     assert_eq!((&on_a_node["phase"], &on_a_node["node"]), (&"stopping".into(), &"worker1".into()));
-    assert_eq!(api.redis.run(&["SISMEMBER", "stop:worker1", "mine"]), ":1");
+    assert_eq!(api.redis.cli::<u64>(&["SISMEMBER", "stop:worker1", "mine"]).await, 1);
     api.delete("/pod/none").await.problem(404, "pod-not-found");
 }

@@ -1,13 +1,15 @@
+//! Queues and dead letters.
+
 use super::Api;
 
 #[tokio::test]
-async fn looking_into_queues() {
+async fn queues_are_peeked() {
     let Some(api) = Api::start() else { return };
     let first = r#"{"name":"test","uuid":"one","image":"x","replica":0}"#;
-    api.redis.run(&["LPUSH", "sq", first]);
-    api.redis.ask(&[b"LPUSH", b"sq", b"\xff\xfe"]);
-    api.redis.run(&["LPUSH", "pq:worker1", "a", "b", "c"]);
-    api.redis.run(&["SADD", "cs:worker1", "d"]);
+    api.redis.cli::<()>(&["LPUSH", "sq", first]).await;
+    api.redis.cli::<()>(&[&b"LPUSH"[..], b"sq", b"\xff\xfe"]).await;
+    api.redis.cli::<()>(&["LPUSH", "pq:worker1", "a", "b", "c"]).await;
+    api.redis.cli::<()>(&["SADD", "cs:worker1", "d"]).await;
     let sq = api.get("/queue/sq").await.expect(200);
     assert_eq!(
         (&sq["queue"], &sq["items"][0]["payload"]),
@@ -19,34 +21,35 @@ async fn looking_into_queues() {
     assert_eq!(pq["items"].as_array().unwrap().len(), 2);
     assert_eq!(pq["items"][0]["payload"], "a");
     assert_eq!(api.get("/queue/cs:worker1").await.expect(200)["items"][0]["payload"], "d");
-    assert_eq!(api.get("/queue/rq:nobody").await.expect(200)["items"], serde_json::json!([]));
+    assert_eq!(api.get("/queue/rq:unknown").await.expect(200)["items"], serde_json::json!([]));
     for none in ["uq", "pq:", "xq:worker1", "pq:-", "service:web"] {
         api.get(&format!("/queue/{none}")).await.problem(404, "queue-not-found");
     }
-    api.redis.run(&["SADD", "nodes", "worker1"]);
+    api.redis.cli::<()>(&["SADD", "nodes", "worker1"]).await;
     let lengths = api.get("/queue").await.expect(200);
     assert_eq!((&lengths["waiting"], &lengths["nodes"][0]["pending"]), (&2.into(), &3.into()));
     assert_eq!(lengths["nodes"][0]["running"], 1);
 }
 
-fn bury(api: &Api, payload: &str) {
-    let letter = serde_json::json!({"queue": "sq", "payload": payload, "reason": "no pod", "at": 1_700_000_000_000_u64});
-    api.redis.run(&["LPUSH", "dq", &letter.to_string()]);
+fn push_dead_letter(api: &Api, payload: &str) {
+    let at = 1_700_000_000_000_u64;
+    let dead_letter = serde_json::json!({"queue": "sq", "payload": payload, "reason": "no pod", "at": at});
+    api.redis.blocking_cli::<()>(&["LPUSH", "dq", &dead_letter.to_string()]);
 }
 
 #[tokio::test]
-async fn dead_letters() {
+async fn dead_letters_are_listed_requeued_and_discarded() {
     let Some(api) = Api::start() else { return };
     for payload in ["one", "two", "three"] {
-        bury(&api, payload);
+        push_dead_letter(&api, payload);
     }
-    api.redis.ask(&[b"RPUSH", b"dq", b"by hand \xff"]);
+    api.redis.cli::<()>(&[&b"RPUSH"[..], b"dq", b"by hand \xff"]).await;
     let page = api.get("/queue/dq?limit=2").await.expect(200);
     assert_eq!((&page["items"][0]["payload"], &page["next"]), (&"three".into(), &"2".into()));
     assert_eq!(page["items"][0]["at"], "2023-11-14T22:13:20Z");
     let rest = api.get("/queue/dq?limit=2&after=2").await.expect(200);
     assert_eq!((&rest["items"][0]["payload"], rest.get("next")), (&"one".into(), None));
-    let id = |letter: &serde_json::Value| letter["id"].as_str().unwrap().to_owned();
+    let id = |dead_letter: &serde_json::Value| dead_letter["id"].as_str().unwrap().to_owned();
     let (three, one) = (id(&page["items"][0]), id(&rest["items"][0]));
     assert_eq!(api.post(&format!("/queue/dq/{three}/requeue"), "").await.status, 204);
     assert_eq!(api.get("/queue/sq").await.expect(200)["items"][0]["payload"], "three");
@@ -57,4 +60,26 @@ async fn dead_letters() {
     for bad in ["after=x", "after=-1", "after=99999999999999999999", "limit=0"] {
         api.get(&format!("/queue/dq?{bad}")).await.problem(400, "invalid-query");
     }
+}
+
+#[tokio::test]
+async fn a_dead_letter_goes_back_to_no_key_that_is_no_queue() {
+    let Some(api) = Api::start() else { return };
+    for queue in ["mine", "dq", "pq:", "pq:no node", "rq:w1", "node:w1"] {
+        let entry = format!(r#"{{"queue":"{queue}","payload":"x","reason":"r","at":1}}"#);
+        api.redis.cli::<u64>(&["LPUSH", "dq", &entry]).await;
+        let dead_letter =
+            api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
+        let refused =
+            api.post(&format!("/queue/dq/{dead_letter}/requeue"), "").await.problem(404, "queue-not-found");
+        assert!(refused["detail"].as_str().unwrap().contains(queue), "{refused}");
+        assert_eq!(api.delete(&format!("/queue/dq/{dead_letter}")).await.status, 204);
+    }
+    for key in ["mine", "rq:w1", "node:w1", "dq"] {
+        assert_eq!(api.redis.cli::<u64>(&["EXISTS", key]).await, 0, "{key} was not written");
+    }
+    api.redis.cli::<u64>(&["LPUSH", "dq", r#"{"queue":"pq:w1","payload":"x","reason":"r","at":1}"#]).await;
+    let dead_letter = api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(api.post(&format!("/queue/dq/{dead_letter}/requeue"), "").await.status, 204);
+    assert_eq!(api.redis.cli::<u64>(&["LLEN", "pq:w1"]).await, 1);
 }

@@ -1,12 +1,14 @@
+//! Services: create, replace, patch, scale, delete.
+
 use serde_json::{Value, json};
 
-use super::redis::Redis;
-use super::{Api, call, until};
+use super::{Api, call, eventually};
+use testkit::Redis;
 
 const WEB: &str = r#"{"name":"web","image":"nginx","replica":3}"#;
 
 #[tokio::test]
-async fn the_smallest_service() {
+async fn the_smallest_service_is_created() {
     let Some(api) = Api::start() else { return };
     let made = api.post("/service", WEB).await;
     assert_eq!(made.header("location"), "/service/web");
@@ -17,7 +19,7 @@ async fn the_smallest_service() {
     );
     assert_eq!(view["status"]["pending"], 3);
     assert_eq!(view["durability"]["state"], "single_machine");
-    assert_eq!(api.redis.run(&["LLEN", "sq"]), ":3");
+    assert_eq!(api.redis.cli::<u64>(&["LLEN", "sq"]).await, 3);
     let read = api.get("/service/web").await;
     assert_eq!(read.header("etag"), "\"1\"");
     assert_eq!(read.expect(200)["containers"][0]["image"], "nginx");
@@ -25,16 +27,17 @@ async fn the_smallest_service() {
 }
 
 #[tokio::test]
-async fn json_and_yaml_are_the_same() {
+async fn json_and_yaml_mean_the_same() {
     let Some(api) = Api::start() else { return };
-    let spec = json!({"replicas": 2, "labels": {"team": "x", "n": "1"}, "on_disconnect": "stop",
-        "stop_grace_period": "1m", "containers": [{"image": "nginx:1", "command": ["a", "b c"], "memory": "64m",
-        "cpus": 0.5, "environment": {"A": "1", "B": "true"}, "ports": ["8080:80", 90], "restart": "on-failure"}]});
+    let spec = json!({"replicas": 2, "labels": {"team": "y", "n": "1"}, "on_disconnect": "stop",
+        "stop_grace_period": "1m", "containers": [{"image": "nginx:1", "command": ["a", "b c"],
+        "memory": "64m", "cpus": 0.5, "environment": {"A": "1", "B": "true"}, "ports": ["8080:80", 90],
+        "restart": "on-failure"}]});
     let mut as_json = spec.clone();
     as_json["name"] = "a".into();
-    let yaml = "# a comment\nname: b\nreplicas: 2\nlabels: {team: x, n: '1'}\non_disconnect: stop\n\
-        stop_grace_period: 60\ncontainers:\n- image: 'nginx:1'\n  command: a 'b c'\n  memory: 64MiB\n  cpus: 500m\n  \
-        environment: [A=1, B=true]\n  ports:\n  - \"8080:80\"\n  - 90\n  restart: on-failure\n";
+    let yaml = "# a comment\nname: b\nreplicas: 2\nlabels: {team: y, n: '1'}\non_disconnect: stop\n\
+        stop_grace_period: 60\ncontainers:\n- image: 'nginx:1'\n  command: a 'b c'\n  memory: 64MiB\n  \
+        cpus: 500m\n  environment: [A=1, B=true]\n  ports:\n  - \"8080:80\"\n  - 90\n  restart: on-failure\n";
     let a = api.post("/service", &as_json.to_string()).await.expect(201);
     for (method, path, kind) in [
         ("POST", "/service", "application/yaml"),
@@ -52,7 +55,7 @@ async fn json_and_yaml_are_the_same() {
 }
 
 #[tokio::test]
-async fn what_curl_sends_is_json() {
+async fn the_default_type_of_curl_is_read_as_json() {
     let Some(api) = Api::start() else { return };
     let form = [("content-type", "application/x-www-form-urlencoded")];
     api.send("POST", "/service", &form, WEB).await.expect(201);
@@ -66,7 +69,7 @@ async fn once_is_enough() {
     api.post("/service", WEB).await.expect(201);
     api.post("/service", WEB).await.problem(409, "service-exists");
     api.send("PUT", "/service/web", &[], WEB).await.expect(200);
-    assert_eq!(api.redis.run(&["LLEN", "sq"]), ":3", "nothing was made twice");
+    assert_eq!(api.redis.cli::<u64>(&["LLEN", "sq"]).await, 3, "nothing was made twice");
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn put_makes_and_replaces() {
 }
 
 #[tokio::test]
-async fn patch_changes_what_it_names() {
+async fn patch_changes_only_the_named_fields() {
     let Some(api) = Api::start() else { return };
     api.post("/service", r#"{"name":"web","image":"nginx","environment":{"A":"1","B":"2"},"replica":1}"#)
         .await;
@@ -106,7 +109,7 @@ async fn patch_changes_what_it_names() {
 }
 
 #[tokio::test]
-async fn scaling_up_makes_pods_at_once() {
+async fn scaling_up_creates_pods_at_once() {
     let Some(api) = Api::start() else { return };
     api.post("/service", WEB).await;
     let view = api.post("/service/web/scale", r#"{"replica":5}"#).await.expect(200);
@@ -121,21 +124,21 @@ async fn scaling_up_makes_pods_at_once() {
 }
 
 #[tokio::test]
-async fn many_pods_are_made_after_the_answer() {
+async fn many_pods_are_created_after_the_response() {
     let Some(api) = Api::start() else { return };
     let view = api.post("/service", r#"{"name":"big","image":"nginx","replica":1000}"#).await.expect(201);
     assert_eq!(view["status"]["desired"], 1000);
-    until("a thousand pods", || async { api.redis.run(&["LLEN", "sq"]) == ":1000" }).await;
+    eventually("a thousand pods", || async { api.redis.cli::<u64>(&["LLEN", "sq"]).await == 1000 }).await;
     assert_eq!(api.get("/service/big").await.expect(200)["status"]["pending"], 1000);
 }
 
 #[tokio::test]
-async fn deleting_takes_a_while() {
+async fn a_service_is_deleting_until_its_pods_are_gone() {
     let Some(api) = Api::start() else { return };
     api.post("/service", WEB).await;
-    let going = api.delete("/service/web").await.expect(202);
-    assert_eq!((&going["state"], &going["replicas"]), (&json!("deleting"), &json!(0)));
-    assert!(going["status"]["message"].as_str().unwrap().contains("3 of its pods"), "{going}");
+    let deleting = api.delete("/service/web").await.expect(202);
+    assert_eq!((&deleting["state"], &deleting["replicas"]), (&json!("deleting"), &json!(0)));
+    assert!(deleting["status"]["message"].as_str().unwrap().contains("3 of its pods"), "{deleting}");
     api.post("/service", WEB).await.problem(409, "service-deleting");
     api.send("PUT", "/service/web", &[], WEB).await.problem(409, "service-deleting");
     api.post("/service/web/scale", r#"{"replicas":1}"#).await.problem(409, "service-deleting");
@@ -145,7 +148,7 @@ async fn deleting_takes_a_while() {
 }
 
 #[tokio::test]
-async fn listing_by_label_and_page() {
+async fn services_are_listed_by_label_and_page() {
     let Some(api) = Api::start() else { return };
     for (name, team) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")] {
         let service =
@@ -170,7 +173,8 @@ async fn listing_by_label_and_page() {
 async fn two_apis_behave_as_one() {
     let Some(api) = Api::start() else { return };
     let (_, twin) = api.twin();
-    // The same service is posted to both at once: one makes it, the other says so, and its pods are made once.
+    // The same service is posted to both at once: one creates it, the other reports that, and its pods are
+    // created once.
     let (a, b) = tokio::join!(api.post("/service", WEB), call(&twin, "POST", "/service", &[], WEB));
     let mut statuses = [a.status, b.status];
     statuses.sort_unstable();
@@ -184,14 +188,15 @@ async fn two_apis_behave_as_one() {
     );
     let (a, b) = tokio::join!(both.0, both.1);
     assert_eq!((a.status, b.status), (200, 200));
-    assert_eq!(api.redis.run(&["LLEN", "sq"]), ":40");
+    assert_eq!(api.redis.cli::<u64>(&["LLEN", "sq"]).await, 40);
 }
 
 #[tokio::test]
-async fn what_the_replicas_have_is_told() {
+async fn a_write_reports_its_durability() {
     let Some(api) = Api::start() else { return };
-    let Some(replica) = Redis::start() else { return };
-    replica.follow(&api.redis);
+    let replica = Redis::start().await;
+    replica.replicate_from(&api.redis).await;
+    replica.wait_in_sync_with(&api.redis).await;
     let confirmed = api.post("/service", WEB).await.expect(201);
     assert_eq!(
         (&confirmed["durability"]["state"], &confirmed["durability"]["replicas"]),
@@ -205,4 +210,94 @@ async fn what_the_replicas_have_is_told() {
     assert_eq!(durability["message"], "stored, not yet confirmed by 1 of 1 replicas");
     api.get("/service/two").await.expect(200);
     assert_eq!(api.get("/status").await.expect(200)["durability"]["state"], "unconfirmed");
+}
+
+#[tokio::test]
+async fn every_change_raises_the_revision_and_only_a_new_specification_the_generation() {
+    let Some(api) = Api::start() else { return };
+    let created = api.post("/service", r#"{"name":"web","image":"nginx","replica":1}"#).await;
+    assert_eq!((created.header("etag"), &created.expect(201)["revision"]), ("\"1\"", &json!(1)));
+    let changes = [
+        ("PUT", "/service/web", r#"{"name":"web","image":"nginx:2","replica":1}"#, 2, 2),
+        ("PUT", "/service/web", r#"{"name":"web","image":"nginx:2","replica":1}"#, 2, 2),
+        ("PUT", "/service/web", r#"{"name":"web","image":"nginx:2","replica":2}"#, 3, 2),
+        ("PATCH", "/service/web", r#"{"labels":{"a":"b"}}"#, 4, 2),
+        ("POST", "/service/web/scale", r#"{"replicas":3}"#, 5, 2),
+        ("POST", "/service/web/scale", r#"{"replicas":3}"#, 5, 2),
+        ("PATCH", "/service/web", r#"{"image":"nginx:3"}"#, 6, 3),
+        ("DELETE", "/service/web", "", 7, 3),
+    ];
+    for (method, path, body, revision, generation) in changes {
+        let answer = api.send(method, path, &[], body).await;
+        let view = answer.json();
+        assert_eq!(
+            (&view["revision"], &view["generation"]),
+            (&json!(revision), &json!(generation)),
+            "{body}"
+        );
+        let etag = if method == "DELETE" { String::new() } else { format!("\"{revision}\"") };
+        assert_eq!(answer.header("etag"), etag, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_cannot_undo_a_scale_that_it_has_not_seen() {
+    let Some(api) = Api::start() else { return };
+    let body = r#"{"name":"web","image":"nginx","replica":0}"#;
+    api.post("/service", body).await.expect(201);
+    let seen = api.get("/service/web").await.header("etag").to_owned();
+    api.post("/service/web/scale", r#"{"replicas":10}"#).await.expect(200);
+    let stale = [("if-match", seen.as_str())];
+    for (method, path, body) in [
+        ("PUT", "/service/web", body),
+        ("PATCH", "/service/web", r#"{"replica":0}"#),
+        ("POST", "/service/web/scale", r#"{"replicas":0}"#),
+        ("DELETE", "/service/web", ""),
+    ] {
+        let refused = api.send(method, path, &stale, body).await.problem(412, "generation-conflict");
+        assert!(refused["detail"].as_str().unwrap().contains("revision 2"), "{refused}");
+    }
+    let service = api.get("/service/web").await;
+    assert_eq!(service.expect(200)["replicas"], 10);
+    let current = [("if-match", service.header("etag"))];
+    api.send("POST", "/service/web/scale", &current, r#"{"replicas":4}"#).await.expect(200);
+    api.send("DELETE", "/service/web", &[("if-match", "3")], "").await.expect(202);
+}
+
+#[tokio::test]
+async fn a_patch_and_a_scale_at_the_same_time_both_count() {
+    let Some(api) = Api::start() else { return };
+    api.post("/service", r#"{"name":"web","image":"nginx","replica":0}"#).await.expect(201);
+    for i in 1..=20 {
+        let patch = format!(r#"{{"labels":{{"n":"{i}"}}}}"#);
+        let scale = format!(r#"{{"replicas":{i}}}"#);
+        let (patched, scaled) = tokio::join!(
+            api.send("PATCH", "/service/web", &[], &patch),
+            api.post("/service/web/scale", &scale),
+        );
+        assert_eq!((patched.status, scaled.status), (200, 200));
+        let view = api.get("/service/web").await.expect(200);
+        assert_eq!((&view["labels"]["n"], &view["replicas"]), (&json!(i.to_string()), &json!(i)), "{view}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_of_an_earlier_version_has_a_revision_and_its_changes_count() {
+    let Some(api) = Api::start() else { return };
+    api.post("/service", r#"{"name":"web","image":"nginx","replica":1}"#).await.expect(201);
+    api.redis.cli::<u64>(&["HDEL", "service:web", "revision", "revised_by"]).await;
+    api.redis.cli::<u64>(&["HSET", "service:web", "generation", "7"]).await;
+    assert_eq!(api.get("/service/web").await.header("etag"), "\"7\"");
+    api.post("/service/web/scale", r#"{"replicas":2}"#).await.expect(200);
+    assert_eq!(api.get("/service/web").await.header("etag"), "\"8\"");
+    // An API of the version before scales: it sets `write` and leaves the revision.
+    api.redis.cli::<u64>(&["HSET", "service:web", "replicas", "5", "write", "of-the-old-api"]).await;
+    assert_eq!(api.get("/service/web").await.header("etag"), "\"9\"");
+    let stale = [("if-match", "8")];
+    api.send("POST", "/service/web/scale", &stale, r#"{"replicas":1}"#)
+        .await
+        .problem(412, "generation-conflict");
+    let seen = [("if-match", "9")];
+    api.send("POST", "/service/web/scale", &seen, r#"{"replicas":1}"#).await.expect(200);
+    assert_eq!(api.get("/service/web").await.header("etag"), "\"10\"");
 }

@@ -1,42 +1,44 @@
-//! Where the API is: what `--api` may say, and the addresses made from it.
+//! The API's address: parses `--api` and builds the URLs of routes.
 
 use std::net::IpAddr;
 
 use reqwest::Url;
 
-use super::ClientError;
+use super::error::ClientError;
 
-/// The API's base address. Paths are added to its own, so that it may stand behind a proxy's prefix.
+/// The API's base URL. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint(Url);
 
 impl Endpoint {
-    /// Reads `--api`: `http://host:port`, or `host:port` for short.
+    /// Parses `--api`: `http://host:port`, or `host:port` for short.
     pub(crate) fn parse(text: &str) -> Result<Self, ClientError> {
-        let bad = |why: String| ClientError::BadAddress { text: text.to_owned(), why };
+        let invalid =
+            |reason: &str| ClientError::InvalidAddress { text: text.to_owned(), reason: reason.to_owned() };
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let url = Url::parse(&full).map_err(|e| bad(e.to_string()))?;
+        let url = Url::parse(&full).map_err(|e| invalid(&e.to_string()))?;
         match url.scheme() {
             "http" => {}
             "https" => {
-                let why = "TLS is not built in: reach the API through http on loopback (ssh -L 7070:127.0.0.1:7070 …), or \
-                           let a proxy on this machine speak TLS";
-                return Err(bad(why.to_owned()));
+                return Err(invalid(
+                    "TLS is not built in: reach the API through a tunnel (ssh -L 7070:127.0.0.1:7070 …), or \
+                     through a TLS proxy on this machine",
+                ));
             }
-            other => return Err(bad(format!("{other}:// is not spoken here: write http://127.0.0.1:7070"))),
+            other => {
+                return Err(invalid(&format!("{other}:// is not supported: write http://127.0.0.1:7070")));
+            }
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad(
-                "a token is given with --token-file or KUBELEET_TOKEN, not in the address".into()
-            ));
+            return Err(invalid("give the token with --token-file or KUBELEET_TOKEN, not in the address"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(bad("an address ends before `?` and `#`".into()));
+            return Err(invalid("it must not contain `?` or `#`"));
         }
         Ok(Self(url))
     }
 
-    /// The address of something below: each part of the path is escaped.
+    /// Returns the URL of a route. Each segment of `path` is percent-encoded.
     pub(crate) fn url(&self, path: &[&str], query: &[(&str, String)]) -> Url {
         let mut url = self.0.clone();
         url.path_segments_mut().expect("http addresses have paths").pop_if_empty().extend(path);
@@ -46,7 +48,7 @@ impl Endpoint {
         url
     }
 
-    /// Whether it is this machine. Then no proxy is asked, whatever the environment says.
+    /// Returns true if the API is on this machine. Proxy settings of the environment do not apply then.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_people_write() {
+    fn accepts_the_usual_addresses() {
         for (text, shown) in [
             ("http://127.0.0.1:7070", "http://127.0.0.1:7070"),
             ("http://127.0.0.1:7070/", "http://127.0.0.1:7070"),
@@ -78,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_can_not_work_say_why() {
-        for (text, why) in [
+    fn refuses_an_invalid_address_with_the_reason() {
+        for (text, reason) in [
             ("https://node1:7070", "TLS is not built in"),
             ("redis://node1:6379", "redis://"),
             ("http://me:pass@node1", "--token-file"),
@@ -87,12 +89,12 @@ mod tests {
             ("http://a?b=c", "`?`"),
         ] {
             let error = Endpoint::parse(text).unwrap_err().to_string();
-            assert!(error.contains(why) && error.contains("--api"), "{error}");
+            assert!(error.contains(reason) && error.contains("--api"), "{error}");
         }
     }
 
     #[test]
-    fn parts_of_a_path_are_escaped() {
+    fn path_segments_are_percent_encoded() {
         let endpoint = Endpoint::parse("http://proxy/kubeleet").unwrap();
         let url = endpoint.url(&["pod", "a/b ü?"], &[("prefix", "a&b".to_owned())]);
         assert_eq!(url.as_str(), "http://proxy/kubeleet/pod/a%2Fb%20%C3%BC%3F?prefix=a%26b");
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_in_every_spelling() {
+    fn recognizes_every_spelling_of_loopback() {
         for (text, loopback) in [
             ("localhost:1", true),
             ("127.0.0.9:1", true),

@@ -1,71 +1,73 @@
-//! What can go wrong between a command and the API, in words for the person who typed it.
+//! What can fail between a command and the API.
 
-use api::dto::Problem;
+use common::api::Problem;
 
 use crate::exit::Exit;
 
-/// A call did not work.
+/// An API call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
-    /// `--api` can not be used.
-    #[error("{text:?} can not be the API's address: {why} (--api or KUBELEET_API)")]
-    BadAddress {
-        /// What was given.
+    /// The address given with `--api` is invalid.
+    #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
+    InvalidAddress {
+        /// The address as it was given.
         text: String,
-        /// Why not.
-        why: String,
+        /// What is wrong with it.
+        reason: String,
     },
-    /// The token can not be used.
-    #[error("the token can not be used: {0} (--token, --token-file, KUBELEET_TOKEN or KUBELEET_TOKEN_FILE)")]
-    BadToken(String),
-    /// Nobody answers.
+    /// The token cannot be read or cannot be sent.
+    #[error("invalid token: {0} (from --token, --token-file, KUBELEET_TOKEN or KUBELEET_TOKEN_FILE)")]
+    InvalidToken(String),
+    /// No connection to the API could be made.
     #[error(
-        "no API at {address} ({why}): is `kubeleet dev` or `kubeleet api` running? Set --api or KUBELEET_API"
+        "no API at {address} ({cause}): is `kubeleet dev` or `kubeleet api` running? \
+         Set --api or KUBELEET_API"
     )]
     Unreachable {
-        /// Where.
+        /// Address of the API.
         address: String,
-        /// What the network said.
-        why: String,
+        /// The network's error message.
+        cause: String,
     },
-    /// Somebody accepts, and does not answer, or stops in the middle.
-    #[error("{what}: the API at {address} does not answer properly ({why}){}", all_the_same(*.wrote))]
-    Broken {
-        /// What was to be done.
-        what: String,
-        /// Where.
+    /// The connection was accepted, but no complete response came.
+    #[error(
+        "{operation}: lost the connection to the API at {address} ({cause}){}",
+        warning(*.may_have_changed)
+    )]
+    RequestFailed {
+        /// What the request was for, for example `reading service web`.
+        operation: String,
+        /// Address of the API.
         address: String,
-        /// What the network said.
-        why: String,
-        /// Whether something was to be changed.
-        wrote: bool,
+        /// The network's error message.
+        cause: String,
+        /// True if the request was a write, whose result is unknown.
+        may_have_changed: bool,
     },
-    /// The API says no.
-    #[error("{}", tell(.what, .problem))]
+    /// The API refused or could not do it.
+    #[error("{}", describe(.operation, .problem))]
     Problem {
-        /// What was to be done.
-        what: String,
-        /// Its words.
+        /// What the request was for.
+        operation: String,
+        /// The response, RFC 9457.
         problem: Box<Problem>,
     },
-    /// Something else than our API answers.
-    #[error(
-        "{what}: {address} answers {status}, but not as kubeleet's API does; is --api right? It says: {text}"
-    )]
-    Stranger {
-        /// What was to be done.
-        what: String,
-        /// Where.
+    /// The response does not come from a kubeleet API.
+    #[error("{operation}: {address} is not a kubeleet API (status {status}, {body}); check --api")]
+    NotKubeleet {
+        /// What the request was for.
+        operation: String,
+        /// The address that answered.
         address: String,
         /// HTTP status.
         status: u16,
-        /// The beginning of what it says.
-        text: String,
+        /// The beginning of the body.
+        body: String,
     },
 }
 
 impl ClientError {
-    /// The HTTP status, where the API gave one.
+    /// Returns the HTTP status if the API responded.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { problem, .. } => Some(problem.status),
@@ -73,21 +75,21 @@ impl ClientError {
         }
     }
 
-    /// Whether the same call may work a moment later.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns true if the same call may succeed a moment later.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Unreachable { .. } | Self::RequestFailed { .. } => true,
             Self::Problem { problem, .. } => matches!(problem.status, 408 | 429 | 500..=599),
-            Self::BadAddress { .. } | Self::BadToken(_) | Self::Stranger { .. } => false,
+            Self::InvalidAddress { .. } | Self::InvalidToken(_) | Self::NotKubeleet { .. } => false,
         }
     }
 
-    /// How a command that met it ends.
+    /// Returns the exit code of a command that failed with this error.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::BadAddress { .. } | Self::BadToken(_) => Exit::Usage,
-            Self::Unreachable { .. } | Self::Broken { .. } => Exit::Unreachable,
-            Self::Stranger { .. } => Exit::Error,
+            Self::InvalidAddress { .. } | Self::InvalidToken(_) => Exit::Usage,
+            Self::Unreachable { .. } | Self::RequestFailed { .. } => Exit::Unreachable,
+            Self::NotKubeleet { .. } => Exit::Error,
             Self::Problem { problem, .. } => match problem.status {
                 401 | 403 => Exit::Unauthorized,
                 404 => Exit::NotFound,
@@ -99,30 +101,32 @@ impl ClientError {
     }
 }
 
-fn all_the_same(wrote: bool) -> &'static str {
-    if wrote { "; it may have done it all the same" } else { "" }
+fn warning(may_have_changed: bool) -> &'static str {
+    if may_have_changed { "; the change may have been made: check before you retry" } else { "" }
 }
 
-fn tell(what: &str, problem: &Problem) -> String {
+fn describe(operation: &str, problem: &Problem) -> String {
     let mut text = match advice(&problem.kind) {
-        Some(advice) => format!("{what}: {}; {advice}", without_http(&problem.detail)),
-        None if problem.detail.is_empty() => format!("{what}: {}", problem.title),
-        None => format!("{what}: {}: {}", problem.title, problem.detail),
+        Some(advice) => format!("{operation}: {}; {advice}", without_http_advice(&problem.detail)),
+        None if problem.detail.is_empty() => format!("{operation}: {}", problem.title),
+        None => format!("{operation}: {}: {}", problem.title, problem.detail),
     };
-    // A single violation is often the detail already.
+    // The detail often repeats a single violation.
     for error in problem.errors.iter().filter(|error| !problem.detail.contains(&error.detail)) {
-        let at = if error.pointer.is_empty() { "the whole document" } else { &error.pointer };
-        text.push_str(&format!("\n  {at}: {}", error.detail));
+        let field = if error.pointer.is_empty() { "the whole document" } else { &error.pointer };
+        text.push_str(&format!("\n  {field}: {}", error.detail));
     }
     match problem.status {
         401 => text.push_str("\n  give the token with --token-file, KUBELEET_TOKEN_FILE or KUBELEET_TOKEN"),
-        500 => text.push_str(&format!("\n  the API's log says more under request id {}", problem.request_id)),
+        500 => text
+            .push_str(&format!("\n  the API's log has the details under request id {}", problem.request_id)),
         _ => {}
     }
     text
 }
 
-/// What to type next. The API says what to request next, which helps nobody here.
+/// Returns a command to type next. The API's own advice is an HTTP request, which does not help in a
+/// terminal.
 fn advice(kind: &str) -> Option<&'static str> {
     match kind.rsplit('/').next()? {
         "service-not-found" => Some("`kubeleet service ls` lists them"),
@@ -136,8 +140,8 @@ fn advice(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// What comes before the first request that a text recommends.
-fn without_http(detail: &str) -> &str {
+/// Returns the part of a problem's detail before the first HTTP request that it recommends.
+fn without_http_advice(detail: &str) -> &str {
     let methods = ["GET /", "PUT /", "POST /", "PATCH /", "DELETE /"];
     let end = methods.iter().filter_map(|method| detail.find(method)).min().unwrap_or(detail.len());
     detail[..end].trim_end_matches([' ', ';', ':', '.', ','])
@@ -148,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_something_to_type() {
+    fn advice_is_a_command_instead_of_an_http_request() {
         for (kind, detail, shown) in [
             (
                 "/problems/service-not-found",
@@ -158,7 +162,8 @@ mod tests {
             (
                 "/problems/pod-not-found",
                 "there is no pod p; a stopped one is forgotten after an hour. GET /pod lists them",
-                "x: there is no pod p; a stopped one is forgotten after an hour; `kubeleet pod ls` lists them",
+                "x: there is no pod p; a stopped one is forgotten after an hour; \
+                 `kubeleet pod ls` lists them",
             ),
             ("/problems/redis-unavailable", "Redis is loading", "x: Title: Redis is loading"),
             ("about:blank", "", "x: Title"),
@@ -172,7 +177,7 @@ mod tests {
                 request_id: String::new(),
                 errors: Vec::new(),
             };
-            assert_eq!(tell("x", &problem), shown);
+            assert_eq!(describe("x", &problem), shown);
         }
     }
 }

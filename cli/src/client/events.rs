@@ -1,73 +1,81 @@
-//! The stream of what happens, as it happens.
+//! The API's live event stream.
 
 use std::time::Duration;
 
 use common::event::ClusterEvent;
-use reqwest::{Method, Response};
+use futures_util::stream::{BoxStream, try_unfold};
+use futures_util::{StreamExt, TryStreamExt};
+use reqwest::Method;
+use tokio::time::timeout;
 
-use super::sse::SseParser;
-use super::{Client, ClientError};
+use super::error::ClientError;
+use super::http::Client;
+use super::sse::{SseError, event_data};
 
-/// The API sends at least a comment far more often; after so long the connection is dead, whatever TCP believes.
-const SILENCE: Duration = Duration::from_secs(60);
+/// The API sends a keep-alive comment far more often. After this much silence the connection is dead, even if
+/// TCP has not noticed.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
+
+const OPERATION: &str = "reading events";
 
 /// Where a stream of events begins.
 #[derive(Debug, Clone)]
-pub(crate) enum From {
-    /// With the last so many.
+pub(crate) enum EventsFrom {
+    /// With this many of the latest events.
     Tail(usize),
-    /// After this one.
+    /// After the event with this id.
     After(String),
 }
 
 /// An open stream of events.
 pub(crate) struct EventStream {
     client: Client,
-    answer: Response,
-    parser: SseParser,
-    ready: std::collections::VecDeque<ClusterEvent>,
+    data: BoxStream<'static, Result<String, SseError<ClientError>>>,
 }
-
-const WHAT: &str = "reading events";
 
 impl Client {
     /// Opens the stream of events.
-    pub(crate) async fn watch(&self, from: &From) -> Result<EventStream, ClientError> {
+    pub(crate) async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
         let request = match from {
-            From::Tail(count) => self.request(Method::GET, &["event"], &[("tail", count.to_string())]),
-            From::After(id) => self.request(Method::GET, &["event"], &[]).header("last-event-id", id),
+            EventsFrom::Tail(count) => self.request(Method::GET, &["event"], &[("tail", count.to_string())]),
+            EventsFrom::After(id) => self.request(Method::GET, &["event"], &[]).header("last-event-id", id),
         };
-        let answer = self.send(WHAT, request.header("accept", "text/event-stream")).await?;
-        Ok(EventStream {
-            client: self.clone(),
-            answer,
-            parser: SseParser::default(),
-            ready: Default::default(),
-        })
+        let response = self.send(OPERATION, request.header("accept", "text/event-stream")).await?;
+        let client = self.clone();
+        let body = try_unfold((response, client), |(mut response, client)| async move {
+            match timeout(MAX_SILENCE, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => Ok(Some((chunk, (response, client)))),
+                Ok(Ok(None)) => Ok(None),
+                Ok(Err(error)) => Err(client.request_failed(OPERATION, &error, false)),
+                Err(_) => {
+                    let cause = format!("the stream was silent for {} s", MAX_SILENCE.as_secs());
+                    Err(client.stream_ended(OPERATION, cause))
+                }
+            }
+        });
+        Ok(EventStream { client: self.clone(), data: event_data(body).boxed() })
     }
 }
 
 impl EventStream {
-    /// The next event. After an error open another stream, after the last event that came.
+    /// Returns the next event. After an error, open another stream from the last event received.
+    ///
+    /// # Cancel safety
+    /// No event is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<ClusterEvent, ClientError> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
+            let data = match self.data.try_next().await {
+                Ok(Some(data)) => data,
+                Ok(None) => {
+                    return Err(self.client.stream_ended(OPERATION, "the API ended the stream".to_owned()));
+                }
+                Err(SseError::Body(error)) => return Err(error),
+                Err(error) => return Err(self.client.stream_ended(OPERATION, error.to_string())),
+            };
+            // An event of a kind that this version does not know is skipped.
+            if let Ok(event) = serde_json::from_str(&data) {
                 return Ok(event);
             }
-            let piece = match tokio::time::timeout(SILENCE, self.answer.chunk()).await {
-                Ok(Ok(Some(piece))) => piece,
-                Ok(Ok(None)) => return Err(self.ended("the API ended the stream")),
-                Ok(Err(error)) => return Err(self.client.broken(WHAT, &error, false)),
-                Err(_) => return Err(self.ended("the stream is silent")),
-            };
-            let frames = self.parser.push(&piece).map_err(|e| self.ended(&e.to_string()))?;
-            // An event of a kind that this version does not know is left out, not fatal.
-            self.ready.extend(frames.iter().filter_map(|frame| serde_json::from_str(&frame.data).ok()));
         }
-    }
-
-    fn ended(&self, why: &str) -> ClientError {
-        let address = self.client.endpoint.to_string();
-        ClientError::Broken { what: WHAT.to_owned(), address, why: why.to_owned(), wrote: false }
     }
 }

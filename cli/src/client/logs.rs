@@ -1,30 +1,32 @@
-//! A pod's output, as it comes.
+//! A pod's output.
 
 use bytes::Bytes;
 use reqwest::{Method, Response};
 
-use super::{Client, ClientError};
+use super::error::ClientError;
+use super::http::Client;
 
 /// An open log.
 pub(crate) struct LogStream {
     client: Client,
-    answer: Response,
-    what: String,
+    response: Response,
+    operation: String,
 }
 
 impl Client {
-    /// Opens a pod's log: its last `tail` lines, and what comes after them when it is followed.
+    /// Opens a pod's log: its last `tail` lines and, with `follow`, what is written after them.
     pub(crate) async fn logs(&self, id: &str, tail: usize, follow: bool) -> Result<LogStream, ClientError> {
-        let what = format!("reading the log of pod {id}");
+        let operation = format!("reading the log of pod {id}");
         let query = [("tail", tail.to_string()), ("follow", follow.to_string())];
-        let answer = self.send(&what, self.request(Method::GET, &["pod", id, "log"], &query)).await?;
-        Ok(LogStream { client: self.clone(), answer, what })
+        let request = self.request(Method::GET, &["pod", id, "log"], &query);
+        let response = self.send(&operation, request).await?;
+        Ok(LogStream { client: self.clone(), response, operation })
     }
 }
 
 impl LogStream {
-    /// The next piece; none at the end.
+    /// Returns the next bytes, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        self.answer.chunk().await.map_err(|e| self.client.broken(&self.what, &e, false))
+        self.response.chunk().await.map_err(|e| self.client.request_failed(&self.operation, &e, false))
     }
 }

@@ -1,59 +1,71 @@
-//! Server-sent events, as far as the API sends them: bytes in any pieces in, frames out.
-//! See <https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>.
+//! Server-sent events from the body of a response, with a limit on the size of one event.
 
-/// What stands between two blank lines.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Frame {
-    /// `data:` lines, joined by line feeds.
-    pub(crate) data: String,
+use eventsource_stream::{EventStreamError, Eventsource};
+use futures_util::{Stream, StreamExt};
+
+/// A larger event is refused, so that a broken server cannot fill the memory. The API's events are far
+/// smaller.
+const MAX_EVENT_BYTES: usize = 1 << 20;
+
+/// A stream of events broke.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SseError<E> {
+    /// An event exceeded the limit.
+    #[error("an event is longer than 1 MiB")]
+    TooLong,
+    /// The bytes are not an event stream.
+    #[error("not an event stream: {0}")]
+    Malformed(String),
+    /// Reading the body failed.
+    #[error("{0}")]
+    Body(E),
 }
 
-/// More than this without a blank line is no event of ours.
-const MAX_PENDING: usize = 1 << 20;
-
-/// Somebody sends a frame without an end.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event is longer than 1 MiB")]
-pub(crate) struct TooLong;
-
-/// Reads frames from a stream of bytes.
-#[derive(Debug, Default)]
-pub(crate) struct SseParser {
-    pending: Vec<u8>,
-    frame: Frame,
-    has_data: bool,
+/// Returns the `data` of each event. Comments (keep-alives) and events without data are skipped.
+pub(super) fn event_data<B, E>(
+    body: impl Stream<Item = Result<B, E>>,
+) -> impl Stream<Item = Result<String, SseError<E>>>
+where
+    B: AsRef<[u8]>,
+    E: std::fmt::Display,
+{
+    let mut size = EventSize::default();
+    let limited = body.map(move |chunk| {
+        let chunk = chunk.map_err(SseError::Body)?;
+        size.add(chunk.as_ref())?;
+        Ok(chunk)
+    });
+    limited.eventsource().map(|event| match event {
+        Ok(event) => Ok(event.data),
+        Err(EventStreamError::Transport(error)) => Err(error),
+        Err(error) => Err(SseError::Malformed(error.to_string())),
+    })
 }
 
-impl SseParser {
-    /// Takes the next piece, and gives the frames that are whole now. Comments (keep-alives) give none.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, TooLong> {
-        self.pending.extend_from_slice(bytes);
-        let mut frames = Vec::new();
-        let mut begin = 0;
-        while let Some(length) = self.pending[begin..].iter().position(|byte| *byte == b'\n') {
-            let line = String::from_utf8_lossy(&self.pending[begin..begin + length]).into_owned();
-            begin += length + 1;
-            frames.extend(self.line(line.strip_suffix('\r').unwrap_or(&line)));
-        }
-        self.pending.drain(..begin);
-        if self.pending.len() + self.frame.data.len() > MAX_PENDING { Err(TooLong) } else { Ok(frames) }
-    }
+/// Bytes since the last blank line, which ends an event.
+#[derive(Default)]
+struct EventSize {
+    event: usize,
+    line: usize,
+}
 
-    fn line(&mut self, line: &str) -> Option<Frame> {
-        if line.is_empty() {
-            let frame = std::mem::take(&mut self.frame);
-            return std::mem::take(&mut self.has_data).then_some(frame);
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        // The id and the reason stand in the data too; a line that begins with a colon is a comment.
-        if field == "data" {
-            if self.has_data {
-                self.frame.data.push('\n');
+impl EventSize {
+    fn add<E>(&mut self, bytes: &[u8]) -> Result<(), SseError<E>> {
+        for byte in bytes {
+            match byte {
+                b'\n' if self.line == 0 => self.event = 0,
+                b'\n' => self.line = 0,
+                b'\r' => {}
+                _ => {
+                    self.line += 1;
+                    self.event += 1;
+                }
             }
-            self.frame.data.push_str(value.strip_prefix(' ').unwrap_or(value));
-            self.has_data = true;
+            if self.event > MAX_EVENT_BYTES {
+                return Err(SseError::TooLong);
+            }
         }
-        None
+        Ok(())
     }
 }
 
@@ -62,31 +74,40 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    const STREAM: &[u8] =
-        b": keep-alive\n\nid: 1-0\nevent: Started\ndata: {\"a\":\"\xc3\xbc\"}\n\ndata: x\r\ndata:y\r\n\r\nid: 2\n\ndata: cut";
+    use std::convert::Infallible;
 
-    fn data(frames: Vec<Frame>) -> Vec<String> {
-        frames.into_iter().map(|frame| frame.data).collect()
+    use futures_util::{TryStreamExt, stream};
+
+    const STREAM: &[u8] = b": keep-alive\n\n\
+        id: 1-0\nevent: Started\ndata: {\"a\":\"\xc3\xbc\"}\n\n\
+        data: x\r\ndata:y\r\n\r\n\
+        id: 2\n\n\
+        data: cut";
+
+    async fn parse(bytes: &[u8], chunk_size: usize) -> Result<Vec<String>, SseError<Infallible>> {
+        event_data(stream::iter(bytes.chunks(chunk_size).map(Ok))).try_collect().await
     }
 
-    #[test]
-    fn frames_are_the_same_however_the_bytes_are_cut() {
+    #[tokio::test]
+    async fn events_do_not_depend_on_the_chunks_they_arrive_in() {
         let expected = ["{\"a\":\"ü\"}", "x\ny"];
         for size in 1..STREAM.len() {
-            let mut parser = SseParser::default();
-            let found: Vec<Frame> =
-                STREAM.chunks(size).flat_map(|piece| parser.push(piece).unwrap()).collect();
-            assert_eq!(data(found), expected, "pieces of {size}");
+            assert_eq!(parse(STREAM, size).await.unwrap(), expected, "chunks of {size} bytes");
         }
     }
 
-    #[test]
-    fn a_frame_without_end_is_refused() {
-        let mut parser = SseParser::default();
-        assert!(parser.push(b"data: ").is_ok());
-        assert_eq!(parser.push(&vec![b'x'; MAX_PENDING + 1]), Err(TooLong));
-        let mut parser = SseParser::default();
-        let line = format!("data: {}\n", "x".repeat(1000));
-        assert!((0..2000).any(|_| parser.push(line.as_bytes()).is_err()));
+    #[tokio::test]
+    async fn an_event_without_an_end_is_refused() {
+        let mut line = b"data: ".to_vec();
+        line.resize(MAX_EVENT_BYTES + 1, b'x');
+        assert!(matches!(parse(&line, 4096).await, Err(SseError::TooLong)));
+        let lines = format!("data: {}\n", "x".repeat(1000)).repeat(2000);
+        assert!(matches!(parse(lines.as_bytes(), 4096).await, Err(SseError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn the_limit_is_for_one_event_and_not_for_the_stream() {
+        let events = format!(": keep-alive\n\ndata: {}\n\n", "x".repeat(1000)).repeat(2000);
+        assert_eq!(parse(events.as_bytes(), 4096).await.unwrap().len(), 2000);
     }
 }

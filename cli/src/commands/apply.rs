@@ -1,24 +1,28 @@
-//! `apply`: makes services as files say. All files are read and checked before the first service is touched.
+//! `apply`: creates or updates services from files. All files are parsed and checked before the first write.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 
 use clap::Args;
+use common::api::ServiceView;
 use common::spec::ServiceInput;
 
-use super::failure::Failure;
+use super::batch::Batch;
+use super::context::Context;
+use super::durability::warn_if_unconfirmed;
+use super::error::CommandError;
 use super::wait::Goal;
-use super::{Context, Tally};
+use super::yaml_error;
 use crate::client::Client;
 use crate::exit::Exit;
+use crate::output::humanize;
 
-/// Which files.
+/// Arguments of `apply`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A file holds one service or several, separated by lines of `---`; `-f -` reads standard input."
-)]
+#[command(after_help = "A file holds one service, or several separated by lines of `---`. \
+                  `-f -` reads standard input.")]
 pub(crate) struct ApplyArgs {
-    /// File with services, or - for standard input; may be given again.
+    /// File with services, or - for standard input; repeatable.
     #[arg(long = "file", short, value_name = "FILE", required = true)]
     files: Vec<String>,
     /// Wait until all their pods run.
@@ -26,93 +30,98 @@ pub(crate) struct ApplyArgs {
     wait: bool,
 }
 
-/// Makes the services in the order they stand there.
-pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut wanted = Vec::new();
+/// Applies the services in the order of the files.
+pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut services = Vec::new();
     for file in &args.files {
-        wanted.extend(parse(file, &read(file)?).map_err(Failure::Other)?);
+        services.extend(parse(file, &read(file)?).map_err(CommandError::Other)?);
     }
-    check_names(&wanted)?;
-    let mut tally = Tally::new();
+    check_names(&services)?;
+    let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for input in &wanted {
-        let Some((service, verb)) = tally.take(put(&context.client, input).await)? else { continue };
-        super::service::warn_unless_confirmed(&service);
-        context.output.done(&service, verb)?;
+    for input in &services {
+        let Some((service, result)) = batch.accept(put(&context.client, input).await)? else { continue };
+        warn_if_unconfirmed(&service);
+        context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
     }
     if args.wait {
-        tally.add(context.waiter().until_all(goals).await);
+        batch.record(context.waiter().wait_for_all(goals).await);
     }
-    Ok(tally.0)
+    Ok(batch.exit())
 }
 
-async fn put(
-    client: &Client,
-    input: &ServiceInput,
-) -> Result<(api::dto::ServiceView, &'static str), Failure> {
+/// Writes a service. Also returns `created`, `configured` or `unchanged`.
+async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'static str), CommandError> {
     let before = match client.service(input.name.as_str()).await {
         Ok(service) => Some(service),
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
     let after = client.put_service(input).await?;
-    let verb = match before {
+    let result = match before {
         None => "created",
-        // A write that changes nothing leaves the time as it was.
+        // A write that changes nothing keeps the time of the last change.
         Some(before) if before.updated_at == after.updated_at => "unchanged",
         Some(_) => "configured",
     };
-    Ok((after, verb))
+    Ok((after, result))
 }
 
-fn read(file: &str) -> Result<String, Failure> {
+fn read(file: &str) -> Result<String, CommandError> {
     let mut text = String::new();
     let result = match file {
         "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        path => std::fs::read_to_string(path).map(|found| text = found),
+        path => std::fs::read_to_string(path).map(|content| text = content),
     };
     match result {
         Ok(()) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Failure::NotFound(format!("{file}: there is no such file")))
+            Err(CommandError::NotFound(format!("{file}: no such file")))
         }
-        Err(error) => Err(Failure::Other(format!("{}: {error}", shown(file)))),
+        Err(error) => {
+            let reason = humanize::system_error(&error);
+            Err(CommandError::Other(format!("cannot read {}: {reason}", display_name(file))))
+        }
     }
 }
 
-fn shown(file: &str) -> &str {
+fn display_name(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }
 
-/// The services of one file. JSON is YAML, too.
+/// Parses the services of one file. JSON is valid YAML.
 fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, String> {
-    let services: Vec<ServiceInput> = serde_saphyr::from_multiple(text).map_err(|error| {
-        let place = error.location().map(|at| format!(":{}:{}", at.line(), at.column())).unwrap_or_default();
-        format!("{}{place}: {}", shown(file), error.without_snippet())
-    })?;
+    // As the API reads it: `y` and `on` are text.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let services: Vec<ServiceInput> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+            let position = error.location().map(|at| format!(":{}:{}", at.line(), at.column()));
+            format!("{}{}: {}", display_name(file), position.unwrap_or_default(), yaml_error::message(&error))
+        })?;
     if services.is_empty() {
-        return Err(format!("{}: there is no service in it", shown(file)));
+        return Err(format!("{}: no service in it", display_name(file)));
     }
     let violations: Vec<String> = services.iter().flat_map(violations).collect();
     if violations.is_empty() {
         return Ok(services);
     }
-    Err(format!("{} can not be meant so:\n  {}", shown(file), violations.join("\n  ")))
+    Err(format!("{}: invalid:\n  {}", display_name(file), violations.join("\n  ")))
 }
 
 fn violations(service: &ServiceInput) -> Vec<String> {
-    let found = service.clone().normalize().err().unwrap_or_default();
-    found.into_iter().map(|violation| format!("service {}: {violation}", service.name)).collect()
+    let violations = service.clone().normalize().err().unwrap_or_default();
+    violations.into_iter().map(|violation| format!("service {}: {violation}", service.name)).collect()
 }
 
-fn check_names(services: &[ServiceInput]) -> Result<(), Failure> {
+fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     let mut seen = BTreeSet::new();
     match services.iter().find(|service| !seen.insert(service.name.as_str())) {
         None => Ok(()),
-        Some(twice) => {
-            Err(Failure::Other(format!("service {} stands there twice: which one is meant?", twice.name)))
-        }
+        Some(service) => Err(CommandError::Other(format!(
+            "service {} is defined twice in these files; nothing was applied",
+            service.name
+        ))),
     }
 }
 
@@ -122,8 +131,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_and_json_say_the_same() {
-        let yaml = "name: web\nimage: nginx\nreplica: 3\nmemory: 64m\nrestart: no\nenvironment:\n  N: 1\n  B: true\n";
+    fn yaml_and_json_mean_the_same() {
+        let yaml = "name: web\nimage: nginx\nreplica: 3\nmemory: 64m\nrestart: no\n\
+                    environment:\n  N: 1\n  B: true\n";
         let json = r#"{"name":"web","image":"nginx","replica":3,"memory":"64m","restart":"no",
             "environment":{"N":1,"B":true}}"#;
         let parsed = parse("-", yaml).unwrap();
@@ -132,24 +142,29 @@ mod tests {
     }
 
     #[test]
-    fn several_documents_in_one_file() {
-        let text = "---\nname: a\nimage: x\n---\n# nothing here\n---\nname: b\nimage: y\nreplicas: 0\n...\n";
+    fn a_file_can_hold_several_documents() {
+        let text = "---\nname: a\nimage: x\n---\n# a comment\n---\nname: b\nimage: y\nreplicas: 0\n...\n";
         let names: Vec<_> = parse("-", text).unwrap().into_iter().map(|s| s.name.to_string()).collect();
         assert_eq!(names, ["a", "b"]);
     }
 
     #[test]
-    fn errors_say_where() {
+    fn an_error_has_its_position_and_plain_words() {
         let error = parse("web.yaml", "name: a\nimage: x\n---\nname: web\nimgae: nginx\n").unwrap_err();
         assert!(error.starts_with("web.yaml:5:") && error.contains("imgae"), "{error}");
+        assert!(!error.contains("line 5"), "{error}");
         let error = parse("-", "name: web\nimage: nginx\nmemory: 1k\n").unwrap_err();
         assert!(error.contains("standard input") && error.contains("service web: /memory"), "{error}");
+        let error = parse("-", "name: web\nimage: nginx\nname: db\n").unwrap_err();
+        assert!(error.contains("`name` is there twice; is a line with `---` missing"), "{error}");
+        let error = parse("-", "name: web\nimage: nginx\nreplicas: two\n").unwrap_err();
+        assert!(error.ends_with(": expected a whole number from 0 up"), "{error}");
         assert!(parse("-", "").unwrap_err().contains("no service"));
         assert!(parse("x.json", "{\"name\":").is_err());
     }
 
     #[test]
-    fn a_name_stands_once() {
+    fn a_service_must_not_be_defined_twice() {
         let services = parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
         assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
     }

@@ -1,4 +1,4 @@
-//! Options of every user command: where the API is, who asks, and how the answer looks.
+//! Global options: the API's address, the token, the output format and the timeout of `--wait`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 use clap::Args;
 use common::config::Secret;
 
-use super::failure::Failure;
+use super::error::CommandError;
+use super::values;
 use crate::client::{Client, ClientError};
-use crate::output::Format;
+use crate::output::{Format, humanize};
 
-/// Options of the user commands.
+/// Options of all commands.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of the user commands")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Where the API is.
+    /// Address of the API.
     #[arg(
         long,
         global = true,
@@ -23,7 +24,7 @@ pub(crate) struct Globals {
         default_value = "http://127.0.0.1:7070"
     )]
     api: String,
-    /// Bearer token; other users of this machine can see it here: prefer --token-file.
+    /// Bearer token. Other users of this machine can see it in the process list: prefer --token-file.
     #[arg(
         long,
         global = true,
@@ -36,37 +37,39 @@ pub(crate) struct Globals {
     /// File with the bearer token.
     #[arg(long, global = true, value_name = "FILE", env = "KUBELEET_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// How the answer looks.
+    /// Output format.
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// How long `--wait` waits: 90s, 2m, or seconds.
-    #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = super::fields::duration)]
+    /// Time limit of `--wait`: 90s, 2m, or a number of seconds.
+    #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = values::duration)]
     pub(crate) timeout: Duration,
 }
 
 impl Globals {
-    /// The token given as a flag or in the environment, and the file it may be in: daemons read them too.
+    /// Returns the token and the token file, from flags or environment. Daemons use the same options.
     pub(crate) fn token_settings(&self) -> (Option<&Secret>, Option<&Path>) {
         (self.token.as_ref(), self.token_file.as_deref())
     }
 
-    /// A client for this API with this token.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    /// Returns a client for this API with this token.
+    pub(crate) fn client(&self) -> Result<Client, CommandError> {
         Ok(Client::new(&self.api, self.read_token()?)?)
     }
 
     fn read_token(&self) -> Result<Option<Secret>, ClientError> {
-        // An empty variable is an unset one, as for the daemons.
+        // As for the daemons, an empty variable counts as unset.
         if let Some(token) = self.token.as_ref().filter(|token| !token.expose().is_empty()) {
             return Ok(Some(token.clone()));
         }
         let Some(path) = self.token_file.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
             return Ok(None);
         };
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| ClientError::BadToken(format!("{}: {e}", path.display())))?;
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let reason = humanize::system_error(&e);
+            ClientError::InvalidToken(format!("cannot read {}: {reason}", path.display()))
+        })?;
         match text.trim() {
-            "" => Err(ClientError::BadToken(format!("{} is empty", path.display()))),
+            "" => Err(ClientError::InvalidToken(format!("{} is empty", path.display()))),
             token => Ok(Some(Secret::new(token))),
         }
     }

@@ -1,104 +1,106 @@
-//! The commands people type. Each subject has its file; this one says what there is and how a command ends.
+//! The user commands. Each subject has its own file with its arguments; this file lists the commands and runs
+//! them.
 
 mod apply;
+mod backup;
+mod batch;
+mod cluster;
+mod context;
+mod durability;
+mod error;
 mod events;
-mod failure;
-mod fields;
 mod globals;
-mod names;
 mod node;
 mod pod;
 mod queue;
+mod recent_events;
 mod resolve;
 mod run;
 mod service;
+mod service_name;
 mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
+mod values;
 mod wait;
+mod yaml_error;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::client::Client;
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::output::Output;
-use failure::Failure;
+use crate::stderr;
+use context::Context;
+use error::CommandError;
 pub(crate) use globals::Globals;
-use wait::Waiter;
 
-/// What a user can ask for.
+/// A command that calls the API, or describes the command line itself.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Start a service from an image.
     Run(run::RunArgs),
-    /// Make services as files say (YAML or JSON).
+    /// Create or update services from files (YAML or JSON).
     Apply(apply::ApplyArgs),
-    /// List, look at, scale and delete services.
+    /// List, inspect, scale and delete services.
     #[command(subcommand, visible_aliases = ["svc", "services"])]
     Service(service::ServiceCommand),
-    /// List, look at and stop pods, and read their output.
+    /// List, inspect and stop pods, and print their output.
     #[command(subcommand, visible_alias = "pods")]
     Pod(pod::PodCommand),
-    /// List, look at, cordon and uncordon nodes.
+    /// List, inspect, cordon, uncordon and remove nodes.
     #[command(subcommand, visible_alias = "nodes")]
     Node(node::NodeCommand),
-    /// Look into the queues, and decide about dead letters.
+    /// Inspect queues; requeue or drop dead letters.
     #[command(subcommand, visible_alias = "queues")]
     Queue(queue::QueueCommand),
+    /// Check and repair the state in Redis.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
+    /// Write services, pods and assignments to a file.
+    Backup(backup::BackupArgs),
+    /// Write again from a backup what Redis has lost; what it has stays.
+    Restore(backup::RestoreArgs),
     /// Short for `pod ls`.
     Ps(pod::ListArgs),
     /// Short for `pod logs`.
     Logs(pod::LogArgs),
-    /// What happened last, or happens now.
+    /// Show recent events, or follow new ones.
     Events(events::EventArgs),
-    /// How the cluster is.
+    /// Show the state of the cluster.
     Status,
-    /// Completions for a shell, on standard output.
+    /// Print shell completions.
     Completions(shell::CompletionArgs),
-    /// The manual: pages in a directory, or the first one on standard output.
+    /// Write man pages to a directory, or print the main page.
     Man(shell::ManArgs),
 }
 
-/// What every command works with.
-struct Context<'a> {
-    client: Client,
-    output: Output,
-    globals: &'a Globals,
-}
-
-impl Context<'_> {
-    /// Waits as `--timeout` says, counted from now.
-    fn waiter(&self) -> Waiter {
-        Waiter::new(self.client.clone(), self.globals.timeout)
-    }
-}
-
-/// Carries a command out; `whole` is the command line itself, for completions and manual.
-pub(crate) async fn run(command: UserCommand, globals: &Globals, whole: clap::Command) -> ExitCode {
-    match carry_out(command, globals, whole, Output::stdout(globals.output)).await {
+/// Runs a command and reports its error. `command_line` is the definition that completions and man pages
+/// describe.
+pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: clap::Command) -> ExitCode {
+    match dispatch(command, globals, command_line, Output::stdout(globals.output)).await {
         Ok(exit) => exit.into(),
         // `kubeleet pod ls | head`: the reader has seen enough.
-        Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
-        Err(failure) => {
-            exit::complain(&failure.to_string());
-            failure.exit().into()
+        Err(CommandError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok.into(),
+        Err(error) => {
+            stderr::error(&error.to_string());
+            error.exit().into()
         }
     }
 }
 
-async fn carry_out(
+async fn dispatch(
     command: UserCommand,
     globals: &Globals,
-    whole: clap::Command,
+    command_line: clap::Command,
     output: Output,
-) -> Result<Exit, Failure> {
-    // These two work without a cluster, and with settings that can not be used.
+) -> Result<Exit, CommandError> {
+    // These two need no cluster, and work with invalid global options.
     let command = match command {
-        UserCommand::Completions(args) => return shell::completions(&args, whole, output),
-        UserCommand::Man(args) => return shell::manual(&args, whole, output),
+        UserCommand::Completions(args) => return shell::completions(&args, command_line, output),
+        UserCommand::Man(args) => return shell::manual(&args, command_line, output),
         other => other,
     };
     let mut context = Context { client: globals.client()?, output, globals };
@@ -109,39 +111,13 @@ async fn carry_out(
         UserCommand::Pod(command) => pod::run(command, &mut context).await,
         UserCommand::Node(command) => node::run(command, &mut context).await,
         UserCommand::Queue(command) => queue::run(command, &mut context).await,
+        UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
+        UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
+        UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
         UserCommand::Logs(args) => pod::logs(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Completions(_) | UserCommand::Man(_) => Ok(Exit::Ok),
-    }
-}
-
-/// Goes on after a failure, so that one wrong name among many does not keep the others from being done. The exit code
-/// is that of the first failure.
-struct Tally(Exit);
-
-impl Tally {
-    fn new() -> Self {
-        Self(Exit::Ok)
-    }
-
-    fn add(&mut self, exit: Exit) {
-        if self.0 == Exit::Ok {
-            self.0 = exit;
-        }
-    }
-
-    /// Tells a failure and goes on; a closed output ends all.
-    fn take<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>, Failure> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(Failure::Output(error)) => Err(Failure::Output(error)),
-            Err(failure) => {
-                exit::complain(&failure.to_string());
-                self.add(failure.exit());
-                Ok(None)
-            }
-        }
     }
 }

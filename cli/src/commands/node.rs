@@ -1,75 +1,92 @@
-//! `node`: list, describe, cordon, uncordon.
+//! `node`: list, describe, cordon, uncordon, remove.
 
 use clap::{Args, Subcommand};
 use common::event::ObjectKind;
 
-use super::failure::Failure;
-use super::service::{EVENTS_SEARCHED, EVENTS_SHOWN};
-use super::{Context, Tally};
+use super::batch::Batch;
+use super::context::Context;
+use super::error::CommandError;
+use super::recent_events;
 use crate::client::PodFilter;
 use crate::exit::Exit;
-use crate::output::{events, nodes};
+use crate::output::nodes;
 
-/// What to do with nodes.
+/// Subcommands of `node`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// All nodes.
+    /// List nodes.
     #[command(visible_alias = "list")]
     Ls,
-    /// Everything about one, with the pods it has.
+    /// Show one node in detail, with its pods.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
-        /// Which.
+        /// Name of the node.
         #[arg(value_name = "NODE")]
         name: String,
     },
-    /// Place nothing new on nodes. What runs there stays.
+    /// Keep new pods off nodes; running pods stay.
     Cordon(NodeNames),
-    /// Place pods on nodes again.
+    /// Allow new pods on nodes again.
     Uncordon(NodeNames),
+    /// Remove nodes that are dead and whose pods have been moved.
+    #[command(visible_aliases = ["remove", "delete"])]
+    Rm(NodeNames),
 }
 
-/// Which nodes.
+/// Arguments of `cordon`, `uncordon` and `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct NodeNames {
-    /// Which.
+    /// Names of the nodes.
     #[arg(value_name = "NODE", required = true)]
     names: Vec<String>,
 }
 
-/// Carries it out.
-pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Runs a subcommand.
+pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         NodeCommand::Ls => {
-            let found = context.client.nodes().await?;
-            context.output.list(&found, "no nodes; `kubeleet worker` on a machine makes it one")?;
+            let nodes = context.client.nodes().await?;
+            context
+                .output
+                .print_list(&nodes, "no nodes; `kubeleet worker` on a machine adds it as a node")?;
             Ok(Exit::Ok)
         }
         NodeCommand::Describe { name } => describe(&name, context).await,
         NodeCommand::Cordon(nodes) => cordon(&nodes.names, true, context).await,
         NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
+        NodeCommand::Rm(nodes) => remove(&nodes.names, context).await,
     }
 }
 
-async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
+async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
+    for name in names {
+        let result = context.client.remove_node(name).await.map_err(CommandError::from);
+        if batch.accept(result)?.is_some() {
+            let text = format!("node {name} removed");
+            context.output.print_named_result(&format!("node/{name}"), &text, "removed")?;
+        }
+    }
+    Ok(batch.exit())
+}
+
+async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.node(name).await?;
     let filter = PodFilter { node: Some(name.to_owned()), ..PodFilter::default() };
-    let has = context.client.pods(&filter).await?;
-    let last = context.client.last_events(EVENTS_SEARCHED).await?;
-    let last = events::about(last, ObjectKind::Node, name, EVENTS_SHOWN);
+    let pods = context.client.pods(&filter).await?;
+    let events = recent_events::about(&context.client, ObjectKind::Node, name).await?;
     let now = context.output.now();
-    context.output.one(&node, || nodes::describe(&node, &has, &last, now))?;
+    context.output.print_object(&node, || nodes::describe(&node, &pods, &events, now))?;
     Ok(Exit::Ok)
 }
 
-async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut tally = Tally::new();
-    let done = if cordon { "cordoned" } else { "uncordoned" };
+async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
     for name in names {
-        let result = context.client.cordon(name, cordon).await.map_err(Failure::from);
-        if let Some(node) = tally.take(result)? {
-            context.output.done(&node, done)?;
+        let result = context.client.cordon(name, cordon).await.map_err(CommandError::from);
+        if let Some(node) = batch.accept(result)? {
+            context.output.print_result(&node, if cordon { "cordoned" } else { "uncordoned" })?;
         }
     }
-    Ok(tally.0)
+    Ok(batch.exit())
 }

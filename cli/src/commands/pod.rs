@@ -2,70 +2,76 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
-use super::failure::Failure;
-use super::service::{EVENTS_SEARCHED, EVENTS_SHOWN};
+use super::batch::Batch;
+use super::context::Context;
+use super::error::CommandError;
 use super::wait::Goal;
-use super::{Context, Tally, resolve};
+use super::{recent_events, resolve};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
-use crate::output::{events, pods};
+use crate::output::pods;
 
-/// What to do with pods.
+/// Subcommands of `pod`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PodCommand {
-    /// Pods, all or some.
+    /// List pods.
     #[command(visible_alias = "list")]
     Ls(ListArgs),
-    /// Everything about one, and why it is as it is.
+    /// Show one pod in detail, and why it does not run.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
-        /// Uuid, the beginning of one, or web-0.
+        /// Uuid, the beginning of one, or a name such as web-0.
         #[arg(value_name = "POD")]
         pod: String,
     },
-    /// What its container wrote.
+    /// Print a pod's output.
     #[command(visible_alias = "log")]
     Logs(LogArgs),
-    /// Stop pods. Those of services are replaced by new ones.
+    /// Stop pods. Services replace their stopped pods with new ones.
     #[command(visible_aliases = ["rm", "delete"])]
     Stop(StopArgs),
 }
 
-/// Which pods to list.
+/// Arguments of `pod ls`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this service.
+    /// Only pods of this service.
     #[arg(long, short, value_name = "SERVICE")]
     service: Option<String>,
-    /// Only those on this node.
+    /// Only pods on this node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Only those in this phase.
-    #[arg(long, value_name = "PHASE", value_parser = PossibleValuesParser::new(Phase::ALL.map(Phase::as_str)))]
+    /// Only pods in this phase.
+    #[arg(
+        long,
+        value_name = "PHASE",
+        value_parser = PossibleValuesParser::new(Phase::ALL.map(Phase::as_str))
+    )]
     phase: Option<String>,
 }
 
-/// Whose output.
+/// Arguments of `pod logs`.
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Uuid, the beginning of one, web-0, or a service with one pod.
+    /// Uuid, the beginning of one, a name such as web-0, or a service with one pod.
     #[arg(value_name = "POD")]
     pod: String,
-    /// Go on with what comes.
+    /// Follow new output.
     #[arg(long, short)]
     follow: bool,
-    /// How many of the last lines.
+    /// Number of most recent lines to print first.
     #[arg(long, default_value_t = 100, value_name = "LINES")]
     tail: usize,
 }
 
-/// Which pods to stop.
+/// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// Uuids, beginnings of them, or names such as web-0.
+    /// Uuids, beginnings of uuids, or names such as web-0.
     #[arg(value_name = "POD", required = true)]
     pods: Vec<String>,
     /// Wait until they are gone.
@@ -73,8 +79,8 @@ pub(crate) struct StopArgs {
     wait: bool,
 }
 
-/// Carries it out.
-pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Runs a subcommand.
+pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         PodCommand::Ls(args) => list(&args, context).await,
         PodCommand::Describe { pod } => describe(&pod, context).await,
@@ -83,8 +89,8 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     }
 }
 
-/// `pod ls`.
-pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// `pod ls` and `ps`.
+pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let ListArgs { service, node, phase } = args;
     let filter = PodFilter {
         service: service.clone(),
@@ -92,30 +98,30 @@ pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<E
         phase: phase.clone(),
         ..PodFilter::default()
     };
-    let found = context.client.pods(&filter).await?;
-    context.output.list(&found, "no pods")?;
+    let pods = context.client.pods(&filter).await?;
+    context.output.print_list(&pods, "no pods")?;
     Ok(Exit::Ok)
 }
 
-async fn describe(text: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
+async fn describe(text: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let pod = resolve::pod(&context.client, text).await?;
     let service = match &pod.service {
-        Some(name) => its_service(&context.client, name.as_str(), pod.generation).await?,
+        Some(name) => service_of(&context.client, name.as_str(), pod.generation).await?,
         None => None,
     };
-    let last = context.client.last_events(EVENTS_SEARCHED).await?;
-    let last = events::about(last, ObjectKind::Pod, pod.uuid.as_str(), EVENTS_SHOWN);
+    let events = recent_events::about(&context.client, ObjectKind::Pod, pod.uuid.as_str()).await?;
     let now = context.output.now();
-    context.output.one(&pod, || pods::describe(&pod, service.as_ref(), &last, now))?;
+    context.output.print_object(&pod, || pods::describe(&pod, service.as_ref(), &events, now))?;
     Ok(Exit::Ok)
 }
 
-/// The service as it is now says what a pod is only when the pod is of the same generation.
-async fn its_service(
+/// Returns the service if it is of this generation. The specification of another one does not describe the
+/// pod.
+async fn service_of(
     client: &Client,
     name: &str,
     generation: u64,
-) -> Result<Option<api::dto::ServiceView>, Failure> {
+) -> Result<Option<ServiceView>, CommandError> {
     match client.service(name).await {
         Ok(service) => Ok(Some(service).filter(|service| service.generation == generation)),
         Err(error) if error.status() == Some(404) => Ok(None),
@@ -123,31 +129,31 @@ async fn its_service(
     }
 }
 
-/// `pod logs`: the bytes as the container wrote them.
-pub(super) async fn logs(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// `pod logs` and `logs`: prints the bytes that the container wrote.
+pub(super) async fn logs(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let pod = resolve::pod(&context.client, &args.pod).await?;
     let mut log = context.client.logs(pod.uuid.as_str(), args.tail, args.follow).await?;
     while let Some(bytes) = log.next().await? {
-        context.output.raw(&bytes)?;
+        context.output.print_bytes(&bytes)?;
     }
     Ok(Exit::Ok)
 }
 
-async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut tally = Tally::new();
+async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
     let mut goals = Vec::new();
     for text in &args.pods {
-        let Some(pod) = tally.take(stop_one(&context.client, text).await)? else { continue };
-        context.output.done(&pod, "is being stopped")?;
+        let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
+        context.output.print_result(&pod, "is being stopped")?;
         goals.push(Goal::PodGone { id: pod.uuid });
     }
     if args.wait {
-        tally.add(context.waiter().until_all(goals).await);
+        batch.record(context.waiter().wait_for_all(goals).await);
     }
-    Ok(tally.0)
+    Ok(batch.exit())
 }
 
-async fn stop_one(client: &Client, text: &str) -> Result<api::dto::PodView, Failure> {
+async fn stop_one(client: &Client, text: &str) -> Result<PodView, CommandError> {
     let pod = resolve::pod(client, text).await?;
     Ok(client.stop_pod(pod.uuid.as_str()).await?)
 }

@@ -1,44 +1,46 @@
-//! `queue`: lengths, contents, and what becomes of dead letters.
+//! `queue`: lengths and entries of queues; requeues and drops dead letters.
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
-use super::{Context, Tally};
-use crate::exit::{self, Exit};
+use super::batch::Batch;
+use super::context::Context;
+use super::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Format, queues};
+use crate::stderr;
 
-/// What to do with queues.
+/// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
-    /// How many pods stand in each queue.
+    /// Show the length of each queue.
     #[command(visible_alias = "list")]
     Ls {
-        /// Empty queues of nodes, too.
+        /// Show empty node queues as well.
         #[arg(long, short)]
         all: bool,
     },
-    /// What stands in one queue, the next to be taken first.
+    /// Show the entries of a queue, the next one to be taken first.
     Peek {
-        /// Its key in Redis: sq, dq, pq:worker1, rq:worker1, cs:worker1.
+        /// Key of the queue in Redis: sq, dq, pq:worker1, rq:worker1, cs:worker1.
         key: String,
-        /// How many at most.
+        /// Maximum number of entries.
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
     },
-    /// Give dead letters another try.
-    Requeue(Letters),
-    /// Throw dead letters away for ever.
+    /// Move dead letters back to their queues.
+    Requeue(DeadLetterArgs),
+    /// Delete dead letters permanently.
     #[command(visible_alias = "rm")]
-    Drop(Letters),
+    Drop(DeadLetterArgs),
 }
 
-/// Which dead letters.
+/// Arguments of `requeue` and `drop`.
 #[derive(Debug, Args)]
-pub(crate) struct Letters {
+pub(crate) struct DeadLetterArgs {
     /// Ids, as `kubeleet queue peek dq` shows them.
     #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
-    /// All there are now; needs --yes.
+    /// All current dead letters; requires --yes.
     #[arg(long, requires = "yes")]
     all: bool,
     /// Confirms --all.
@@ -46,61 +48,73 @@ pub(crate) struct Letters {
     yes: bool,
 }
 
-/// Carries it out.
-pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Runs a subcommand.
+pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         QueueCommand::Ls { all } => list(all, context).await,
         QueueCommand::Peek { key, limit } => peek(&key, limit as usize, context).await,
-        QueueCommand::Requeue(letters) => decide(&letters, true, context).await,
-        QueueCommand::Drop(letters) => decide(&letters, false, context).await,
+        QueueCommand::Requeue(args) => change_dead_letters(&args, DeadLetterAction::Requeue, context).await,
+        QueueCommand::Drop(args) => change_dead_letters(&args, DeadLetterAction::Drop, context).await,
     }
 }
 
-async fn list(all: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let found = context.client.queues().await?;
+async fn list(all: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let lengths = context.client.queues().await?;
     match context.output.format {
-        // Scripts get the API's own shape.
-        Format::Json | Format::Yaml => context.output.whole(&found, String::new)?,
+        // Scripts get the shape of the API.
+        Format::Json | Format::Yaml => context.output.print_document(&lengths, String::new)?,
         Format::Table | Format::Wide | Format::Name => {
             let all = all || context.output.format == Format::Wide;
-            context.output.list(&queues::lines(&found, all), "no queues")?;
+            context.output.print_list(&queues::rows(&lengths, all), "no queues")?;
         }
     }
     Ok(Exit::Ok)
 }
 
-async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit, Failure> {
+async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if key == "dq" {
-        let letters = context.client.letters(limit).await?;
-        context.output.list(&letters.items, "no dead letters")?;
+        let newest = context.client.dead_letters(limit).await?;
+        context.output.print_list(&newest.items, "no dead letters")?;
         return Ok(Exit::Ok);
     }
     let queue = context.client.queue(key, limit).await?;
     if queue.items.is_empty() && !matches!(context.output.format, Format::Json | Format::Yaml) {
-        exit::note(&format!("nothing stands in {key}"));
+        stderr::note(&format!("{key} is empty"));
         return Ok(Exit::Ok);
     }
-    context.output.whole(&queue, || queues::payloads(&queue))?;
+    context.output.print_document(&queue, || queues::payloads(&queue))?;
     Ok(Exit::Ok)
 }
 
-async fn decide(letters: &Letters, requeue: bool, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let ids = match letters.all {
-        true => context.client.all_letters().await?.into_iter().map(|letter| letter.id).collect(),
-        false => letters.ids.clone(),
+/// What to do with a dead letter.
+#[derive(Debug, Clone, Copy)]
+enum DeadLetterAction {
+    Requeue,
+    Drop,
+}
+
+async fn change_dead_letters(
+    args: &DeadLetterArgs,
+    action: DeadLetterAction,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let ids: Vec<String> = match args.all {
+        true => context.client.all_dead_letters().await?.into_iter().map(|dead| dead.id).collect(),
+        false => args.ids.clone(),
     };
     if ids.is_empty() {
-        exit::note("no dead letters");
+        stderr::note("no dead letters");
     }
-    let mut tally = Tally::new();
+    let mut batch = Batch::new();
     for id in &ids {
-        let (result, done) = match requeue {
-            true => (context.client.requeue_letter(id).await, "requeued"),
-            false => (context.client.drop_letter(id).await, "dropped"),
+        let (result, done) = match action {
+            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id).await, "requeued"),
+            DeadLetterAction::Drop => (context.client.delete_dead_letter(id).await, "dropped"),
         };
-        if tally.take(result.map_err(Failure::from))?.is_some() {
-            context.output.done_by_name(&format!("letter/{id}"), done)?;
+        if batch.accept(result.map_err(CommandError::from))?.is_some() {
+            let text = format!("dead letter {id} {done}");
+            context.output.print_named_result(&queues::dead_letter_name(id), &text, done)?;
         }
     }
-    Ok(tally.0)
+    Ok(batch.exit())
 }

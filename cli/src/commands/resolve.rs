@@ -1,76 +1,84 @@
-//! Which pod is meant: a uuid, the beginning of one, `web-0`, or a service that has a single pod.
+//! Finds the pod that a user means: a uuid, the beginning of one, `web-0`, or a service that has a single
+//! pod.
 
-use api::dto::PodView;
+use common::api::PodView;
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
 
-use super::failure::Failure;
+use super::error::CommandError;
 use crate::client::{Client, PodFilter};
 use crate::output::pods;
 
-/// How many candidates are looked at; more would not help who has to say which.
-const ENOUGH: usize = 20;
+/// Candidates that are read and, if the name is ambiguous, shown.
+const MAX_CANDIDATES: usize = 20;
 
-/// Finds the pod a text means, with everything known about it.
-pub(super) async fn pod(client: &Client, text: &str) -> Result<PodView, Failure> {
+/// Returns the pod that `text` names, with its details.
+///
+/// # Errors
+/// `NotFound` if no pod matches, `Usage` if several do.
+pub(super) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandError> {
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
         Err(error) if error.status() == Some(404) => {}
-        // Not a possible uuid: then it may still be the beginning of one, or a name.
+        // Not a valid uuid, but perhaps the beginning of one, or a name.
         Err(error) if matches!(error.status(), Some(400 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
-    let prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
-    let mut found = client.some_pods(&prefix, ENOUGH).await?;
+    let by_prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
+    let mut found = client.some_pods(&by_prefix, MAX_CANDIDATES).await?;
     if found.0.is_empty() && ServiceName::new(text).is_ok() {
-        let of_service = PodFilter { service: Some(text.to_owned()), ..PodFilter::default() };
-        found = client.some_pods(&of_service, ENOUGH).await?;
+        let by_service = PodFilter { service: Some(text.to_owned()), ..PodFilter::default() };
+        found = client.some_pods(&by_service, MAX_CANDIDATES).await?;
     }
-    let (candidates, more) = found;
-    let id = choose(text, candidates, more)?.uuid;
-    // The list does not carry refusals.
+    let (candidates, has_more) = found;
+    let id = choose(text, candidates, has_more)?.uuid;
+    // Entries of a list do not have the refusals.
     Ok(client.pod(id.as_str()).await?)
 }
 
-/// The only candidate; or the only one that lives, where a place has a pod that goes and one that comes.
-fn choose(text: &str, candidates: Vec<PodView>, more: bool) -> Result<PodView, Failure> {
+/// Returns the only candidate, or the only active one: while a pod is replaced, the old and the new one share
+/// a name.
+fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> Result<PodView, CommandError> {
     if candidates.is_empty() {
-        let advice = "give a uuid, the beginning of one, or a name such as web-0; see `kubeleet pod ls`";
-        return Err(Failure::NotFound(format!("there is no pod {text:?}: {advice}")));
+        return Err(CommandError::NotFound(format!(
+            "there is no pod {text:?}: give a uuid, the beginning of one, or a name such as web-0; \
+             `kubeleet pod ls` lists them"
+        )));
     }
-    let lives = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
-    let living: Vec<&PodView> = candidates.iter().filter(lives).collect();
+    let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
+    let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
     let all: Vec<&PodView> = candidates.iter().collect();
-    match [all, living].into_iter().find(|found| found.len() == 1).as_deref() {
-        Some([only]) if !more => Ok((*only).clone()),
-        _ => Err(ambiguous(text, &candidates, more)),
+    match [all, active].into_iter().find(|pods| pods.len() == 1).as_deref() {
+        Some([only]) if !has_more => Ok((*only).clone()),
+        _ => Err(ambiguous(text, &candidates, has_more)),
     }
 }
 
-fn ambiguous(text: &str, candidates: &[PodView], more: bool) -> Failure {
-    let mut message = format!("{text:?} can mean several pods; say which:");
+fn ambiguous(text: &str, candidates: &[PodView], has_more: bool) -> CommandError {
+    let mut message = format!("{text:?} matches several pods; choose one:");
     for pod in candidates {
         message.push_str(&format!("\n  {}  {}", pod.uuid, pods::line(pod)));
     }
-    if more {
+    if has_more {
         message.push_str("\n  …");
     }
-    Failure::Usage(message)
+    CommandError::Usage(message)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::client::samples;
+    use crate::client::fixtures;
+    use crate::exit::Exit;
 
     #[test]
-    fn one_candidate_or_one_that_lives() {
-        let (a, b) = (samples::pod("aaaa1111", Phase::Running), samples::pod("aaaa2222", Phase::Stopping));
+    fn chooses_the_only_candidate_or_the_only_active_one() {
+        let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aaaa2222", Phase::Stopping));
         assert_eq!(choose("aaaa", vec![b.clone()], false).unwrap(), b);
         assert_eq!(choose("aaaa", vec![b.clone(), a.clone()], false).unwrap(), a);
         let none = choose("aaaa", vec![], false).unwrap_err();
-        assert_eq!(none.exit(), crate::exit::Exit::NotFound);
+        assert_eq!(none.exit(), Exit::NotFound);
         let many = choose("aaaa", vec![a.clone(), a.clone(), b], false).unwrap_err().to_string();
         assert!(many.contains("several pods") && many.contains("aaaa2222"), "{many}");
         assert!(choose("aaaa", vec![a], true).unwrap_err().to_string().contains('…'));

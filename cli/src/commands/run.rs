@@ -1,36 +1,40 @@
-//! `run`: a service from an image and flags, as `docker run` would be typed.
+//! `run`: starts a service from an image and flags like those of `docker run`.
 
 use std::collections::BTreeMap;
 
 use clap::Args;
+use common::api::ServiceView;
 use common::ids::{ServiceName, SpecId};
 use common::spec::{Command, Cpus, Environment, Memory, OnDisconnect, Port, RestartPolicy, ServiceInput};
 
-use super::failure::Failure;
+use super::context::Context;
+use super::durability::warn_if_unconfirmed;
+use super::error::CommandError;
 use super::wait::Goal;
-use super::{Context, fields, names};
+use super::{service_name, values};
 use crate::client::Client;
 use crate::exit::Exit;
 
-/// How often another suffix is tried when the image's own name is taken.
-const SUFFIXES: usize = 5;
+/// Attempts to find a free name by changing the suffix.
+const MAX_NAME_ATTEMPTS: usize = 5;
 
-/// What to run.
+/// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: kubeleet run nginx --replicas 3 -p 8080:80 -e MODE=demo --wait")]
 pub(crate) struct RunArgs {
-    /// Image reference, as `docker run` takes it.
+    /// Image reference, as for `docker run`.
     image: String,
-    /// Name of the service [default: from the image; with a suffix when that is taken]
+    /// Name of the service [default: from the image, with a suffix if that name is taken]
     #[arg(long)]
     name: Option<ServiceName>,
-    /// How many pods.
-    #[arg(long, short = 'n', default_value_t = 1)]
+    /// Number of pods.
+    #[arg(long, short = 'n', default_value_t = 1, value_parser = values::replica_count)]
     replicas: u32,
-    /// Environment variable; may be given again.
-    #[arg(long, short, value_name = "KEY=VALUE", value_parser = fields::pair)]
+    /// Environment variable; repeatable.
+    #[arg(long, short, value_name = "KEY=VALUE", value_parser = values::key_value)]
     env: Vec<(String, String)>,
-    /// Published port: 80, 8080:80 or 0.0.0.0:8080:80/udp; loopback unless an address is given.
+    /// Published port: 80, 8080:80 or 0.0.0.0:8080:80/udp; on loopback unless an address is given;
+    /// repeatable.
     #[arg(long = "port", short, value_name = "PORT")]
     ports: Vec<Port>,
     /// Memory limit and reservation: 64MiB, 1g.
@@ -39,62 +43,70 @@ pub(crate) struct RunArgs {
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
-    /// What happens when the container ends by itself: always, on-failure or never.
-    #[arg(long, value_name = "POLICY", value_parser = fields::word::<RestartPolicy>)]
+    /// When to restart a container that exited: always, on-failure or never.
+    #[arg(long, value_name = "POLICY", value_parser = values::enum_value::<RestartPolicy>)]
     restart: Option<RestartPolicy>,
-    /// What a worker does with these pods when it can not reach Redis: keep or stop.
-    #[arg(long, value_name = "POLICY", default_value = "keep", value_parser = fields::word::<OnDisconnect>)]
+    /// What a worker that cannot reach Redis does with these pods: keep or stop them.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "keep",
+        value_parser = values::enum_value::<OnDisconnect>
+    )]
     on_disconnect: OnDisconnect,
-    /// Label of the service; may be given again.
-    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = fields::pair)]
+    /// Label of the service; repeatable.
+    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = values::key_value)]
     label: Vec<(String, String)>,
     /// Wait until all its pods run.
     #[arg(long)]
     wait: bool,
-    /// Replaces the image's command.
+    /// Command and arguments that replace those of the image.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Makes the service, and waits if that was asked for.
-pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Creates the service and, with `--wait`, waits until it is ready.
+pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let service = match &args.name {
         Some(name) => context.client.create_service(&args.service(name.clone())?).await?,
         None => create_with_free_name(args, &context.client).await?,
     };
-    super::service::warn_unless_confirmed(&service);
-    context.output.done(&service, "created")?;
+    warn_if_unconfirmed(&service);
+    context.output.print_result(&service, "created")?;
     if !args.wait {
         return Ok(Exit::Ok);
     }
     let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
-    Ok(context.waiter().until(goal).await)
+    Ok(context.waiter().wait_for(goal).await)
 }
 
-async fn create_with_free_name(args: &RunArgs, client: &Client) -> Result<api::dto::ServiceView, Failure> {
-    let stem = names::from_image(&args.image)
-        .ok_or_else(|| Failure::Usage(format!("{:?} gives no name: say --name", args.image)))?;
-    let mut name = stem.clone();
-    for _ in 0..SUFFIXES {
-        let valid = ServiceName::new(name).map_err(|e| Failure::Usage(e.to_string()))?;
+async fn create_with_free_name(args: &RunArgs, client: &Client) -> Result<ServiceView, CommandError> {
+    let base = service_name::from_image(&args.image).ok_or_else(|| {
+        CommandError::Usage(format!("no service name can be made from {:?}: set --name", args.image))
+    })?;
+    let mut name = base.clone();
+    for _ in 0..MAX_NAME_ATTEMPTS {
+        let valid = ServiceName::new(name).map_err(|e| CommandError::Usage(e.to_string()))?;
         match client.create_service(&args.service(valid)?).await {
-            Err(error) if error.exit() == Exit::Conflict => name = format!("{stem}-{}", suffix()),
+            Err(error) if error.exit() == Exit::Conflict => name = format!("{base}-{}", random_suffix()),
             other => return Ok(other?),
         }
     }
-    Err(Failure::Other(format!("no free name like {stem:?} was found: say --name")))
+    Err(CommandError::Other(format!(
+        "{MAX_NAME_ATTEMPTS} names that begin with {base:?} are taken: set --name"
+    )))
 }
 
-/// Four random hexadecimal digits.
-fn suffix() -> String {
+/// Returns four random hexadecimal digits.
+fn random_suffix() -> String {
     SpecId::random().as_str().chars().take(4).collect()
 }
 
 impl RunArgs {
-    fn service(&self, name: ServiceName) -> Result<ServiceInput, Failure> {
+    fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
         let mut environment = Environment::default();
         for (key, value) in &self.env {
-            environment.insert(key, value.clone()).map_err(Failure::Usage)?;
+            environment.insert(key, value.clone()).map_err(CommandError::Usage)?;
         }
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         Ok(ServiceInput {

@@ -1,69 +1,71 @@
 //! `service`: list, describe, scale, delete.
 
-use api::dto::{DurabilityState, PodView, ServiceView};
 use clap::{Args, Subcommand};
+use common::api::{PodView, ServiceView};
 use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
-use super::failure::Failure;
+use super::batch::Batch;
+use super::context::Context;
+use super::durability::warn_if_unconfirmed;
+use super::error::CommandError;
 use super::wait::Goal;
-use super::{Context, Tally, fields};
+use super::{recent_events, values};
 use crate::client::PodFilter;
-use crate::exit::{self, Exit};
-use crate::output::{events, services, status};
+use crate::exit::Exit;
+use crate::output::services;
 
-/// How many events `describe` shows, and how many it looks through for them.
-pub(super) const EVENTS_SHOWN: usize = 10;
-pub(super) const EVENTS_SEARCHED: usize = 1000;
-/// How many pods that are not well `describe` names, and how many of a phase it looks through for them.
-const UNWELL_SHOWN: usize = 10;
-const UNWELL_SEARCHED: usize = 1000;
+/// Unhealthy pods that `describe` shows at most.
+const MAX_UNHEALTHY_SHOWN: usize = 10;
+/// Pods of each phase that are searched for them.
+const MAX_UNHEALTHY_SEARCHED: usize = 1000;
 
-/// What to do with services.
+/// Subcommands of `service`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// All services.
+    /// List services.
     #[command(visible_alias = "list")]
     Ls(ListArgs),
-    /// Everything about one.
+    /// Show one service in detail.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
-        /// Which.
+        /// Name of the service.
         #[arg(value_name = "SERVICE")]
         service: String,
     },
-    /// Change how many pods it has.
+    /// Change the number of pods of a service.
     Scale(ScaleArgs),
-    /// Delete services: their pods are stopped.
+    /// Delete services and stop their pods.
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
 }
 
-/// Which services to list.
+/// Arguments of `service ls`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those with this label; may be given again.
-    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = fields::label)]
+    /// Only services with this label; repeatable.
+    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = values::label_selector)]
     label: Vec<String>,
 }
 
-/// Which service, and how many pods.
+/// Arguments of `service scale`.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
-    /// Which.
+    /// Name of the service.
     #[arg(value_name = "SERVICE")]
     service: String,
-    /// How many pods there shall be.
+    /// Number of pods.
+    #[arg(value_parser = values::replica_count)]
     replicas: u32,
-    /// Wait until it is so.
+    /// Wait until that many pods run.
     #[arg(long)]
     wait: bool,
 }
 
-/// Which services to delete.
+/// Arguments of `service rm`.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    /// Which.
+    /// Names of the services.
     #[arg(value_name = "SERVICE", required = true)]
     services: Vec<String>,
     /// Wait until their last pods are gone.
@@ -71,86 +73,84 @@ pub(crate) struct RemoveArgs {
     wait: bool,
 }
 
-/// Carries it out.
-pub(super) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Runs a subcommand.
+pub(super) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
-        ServiceCommand::Ls(args) => {
-            let found = context.client.services(&args.label).await?;
-            context.output.list(&found, "no services; `kubeleet run nginx` makes one")?;
-            Ok(Exit::Ok)
-        }
+        ServiceCommand::Ls(args) => list(&args, context).await,
         ServiceCommand::Describe { service } => describe(&service, context).await,
         ServiceCommand::Scale(args) => scale(&args, context).await,
         ServiceCommand::Rm(args) => remove(&args, context).await,
     }
 }
 
-async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let service = context.client.service(name).await?;
-    let unwell = unwell(&service, context).await?;
-    let last = context.client.last_events(EVENTS_SEARCHED).await?;
-    let last = events::about(last, ObjectKind::Service, name, EVENTS_SHOWN);
-    let now = context.output.now();
-    context.output.one(&service, || services::describe(&service, &unwell, &last, now))?;
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let services = context.client.services(&args.label).await?;
+    let hint = match args.label.is_empty() {
+        true => "no services; `kubeleet run nginx` starts one",
+        false => "no services with these labels",
+    };
+    context.output.print_list(&services, hint)?;
     Ok(Exit::Ok)
 }
 
-/// Some of its pods that complain or failed. Looks at a bounded number of them in each phase.
-async fn unwell(service: &ServiceView, context: &Context<'_>) -> Result<Vec<PodView>, Failure> {
+async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let service = context.client.service(name).await?;
+    let unhealthy = unhealthy_pods(&service, context).await?;
+    let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
+    let now = context.output.now();
+    context.output.print_object(&service, || services::describe(&service, &unhealthy, &events, now))?;
+    Ok(Exit::Ok)
+}
+
+/// Returns some pods of the service that failed or report a problem. Searches a bounded number in each phase.
+async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
     let status = &service.status;
-    let complains = !status.message.is_empty();
+    let has_problem = !status.message.is_empty();
     let phases = [
         (Phase::Failed, status.failed > 0),
-        (Phase::Pending, complains && status.pending > 0),
-        (Phase::Assigned, complains && status.assigned > 0),
-        (Phase::Running, complains && status.running > 0),
+        (Phase::Pending, has_problem && status.pending > 0),
+        (Phase::Assigned, has_problem && status.assigned > 0),
+        (Phase::Running, has_problem && status.running > 0),
     ];
-    let mut found = Vec::new();
-    for (phase, _) in phases.into_iter().filter(|(_, look)| *look) {
+    let mut unhealthy = Vec::new();
+    for (phase, _) in phases.into_iter().filter(|(_, is_searched)| *is_searched) {
         let phase = Some(phase.to_string());
         let filter = PodFilter { service: Some(service.name.to_string()), phase, ..PodFilter::default() };
-        let (pods, _) = context.client.some_pods(&filter, UNWELL_SEARCHED).await?;
-        found.extend(pods.into_iter().filter(|pod| !pod.reason.is_empty() || pod.phase == Phase::Failed));
-        if found.len() >= UNWELL_SHOWN {
+        let (pods, _) = context.client.some_pods(&filter, MAX_UNHEALTHY_SEARCHED).await?;
+        unhealthy.extend(pods.into_iter().filter(|pod| !pod.reason.is_empty() || pod.phase == Phase::Failed));
+        if unhealthy.len() >= MAX_UNHEALTHY_SHOWN {
             break;
         }
     }
-    found.truncate(UNWELL_SHOWN);
-    Ok(found)
+    unhealthy.truncate(MAX_UNHEALTHY_SHOWN);
+    Ok(unhealthy)
 }
 
-async fn scale(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
+async fn scale(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let service = context.client.scale(&args.service, args.replicas).await?;
-    warn_unless_confirmed(&service);
-    context.output.done(&service, &format!("scaled to {}", args.replicas))?;
+    warn_if_unconfirmed(&service);
+    context.output.print_result(&service, &format!("scaled to {}", args.replicas))?;
     if !args.wait {
         return Ok(Exit::Ok);
     }
     let goal = Goal::Ready { service: args.service.clone(), generation: service.generation };
-    Ok(context.waiter().until(goal).await)
+    Ok(context.waiter().wait_for(goal).await)
 }
 
-async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Failure> {
-    let mut tally = Tally::new();
+async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for name in &args.services {
-        let deleted = context.client.delete_service(name).await.map_err(Failure::from);
-        if tally.take(deleted)?.is_some() {
-            context.output.done_by_name(&format!("service/{name}"), "is being deleted")?;
-            goals.push(Goal::ServiceGone { service: name.clone() });
+    for service in &args.services {
+        let deleted = context.client.delete_service(service).await.map_err(CommandError::from);
+        if batch.accept(deleted)?.is_some() {
+            let name = format!("service/{service}");
+            let result = "is being deleted";
+            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+            goals.push(Goal::ServiceGone { service: service.clone() });
         }
     }
     if args.wait {
-        tally.add(context.waiter().until_all(goals).await);
+        batch.record(context.waiter().wait_for_all(goals).await);
     }
-    Ok(tally.0)
-}
-
-/// What is stored but not safe yet is said, and is no failure.
-pub(super) fn warn_unless_confirmed(service: &ServiceView) {
-    if let Some(durability) = &service.durability
-        && durability.state == DurabilityState::Unconfirmed
-    {
-        exit::warn(&format!("service {}: {}", service.name, status::durability_words(durability)));
-    }
+    Ok(batch.exit())
 }

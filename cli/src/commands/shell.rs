@@ -1,57 +1,64 @@
-//! `completions` and `man`: made from the command line itself, so that they can not be out of date.
+//! `completions` and `man`: generated from the command line's definition, so that they cannot be out of date.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use clap_complete::Shell;
 
-use super::failure::Failure;
-use crate::exit::{self, Exit};
-use crate::output::Output;
+use super::error::CommandError;
+use crate::exit::Exit;
+use crate::output::{Output, humanize};
+use crate::stderr;
 
-/// For which shell.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: kubeleet completions bash > /etc/bash_completion.d/kubeleet")]
 pub(crate) struct CompletionArgs {
-    /// Which shell.
+    /// The shell.
     shell: Shell,
 }
 
-/// Where to.
+/// Arguments of `man`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: kubeleet man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Directory to write a page for each command into [default: the first page on standard output]
+    /// Directory for one page per command [default: print the main page]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-/// Writes completions.
+/// Prints shell completions.
 pub(super) fn completions(
     args: &CompletionArgs,
-    mut whole: clap::Command,
+    mut command_line: clap::Command,
     mut output: Output,
-) -> Result<Exit, Failure> {
-    let name = whole.get_name().to_owned();
-    // Not into the output: clap_complete panics when a reader leaves early.
+) -> Result<Exit, CommandError> {
+    let name = command_line.get_name().to_owned();
+    // Not directly into the output: clap_complete panics when a reader leaves early.
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut whole, name, &mut text);
-    output.raw(&text)?;
+    clap_complete::generate(args.shell, &mut command_line, name, &mut text);
+    output.print_bytes(&text)?;
     Ok(Exit::Ok)
 }
 
-/// Writes the manual.
-pub(super) fn manual(args: &ManArgs, whole: clap::Command, mut output: Output) -> Result<Exit, Failure> {
+/// Prints the main page, or writes a page for each command into a directory.
+pub(super) fn manual(
+    args: &ManArgs,
+    command_line: clap::Command,
+    mut output: Output,
+) -> Result<Exit, CommandError> {
     let Some(directory) = &args.directory else {
         let mut text = Vec::new();
-        clap_mangen::Man::new(whole).render(&mut text)?;
-        output.raw(&text)?;
+        clap_mangen::Man::new(command_line).render(&mut text)?;
+        output.print_bytes(&text)?;
         return Ok(Exit::Ok);
     };
-    let failed =
-        |e: std::io::Error| Failure::Other(format!("writing the manual to {}: {e}", directory.display()));
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(whole, directory).map_err(failed)?;
-    exit::note(&format!("the manual is in {}", directory.display()));
+    let cannot_write = |e: std::io::Error| {
+        let reason = humanize::system_error(&e);
+        CommandError::Other(format!("cannot write man pages to {}: {reason}", directory.display()))
+    };
+    std::fs::create_dir_all(directory).map_err(cannot_write)?;
+    clap_mangen::generate_to(command_line, directory).map_err(cannot_write)?;
+    stderr::note(&format!("wrote the man pages to {}", directory.display()));
     Ok(Exit::Ok)
 }

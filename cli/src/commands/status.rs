@@ -1,13 +1,13 @@
-//! `status`: the cluster on one screen.
+//! `status`: the state of the cluster on one screen.
 
-use super::Context;
-use super::failure::Failure;
+use super::context::Context;
+use super::error::CommandError;
 use crate::exit::Exit;
-use crate::output::status::tell;
+use crate::output::status::describe;
 
-/// Shows how the cluster is. That something is wrong with it is no failure of the command.
-pub(super) async fn run(context: &mut Context<'_>) -> Result<Exit, Failure> {
+/// Prints the state of the cluster. Problems of the cluster are not failures of the command.
+pub(super) async fn run(context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let status = context.client.status().await?;
-    context.output.whole(&status, || tell(&status))?;
+    context.output.print_document(&status, || describe(&status))?;
     Ok(Exit::Ok)
 }

@@ -1,4 +1,4 @@
-//! The command line as people type it.
+//! The user commands, from the command line to the output, against a fake API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,34 +7,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{CommandFactory, Parser};
 use common::lifecycle::Phase;
 
+use super::batch::Batch;
 use super::*;
-use crate::client::fake::{FakeApi, answer, no, yes};
-use crate::client::samples;
-use crate::output::paper::on_paper;
+use crate::client::fake_api::{FakeApi, ok_json, problem, response};
+use crate::client::fixtures;
+use crate::output::test_output::captured_output;
 
 #[derive(Debug, Parser)]
 #[command(name = "kubeleet")]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     command: UserCommand,
     #[command(flatten)]
     globals: Globals,
 }
 
-fn parse(line: &str) -> Result<Line, clap::Error> {
-    Line::try_parse_from(std::iter::once("kubeleet").chain(line.split_whitespace()))
+fn parse(line: &str) -> Result<CommandLine, clap::Error> {
+    CommandLine::try_parse_from(std::iter::once("kubeleet").chain(line.split_whitespace()))
 }
 
 #[test]
-fn the_command_line_is_sound() {
-    Line::command().debug_assert();
+fn the_command_line_definition_is_consistent() {
+    CommandLine::command().debug_assert();
 }
 
 #[test]
-fn what_people_type() {
+fn accepts_valid_command_lines() {
     for line in [
         "run nginx",
-        "run nginx --name web --replicas 3 -e A=b -e C= -p 8080:80 --memory 64m --cpus 500m --restart no --wait -- sh -c",
+        "run nginx --name web --replicas 3 -e A=b -e C= -p 8080:80 --memory 64m --cpus 500m --restart no \
+         --wait -- sh -c",
         "run nginx --on-disconnect stop --label a=b -l c=d -n 2 -o json",
         "apply -f a.yaml -f - --wait --timeout 90",
         "service ls -l a=b",
@@ -61,8 +63,8 @@ fn what_people_type() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_reason() {
-    for (line, why) in [
+fn refuses_invalid_command_lines_with_the_reason() {
+    for (line, reason) in [
         ("run", "IMAGE"),
         ("run nginx --name Web", "lower-case"),
         ("run nginx -p 99999", "is not a port"),
@@ -75,200 +77,209 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
         ("queue drop a --all --yes", "cannot be used"),
         ("service scale web", "REPLICAS"),
         ("service scale web -1", "unexpected argument"),
+        ("service scale web two", "is not a number of pods"),
         ("apply", "--file"),
         ("status --timeout soon", "duration"),
     ] {
         let error = parse(line).unwrap_err();
         assert_eq!(error.exit_code(), Exit::Usage as i32, "{line}");
-        assert!(error.to_string().contains(why), "{line}: {error}");
+        assert!(error.to_string().contains(reason), "{line}: {error}");
     }
 }
 
 #[test]
-fn a_token_is_not_shown_by_help_or_debug() {
+fn debug_output_does_not_contain_the_token() {
     let line = parse("status --token s3cret").unwrap();
     assert!(!format!("{line:?}").contains("s3cret"));
 }
 
 #[test]
-fn completions_and_manual_know_every_command() {
+fn completions_and_man_pages_cover_every_command() {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut Line::command(), "kubeleet", &mut text);
+        clap_complete::generate(shell, &mut CommandLine::command(), "kubeleet", &mut text);
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("uncordon") && text.contains("requeue"), "{shell}");
     }
     let directory = tempfile::tempdir().unwrap();
-    clap_mangen::generate_to(Line::command(), directory.path()).unwrap();
+    clap_mangen::generate_to(CommandLine::command(), directory.path()).unwrap();
     assert!(directory.path().join("kubeleet-service-scale.1").exists());
 }
 
 #[test]
-fn the_first_failure_gives_the_code_and_a_closed_output_ends_all() {
-    let mut tally = Tally::new();
-    assert_eq!(tally.take(Ok(1)).unwrap(), Some(1));
-    assert_eq!(tally.0, Exit::Ok);
-    assert_eq!(tally.take::<()>(Err(Failure::NotFound("x".to_owned()))).unwrap(), None);
-    tally.add(Exit::TimedOut);
-    assert_eq!(tally.0, Exit::NotFound);
-    assert!(tally.take::<()>(Err(Failure::Output(std::io::ErrorKind::BrokenPipe.into()))).is_err());
+fn a_batch_keeps_the_first_failure_and_ends_when_the_output_is_closed() {
+    let mut batch = Batch::new();
+    assert_eq!(batch.accept(Ok(1)).unwrap(), Some(1));
+    assert_eq!(batch.exit(), Exit::Ok);
+    assert_eq!(batch.accept::<()>(Err(CommandError::NotFound("x".to_owned()))).unwrap(), None);
+    batch.record(Exit::TimedOut);
+    assert_eq!(batch.exit(), Exit::NotFound);
+    assert!(batch.accept::<()>(Err(CommandError::Output(std::io::ErrorKind::BrokenPipe.into()))).is_err());
 }
 
-/// Types a line against a played API: how it ends, what stands on standard output, what was asked.
-async fn typed(
+/// Runs a command line against a fake API. Returns its result, its standard output and the requests it sent.
+async fn run_line(
     line: &str,
-    play: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> (Result<Exit, Failure>, String, Vec<String>) {
-    let mut api = FakeApi::start(play).await;
+    respond: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Result<Exit, CommandError>, String, Vec<String>) {
+    let mut api = FakeApi::start(respond).await;
     let line = parse(&format!("{line} --api {}", api.address)).unwrap();
-    let (output, paper) = on_paper(line.globals.output);
-    let result = carry_out(line.command, &line.globals, Line::command(), output).await;
-    (result, paper.text(), api.seen())
+    let (output, captured) = captured_output(line.globals.output);
+    let result = dispatch(line.command, &line.globals, CommandLine::command(), output).await;
+    (result, captured.text(), api.request_lines())
 }
 
-/// The name in a posted service.
+/// Returns the service name in the body of a request.
 fn posted_name(request: &str) -> String {
     let body = request.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<serde_json::Value>(body).unwrap()["name"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn run_finds_a_free_name_but_keeps_one_that_was_given() {
+async fn run_finds_a_free_name_but_does_not_change_a_given_one() {
     let taken = |request: &str| match posted_name(request).as_str() {
-        "nginx" => no(409),
-        name => yes(&samples::service(name)),
+        "nginx" => problem(409),
+        name => ok_json(&fixtures::service(name)),
     };
-    let (exit, shown, asked) = typed("run a/nginx:1 -o name", taken).await;
+    let (exit, shown, requests) = run_line("run a/nginx:1 -o name", taken).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
     assert!(shown.starts_with("service/nginx-") && shown.len() == "service/nginx-ab12\n".len(), "{shown}");
-    assert_eq!(asked, ["POST /service", "POST /service"]);
-    let (exit, shown, _) = typed("run a/nginx:1 --name nginx", taken).await;
+    assert_eq!(requests, ["POST /service", "POST /service"]);
+    let (exit, shown, _) = run_line("run a/nginx:1 --name nginx", taken).await;
     assert_eq!((exit.unwrap_err().exit(), shown.as_str()), (Exit::Conflict, ""));
-    let (exit, ..) = typed("run ___", taken).await;
+    let (exit, ..) = run_line("run ___", taken).await;
     assert_eq!(exit.unwrap_err().exit(), Exit::Usage);
 }
 
 #[tokio::test]
-async fn apply_says_what_it_did() {
+async fn apply_prints_created_unchanged_or_configured() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("all.yaml");
     let services = ["new", "same", "other", "bad"].map(|name| format!("name: {name}\nimage: nginx\n"));
     std::fs::write(&file, services.join("---\n")).unwrap();
-    let play = |request: &str| {
+    let respond = |request: &str| {
         let mut words = request.split([' ', '/']).filter(|word| !word.is_empty());
         let (method, name) = (words.next().unwrap(), words.nth(1).unwrap());
-        let mut service = samples::service(name);
+        let mut service = fixtures::service(name);
         match (method, name) {
-            ("GET", "new") | ("PUT", "bad") => return no(if method == "GET" { 404 } else { 422 }),
+            ("GET", "new") | ("PUT", "bad") => return problem(if method == "GET" { 404 } else { 422 }),
             ("PUT", "other") => service.updated_at = "2026-02-01T00:00:00Z".to_owned(),
             _ => {}
         }
-        yes(&service)
+        ok_json(&service)
     };
-    let (exit, shown, _) = typed(&format!("apply -f {}", file.display()), play).await;
+    let (exit, shown, _) = run_line(&format!("apply -f {}", file.display()), respond).await;
     assert_eq!(exit.unwrap(), Exit::Error);
     assert_eq!(shown, "service/new created\nservice/same unchanged\nservice/other configured\n");
 }
 
 #[tokio::test]
-async fn apply_touches_nothing_when_a_file_is_wrong() {
+async fn apply_writes_nothing_if_one_file_is_invalid() {
     let directory = tempfile::tempdir().unwrap();
     let (good, bad) = (directory.path().join("good.yaml"), directory.path().join("bad.yaml"));
     std::fs::write(&good, "name: web\nimage: nginx\n").unwrap();
     std::fs::write(&bad, "name: web\nimgae: nginx\n").unwrap();
     let line = format!("apply -f {} -f {}", good.display(), bad.display());
-    let (exit, _, asked) = typed(&line, |_| no(500)).await;
+    let (exit, _, requests) = run_line(&line, |_| problem(500)).await;
     assert!(exit.unwrap_err().to_string().contains("bad.yaml:2:"));
-    assert!(asked.is_empty());
-    let (exit, ..) = typed("apply -f /nowhere.yaml", |_| no(500)).await;
+    assert!(requests.is_empty());
+    let (exit, ..) = run_line("apply -f /nowhere.yaml", |_| problem(500)).await;
     assert_eq!(exit.unwrap_err().exit(), Exit::NotFound);
 }
 
 #[tokio::test]
-async fn one_wrong_name_does_not_keep_the_others_from_being_done() {
-    let play =
-        |request: &str| if request.contains("/wrong ") { no(404) } else { yes(&samples::service("web")) };
-    let (exit, shown, asked) = typed("service rm wrong web", play).await;
+async fn a_wrong_name_does_not_keep_the_other_objects_from_being_deleted() {
+    let respond = |request: &str| {
+        if request.contains("/wrong ") { problem(404) } else { ok_json(&fixtures::service("web")) }
+    };
+    let (exit, shown, requests) = run_line("service rm wrong web", respond).await;
     assert_eq!(exit.unwrap(), Exit::NotFound);
     assert_eq!(shown, "service/web is being deleted\n");
-    assert_eq!(asked, ["DELETE /service/wrong", "DELETE /service/web"]);
+    assert_eq!(requests, ["DELETE /service/wrong", "DELETE /service/web"]);
 }
 
-/// Plays two pods of `web`, and an API that knows neither of them by a short name.
+/// An API with two pods of `web`, which finds a pod by its complete uuid only.
 fn two_pods(request: &str) -> String {
-    let (a, b) = (samples::pod("aaaa1111", Phase::Running), samples::pod("aabb2222", Phase::Running));
-    let list = |items: &[&api::dto::PodView]| yes(&serde_json::json!({ "items": items }));
+    let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running));
+    let list = |items: &[&common::api::PodView]| ok_json(&serde_json::json!({ "items": items }));
     match request.split(" HTTP").next().unwrap() {
-        "GET /pod/aaaa1111" => yes(&a),
-        "GET /pod/aabb2222" => yes(&b),
+        "GET /pod/aaaa1111" => ok_json(&a),
+        "GET /pod/aabb2222" => ok_json(&b),
         "GET /pod?prefix=aaaa&limit=20" | "GET /pod?prefix=web-0&limit=20" => list(&[&a]),
         "GET /pod?prefix=aa&limit=20" | "GET /pod?service=web&limit=20" => list(&[&a, &b]),
         line if line.starts_with("GET /pod?") => list(&[]),
-        line if line.contains("/log?") => answer("200 OK", "text/plain", "\x1b[31mred\x1b[0m \u{fffd}\r\n"),
-        _ => no(404),
+        line if line.contains("/log?") => response("200 OK", "text/plain", "\x1b[31mred\x1b[0m \u{fffd}\r\n"),
+        _ => problem(404),
     }
 }
 
 #[tokio::test]
-async fn pods_are_found_by_any_name_that_is_clear() {
+async fn pods_are_found_by_any_unambiguous_name() {
     for name in ["aaaa1111", "aaaa", "web-0"] {
-        let (exit, shown, _) = typed(&format!("pod describe {name} -o name"), two_pods_and_events).await;
+        let (exit, shown, _) = run_line(&format!("pod describe {name} -o name"), two_pods_and_events).await;
         assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "pod/aaaa1111\n"), "{name}");
     }
     for (name, code) in
         [("aa", Exit::Usage), ("web", Exit::Usage), ("zz", Exit::NotFound), ("Z-9", Exit::NotFound)]
     {
-        let (exit, ..) = typed(&format!("pod describe {name}"), two_pods).await;
+        let (exit, ..) = run_line(&format!("pod describe {name}"), two_pods).await;
         assert_eq!(exit.unwrap_err().exit(), code, "{name}");
     }
 }
 
 fn two_pods_and_events(request: &str) -> String {
     match request {
-        _ if request.starts_with("GET /event") => yes(&serde_json::json!({ "items": [] })),
-        _ if request.starts_with("GET /service/web ") => yes(&samples::service("web")),
+        _ if request.starts_with("GET /event") => ok_json(&serde_json::json!({ "items": [] })),
+        _ if request.starts_with("GET /service/web ") => ok_json(&fixtures::service("web")),
         _ => two_pods(request),
     }
 }
 
 #[tokio::test]
-async fn logs_are_shown_byte_for_byte() {
-    let (exit, shown, asked) = typed("logs aaaa --tail 7 -f", two_pods).await;
+async fn logs_are_printed_byte_for_byte() {
+    let (exit, shown, requests) = run_line("logs aaaa --tail 7 -f", two_pods).await;
     assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "\x1b[31mred\x1b[0m \u{fffd}\r\n"));
-    assert_eq!(asked.last().unwrap(), "GET /pod/aaaa1111/log?tail=7&follow=true");
+    assert_eq!(requests.last().unwrap(), "GET /pod/aaaa1111/log?tail=7&follow=true");
 }
 
 #[tokio::test]
-async fn all_dead_letters_are_those_there_are_now() {
-    let more = AtomicBool::new(true);
-    let letter = |id: &str| serde_json::json!({"id": id, "queue": "sq", "payload": "x", "reason": "no JSON", "at": "2026-01-31T00:00:00Z"});
-    let play = move |request: &str| {
+async fn drop_all_deletes_the_current_dead_letters_of_all_pages() {
+    let is_first_page = AtomicBool::new(true);
+    let dead_letter = |id: &str| {
+        serde_json::json!({
+            "id": id, "queue": "sq", "payload": "x", "reason": "no JSON", "at": "2026-01-31T00:00:00Z"
+        })
+    };
+    let respond = move |request: &str| {
         if !request.starts_with("GET /queue/dq") {
-            return if request.contains("/b") { no(404) } else { answer("204 No Content", "text/plain", "") };
+            return match request.contains("/b") {
+                true => problem(404),
+                false => response("204 No Content", "text/plain", ""),
+            };
         }
-        match more.swap(false, Ordering::SeqCst) {
-            true => yes(&serde_json::json!({ "items": [letter("a")], "next": "a" })),
-            false => yes(&serde_json::json!({ "items": [letter("b"), letter("c")] })),
+        match is_first_page.swap(false, Ordering::SeqCst) {
+            true => ok_json(&serde_json::json!({ "items": [dead_letter("a")], "next": "a" })),
+            false => ok_json(&serde_json::json!({ "items": [dead_letter("b"), dead_letter("c")] })),
         }
     };
-    let (exit, shown, _) = typed("queue drop --all --yes", play).await;
+    let (exit, shown, _) = run_line("queue drop --all --yes", respond).await;
     assert_eq!(exit.unwrap(), Exit::NotFound);
-    assert_eq!(shown, "letter/a dropped\nletter/c dropped\n");
+    assert_eq!(shown, "dead letter a dropped\ndead letter c dropped\n");
 }
 
 #[tokio::test]
-async fn a_watch_begins_again_after_the_last_event_it_saw() {
+async fn a_watch_reconnects_after_the_last_event_it_received() {
     let event = |id: &str| {
         format!(r#"data: {{"id":"{id}","at":1,"kind":"node","object":"w","reason":"X","message":"m"}}"#)
     };
     let stream = move |events: String| {
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}")
     };
-    let play = move |request: &str| match request {
-        _ if request.contains("last-event-id: 3-0") => no(401),
+    let respond = move |request: &str| match request {
+        _ if request.contains("last-event-id: 3-0") => problem(401),
         _ if request.contains("last-event-id: 2-0") => stream(format!("{}\n\n", event("3-0"))),
         _ => stream(format!("{}\n\n{}\n\n", event("1-0"), event("2-0"))),
     };
-    let (exit, shown, _) = typed("events -w -o json", play).await;
+    let (exit, shown, _) = run_line("events -w -o json", respond).await;
     assert_eq!((exit.unwrap_err().exit(), shown.lines().count()), (Exit::Unauthorized, 3), "{shown}");
 }

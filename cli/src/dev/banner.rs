@@ -1,4 +1,4 @@
-//! What `dev` says: where things are, and what to try next.
+//! What `dev` prints: the cluster's addresses, the state of the `hello` service, and commands to try next.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -6,48 +6,51 @@ use std::time::Duration;
 
 use common::config::RuntimeKind;
 
-use super::engine::Engine;
+use super::engine::{Engine, HELLO_IMAGE};
+use super::options::DevOptions;
 use super::redis::PrivateRedis;
-use crate::args::DevOptions;
 
-pub(crate) fn cluster(
+/// Prints the cluster's size and addresses.
+pub(super) fn cluster(
     options: &DevOptions,
     engine: &Engine,
     redis: &PrivateRedis,
     api: SocketAddr,
 ) -> anyhow::Result<()> {
     let ha = if options.ha { ", two replicas, three sentinels" } else { "" };
+    let workers = if options.workers == 1 { "worker" } else { "workers" };
     let mut out = anstream::stdout();
     writeln!(
         out,
-        "kubeleet {}: {} workers on {}{ha}",
+        "kubeleet {}: {} {workers} on {}{ha}",
         env!("CARGO_PKG_VERSION"),
         options.workers,
         engine.description
     )?;
     writeln!(out, "  api        http://{api}   (docs: http://{api}/docs)")?;
-    writeln!(out, "  redis-cli  {}", redis.cli_line())?;
+    writeln!(out, "  redis-cli  {}", redis.cli_command())?;
     out.flush()?;
     Ok(())
 }
 
-pub(crate) fn hello_runs(running: usize, took: Duration) -> anyhow::Result<()> {
+/// Prints that all pods of the `hello` service run.
+pub(super) fn hello_is_running(running: usize, took: Duration) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "  hello      {running}/{running} running after {:.1} s", took.as_secs_f64())?;
     Ok(())
 }
 
-pub(crate) fn hello_is_late(running: usize, why: &str) -> anyhow::Result<()> {
+/// Prints why some pods of the `hello` service do not run yet.
+pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout();
-    writeln!(out, "  hello      only {running} running: {why}")?;
+    writeln!(out, "  hello      only {running} of {replicas} running: {problem}")?;
     Ok(())
 }
 
-pub(crate) fn what_next(engine: &Engine, redis: &PrivateRedis, api: SocketAddr) -> anyhow::Result<()> {
-    let (image, look) = match engine.kind {
-        RuntimeKind::Docker => {
-            (super::engine::HELLO_IMAGE, "docker ps --filter label=orchestrator=kubeleet".to_owned())
-        }
+/// Prints commands to try next.
+pub(super) fn next_steps(engine: &Engine, redis: &PrivateRedis, api: SocketAddr) -> anyhow::Result<()> {
+    let (image, list_command) = match engine.kind {
+        RuntimeKind::Docker => (HELLO_IMAGE, "docker ps --filter label=orchestrator=kubeleet".to_owned()),
         RuntimeKind::Process | RuntimeKind::Sim => ("hello", format!("kubeleet --api http://{api} pod ls")),
     };
     let command = match engine.kind {
@@ -56,7 +59,7 @@ pub(crate) fn what_next(engine: &Engine, redis: &PrivateRedis, api: SocketAddr) 
     };
     let mut out = anstream::stdout();
     writeln!(out, "\nTry next, in another terminal:")?;
-    writeln!(out, "  {look}")?;
+    writeln!(out, "  {list_command}")?;
     writeln!(
         out,
         r#"  curl http://{api}/service -d '{{"name":"web","image":"{image}","replica":3{command}}}'"#
@@ -64,9 +67,9 @@ pub(crate) fn what_next(engine: &Engine, redis: &PrivateRedis, api: SocketAddr) 
     writeln!(
         out,
         r#"  {} LPUSH pq:worker1 '{{"name":"test","uuid":"mine","image":"{image}","replica":3{command}}}'"#,
-        redis.cli_line()
+        redis.cli_command()
     )?;
-    writeln!(out, "\nCtrl-C ends everything and leaves nothing behind.")?;
+    writeln!(out, "\nCtrl-C stops everything and leaves nothing behind.")?;
     out.flush()?;
     Ok(())
 }

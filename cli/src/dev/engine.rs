@@ -1,65 +1,68 @@
-//! Which engine `dev` uses, and cleaning it up afterwards.
+//! The container engine of a `dev` cluster: chooses it, and removes what the cluster created on it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::{Config, RuntimeKind};
-use common::ids::NodeName;
+use common::ids::{ClusterId, NodeName};
 use futures_util::future::join_all;
 use worker::runtime::Runtime;
 use worker::runtime::docker::DockerRuntime;
-use worker::runtime::hello::ensure_hello_image;
 use worker::runtime::process::ProcessRuntime;
+use worker::runtime::sample_image::ensure_hello_image;
 use worker::runtime::sim::{SimOptions, SimRuntime};
 
-/// The image of the `hello` service: made here, pulled from nowhere.
-pub(crate) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
+/// The image of the `hello` service, created locally.
+pub(super) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
 
-/// Pods of `dev` have this long to end before they are killed.
-const GRACE: Duration = Duration::from_secs(2);
+/// Time between SIGTERM and SIGKILL when `dev` ends.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// The engine of this cluster.
-pub(crate) struct Engine {
-    pub(crate) kind: RuntimeKind,
-    pub(crate) runtime: Arc<dyn Runtime>,
-    /// For people: which, and why this one.
-    pub(crate) description: String,
+pub(super) struct Engine {
+    pub(super) kind: RuntimeKind,
+    pub(super) runtime: Arc<dyn Runtime>,
+    /// Name, version, or why it was chosen; for the banner.
+    pub(super) description: String,
     docker: Option<Arc<DockerRuntime>>,
-    image_is_ours: std::sync::atomic::AtomicBool,
+    created_image: std::sync::atomic::AtomicBool,
 }
 
 impl Engine {
-    /// What the user said; else Docker if its socket answers, else Podman, else plain processes.
-    pub(crate) async fn choose(config: &Config, said: bool, home: &Path) -> anyhow::Result<Self> {
+    /// Returns the configured engine if the user set one. Otherwise Docker if its socket answers, then
+    /// Podman, then plain processes.
+    pub(super) async fn choose(config: &Config, is_set: bool, home: &Path) -> anyhow::Result<Self> {
         match config.runtime {
-            RuntimeKind::Sim if said => {
+            RuntimeKind::Sim if is_set => {
                 let runtime = Arc::new(SimRuntime::new(SimOptions::default()));
-                return Ok(Self::new(RuntimeKind::Sim, runtime, "sim: pods are imagined", None));
+                return Ok(Self::new(RuntimeKind::Sim, runtime, "a simulated engine", None));
             }
-            RuntimeKind::Process if said => return Ok(Self::processes(home, "as asked")),
+            RuntimeKind::Process if is_set => return Ok(Self::processes(home, "as configured")),
             RuntimeKind::Docker | RuntimeKind::Process | RuntimeKind::Sim => {}
         }
-        let mut tried = Vec::new();
+        let mut errors = Vec::new();
         for host in candidates(config) {
-            match answering(host.as_deref()).await {
+            match connect(host.as_deref(), config).await {
                 Ok((docker, version)) => {
                     let docker = Arc::new(docker);
                     return Ok(Self::new(RuntimeKind::Docker, docker.clone(), &version, Some(docker)));
                 }
-                Err(error) => tried.push(format!("{}: {error}", host.unwrap_or("the Docker socket".into()))),
+                Err(error) => {
+                    errors.push(format!("{}: {error}", host.unwrap_or("the Docker socket".to_owned())));
+                }
             }
         }
-        if said {
-            anyhow::bail!("no engine answers: {}", tried.join("; "));
+        if is_set {
+            anyhow::bail!("no container engine answers: {}", errors.join("; "));
         }
-        tracing::debug!("no engine answers: {}", tried.join("; "));
+        tracing::debug!("no container engine answers: {}", errors.join("; "));
         Ok(Self::processes(home, "no Docker or Podman engine answers"))
     }
 
-    fn processes(home: &Path, why: &str) -> Self {
+    fn processes(home: &Path, reason: &str) -> Self {
         let runtime = Arc::new(ProcessRuntime::new(home.join("pods")));
-        Self::new(RuntimeKind::Process, runtime, &format!("plain processes ({why})"), None)
+        Self::new(RuntimeKind::Process, runtime, &format!("plain processes ({reason})"), None)
     }
 
     fn new(
@@ -69,42 +72,70 @@ impl Engine {
         docker: Option<Arc<DockerRuntime>>,
     ) -> Self {
         let description = description.to_owned();
-        Self { kind, runtime, description, docker, image_is_ours: false.into() }
+        Self { kind, runtime, description, docker, created_image: false.into() }
     }
 
-    /// Makes the `hello` image where there is an engine to hold it.
-    pub(crate) async fn make_hello_image(&self) -> anyhow::Result<()> {
+    /// Creates the `hello` image, if this is a Docker engine that does not have it.
+    pub(super) async fn create_hello_image(&self) -> anyhow::Result<()> {
         if let Some(docker) = &self.docker {
-            let made = ensure_hello_image(docker, &[HELLO_IMAGE]).await?;
-            self.image_is_ours.store(made, std::sync::atomic::Ordering::Relaxed);
+            let created = ensure_hello_image(docker, &[HELLO_IMAGE]).await?;
+            self.created_image.store(created, std::sync::atomic::Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Stops and removes every container of these nodes, and the image that was made for them.
-    pub(crate) async fn clean_up(&self, nodes: &[NodeName]) {
-        for result in join_all(nodes.iter().map(|node| self.stop_all(node))).await {
+    /// Returns names for the workers: `worker1`, `worker2` …, without those that have containers on this
+    /// engine. Such containers are of another cluster, or of a `dev` that was killed.
+    pub(super) async fn free_worker_names(&self, count: u32) -> anyhow::Result<Vec<NodeName>> {
+        let mut names = Vec::new();
+        let mut number = 0;
+        while names.len() < count as usize {
+            number += 1;
+            let name = NodeName::new(format!("worker{number}"))?;
+            match self.runtime.list(&name).await.map(|containers| containers.len()) {
+                Ok(0) => names.push(name),
+                Ok(taken) => tracing::warn!(
+                    "the engine has {taken} containers of a node {name} that this cluster did not create: \
+                     not using that name. `docker ps -a --filter label=kubeleet.node={name}` lists them"
+                ),
+                Err(error) => anyhow::bail!("cannot list the containers of {name}: {error}"),
+            }
+        }
+        Ok(names)
+    }
+
+    /// Stops and removes all containers that these nodes have created for `cluster`, and the image if this
+    /// cluster created it.
+    pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
+        for result in join_all(nodes.iter().map(|node| self.stop_all(node, cluster))).await {
             if let Err(error) = result {
                 tracing::warn!(
-                    "some containers may be left: {error}; see `docker ps --filter label=orchestrator=kubeleet`"
+                    "cannot remove all containers: {error}; \
+                     `docker ps -a --filter label=orchestrator=kubeleet` lists those that are left"
                 );
             }
         }
         if let Some(docker) = &self.docker
-            && self.image_is_ours.load(std::sync::atomic::Ordering::Relaxed)
+            && self.created_image.load(std::sync::atomic::Ordering::Relaxed)
             && let Err(error) = docker.remove_image(HELLO_IMAGE).await
         {
-            tracing::warn!("the image {HELLO_IMAGE} is left: {error}");
+            tracing::warn!("cannot remove the image {HELLO_IMAGE}: {error}");
         }
     }
 
-    async fn stop_all(&self, node: &NodeName) -> Result<(), worker::runtime::RuntimeError> {
-        let containers = self.runtime.list(node).await?;
-        let stops = containers.iter().map(|container| self.runtime.stop(&container.handle, GRACE));
+    async fn stop_all(
+        &self,
+        node: &NodeName,
+        cluster: Option<&ClusterId>,
+    ) -> Result<(), worker::runtime::RuntimeError> {
+        let mut containers = self.runtime.list(node).await?;
+        containers.retain(|container| container.cluster.as_ref() == cluster);
+        let stops = containers.iter().map(|container| self.runtime.stop(&container.handle, GRACE_PERIOD));
         join_all(stops).await.into_iter().collect()
     }
 }
 
+/// Returns the engines to try, in order; `None` is the default Docker socket.
 fn candidates(config: &Config) -> Vec<Option<String>> {
     if let Some(host) = &config.docker_host {
         return vec![Some(host.clone())];
@@ -116,8 +147,13 @@ fn candidates(config: &Config) -> Vec<Option<String>> {
     std::iter::once(None).chain(existing.map(|socket| Some(format!("unix://{}", socket.display())))).collect()
 }
 
-async fn answering(host: Option<&str>) -> Result<(DockerRuntime, String), worker::runtime::RuntimeError> {
-    let docker = DockerRuntime::connect(host)?;
+async fn connect(
+    host: Option<&str>,
+    config: &Config,
+) -> Result<(DockerRuntime, String), worker::runtime::RuntimeError> {
+    let docker = DockerRuntime::connect(host)?
+        .with_registry_config(config.registry_config.clone())
+        .dropping_capabilities(config.policy.dropped_capabilities.clone());
     let info = docker.ping().await?;
     Ok((docker, info.version))
 }

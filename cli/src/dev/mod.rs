@@ -1,11 +1,12 @@
-//! `kubeleet dev`: a whole cluster in one process, for the first minute and for working on kubeleet itself.
+//! `kubeleet dev`: a whole cluster in one process, for first steps and for work on kubeleet itself.
 //!
-//! Everything it makes is private (Redis, temporary directory, `hello` image) and gone when it ends.
+//! Everything it creates is private (Redis, temporary directory, `hello` image) and removed when it ends.
 
 mod banner;
 mod engine;
-mod hello;
+pub(crate) mod options;
 mod redis;
+mod sample_service;
 
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
@@ -23,84 +24,86 @@ use common::store::{LinkOptions, Store};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::DevOptions;
 use crate::daemons::cancel_on_signal;
+use crate::settings::SettingFlags;
 use engine::Engine;
+use options::DevOptions;
 use redis::PrivateRedis;
 
-/// How long daemons may take to end before the process goes on without them.
-const END_WITHIN: Duration = Duration::from_secs(15);
+/// Time for the daemons to end after Ctrl-C. Then the cleanup begins without them.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Runs until Ctrl-C, then leaves no container, no process and no file.
+/// Runs a cluster until Ctrl-C, then removes all its containers, processes and files.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
     let mut config = flags.load()?;
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    let _only_one = claim_names()?;
-    let home = tempfile::Builder::new().prefix("kubeleet-dev-").tempdir().context("making a directory")?;
+    let _lock = lock_worker_names()?;
+    let home = tempfile::Builder::new()
+        .prefix("kubeleet-dev-")
+        .tempdir()
+        .context("cannot create a temporary directory")?;
     let redis = PrivateRedis::start(&home.path().join("redis"), options.ha).await?;
-    prepare(&mut config, flags, home.path(), &redis)?;
-    let engine = Engine::choose(&config, flags.says_runtime(), home.path()).await?;
+    configure(&mut config, flags, home.path(), &redis)?;
+    let engine = Engine::choose(&config, flags.has_runtime(), home.path()).await?;
     config.runtime = engine.kind;
-    let nodes = worker_names(options.workers)?;
+    let nodes = engine.free_worker_names(options.workers).await?;
 
     let mut daemons = Daemons::start(&config, &engine, &nodes, &shutdown).await?;
     let store = daemons.store.clone();
-    let story = tell_the_story(&options, &engine, &redis, daemons.api, &store);
-    let told = tokio::select! {
-        told = story => told,
-        ended = daemons.wait_or(&shutdown) => ended,
+    let welcome = welcome(&options, &engine, &redis, daemons.api, &store);
+    let welcomed = tokio::select! {
+        result = welcome => result,
+        result = daemons.run_until(&shutdown) => result,
     };
-    let ended = match told {
-        Ok(()) => daemons.wait_or(&shutdown).await,
+    let result = match welcomed {
+        Ok(()) => daemons.run_until(&shutdown).await,
         Err(error) => Err(error),
     };
     shutdown.cancel();
-    daemons.end().await;
-    engine.clean_up(&nodes).await;
-    // Nobody may be left to say that Redis is away when it goes.
+    daemons.wait_for_end().await;
+    let cluster = store.cluster_id().await.ok().flatten();
+    engine.clean_up(&nodes, cluster.as_ref()).await;
+    // First everything that is connected to Redis: it would log errors when Redis stops.
     drop((daemons, store));
     drop(redis);
-    home.close().context("removing the temporary directory")?;
-    ended
+    home.close().context("cannot remove the temporary directory")?;
+    result
 }
 
-/// Two clusters whose workers have the same names would remove each other's containers. An abstract socket is a lock
-/// that no crash leaves behind.
-fn claim_names() -> anyhow::Result<UnixListener> {
+/// Makes sure that only one `dev` runs: two clusters with the same worker names would remove each other's
+/// containers. An abstract socket is a lock that disappears with the process, even after a crash.
+fn lock_worker_names() -> anyhow::Result<UnixListener> {
     let address = UnixAddr::from_abstract_name("kubeleet-dev-worker")?;
     match UnixListener::bind_addr(&address) {
         Ok(lock) => Ok(lock),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            bail!("another `kubeleet dev` runs on this machine; end it with Ctrl-C in its terminal first")
+            bail!("another `kubeleet dev` runs on this machine; stop it with Ctrl-C in its terminal first")
         }
-        Err(error) => Err(error).context("making sure that no other `kubeleet dev` runs"),
+        Err(error) => Err(error).context("cannot check whether another `kubeleet dev` runs"),
     }
 }
 
-fn prepare(
+fn configure(
     config: &mut Config,
-    flags: &crate::settings::SettingFlags,
+    flags: &SettingFlags,
     home: &Path,
     redis: &PrivateRedis,
 ) -> anyhow::Result<()> {
-    config.redis = redis.url().parse().context("the private Redis' URL")?;
+    config.redis = redis.url().parse().context("invalid URL of the private Redis")?;
     config.state_dir = home.join("state");
     config.data_dir = home.join("pods");
     config.policy.processes = true;
-    if !flags.says_listen() && std::net::TcpListener::bind(config.listen).is_err() {
-        tracing::warn!("{} is taken: the API listens on another port", config.listen);
+    if !flags.has_listen() && std::net::TcpListener::bind(config.listen).is_err() {
+        tracing::warn!("{} is in use: the API listens on a free port instead", config.listen);
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     }
     Ok(())
 }
 
-fn worker_names(workers: u32) -> anyhow::Result<Vec<NodeName>> {
-    (1..=workers).map(|n| Ok(NodeName::new(format!("worker{n}"))?)).collect()
-}
-
-async fn tell_the_story(
+/// Prints the banner, deploys the `hello` service, and prints what to try next.
+async fn welcome(
     options: &DevOptions,
     engine: &Engine,
     redis: &PrivateRedis,
@@ -109,9 +112,9 @@ async fn tell_the_story(
 ) -> anyhow::Result<()> {
     banner::cluster(options, engine, redis, api)?;
     if !options.no_hello {
-        hello::deploy(engine, store, options.workers as usize).await?;
+        sample_service::deploy(engine, store, options.workers as usize).await?;
     }
-    banner::what_next(engine, redis, api)
+    banner::next_steps(engine, redis, api)
 }
 
 /// The daemons, as tasks of this process.
@@ -140,7 +143,7 @@ impl Daemons {
         for node in nodes {
             let mut config = config.clone();
             config.node = node.clone();
-            share_of_machine(&mut config, nodes.len() as u64);
+            limit_to_share(&mut config, nodes.len() as u64);
             let (store, runtime, token) = (store.clone(), engine.runtime.clone(), shutdown.clone());
             tasks
                 .spawn(async move { Ok(::worker::run_with(Arc::new(config), store, runtime, token).await?) });
@@ -148,33 +151,35 @@ impl Daemons {
         Ok(Self { api, store, tasks })
     }
 
-    /// Waits for Ctrl-C, or for a daemon that ends although nobody asked.
-    async fn wait_or(&mut self, shutdown: &CancellationToken) -> anyhow::Result<()> {
+    /// Waits for Ctrl-C. Returns an error if a daemon ends before.
+    async fn run_until(&mut self, shutdown: &CancellationToken) -> anyhow::Result<()> {
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            // At Ctrl-C the daemons end as well, perhaps before we look: then somebody has asked them to.
-            failed = self.first_failure() => if shutdown.is_cancelled() { Ok(()) } else { Err(failed) },
+            // At Ctrl-C the daemons end as well, and this branch may win although they ended on request.
+            error = self.first_failure() => if shutdown.is_cancelled() { Ok(()) } else { Err(error) },
         }
     }
 
     async fn first_failure(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
-            Some(Err(panic)) => anyhow::anyhow!("a daemon broke: {panic}"),
-            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a daemon ended although nobody asked it to"),
+            Some(Err(panic)) => anyhow::anyhow!("a daemon panicked: {panic}"),
+            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a daemon ended unexpectedly"),
         }
     }
 
-    async fn end(&mut self) {
+    async fn wait_for_end(&mut self) {
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(END_WITHIN, all).await.is_err() {
-            tracing::warn!("a daemon did not end within {END_WITHIN:?}");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+            tracing::warn!(
+                "a daemon did not end within {SHUTDOWN_TIMEOUT:?}; removing its containers anyway"
+            );
         }
     }
 }
 
-/// Workers on one machine share it: each offers its part.
-fn share_of_machine(config: &mut Config, workers: u64) {
+/// Limits a worker to an equal share of the machine, because all run on the same one.
+fn limit_to_share(config: &mut Config, workers: u64) {
     let machine: Resources = ::worker::machine::resources();
     config.cpus = config.cpus.or(Some(Cpus::from_millis(machine.cpu_millis / workers)));
     config.memory = config.memory.or(Some(Memory::from_bytes(machine.memory_bytes / workers)));

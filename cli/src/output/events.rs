@@ -1,17 +1,17 @@
-//! Events in words.
+//! Events as lines of text.
 
 use common::event::{ClusterEvent, ObjectKind};
 use jiff::Timestamp;
 
-use super::words::printable;
+use super::humanize::printable;
 
-/// One line: when, what, which, why.
+/// Returns one line: time, reason, object and message.
 pub(crate) fn line(event: &ClusterEvent) -> String {
     let text = format!("{}  {:<18} {}  {}", time(event), event.reason, subject(event), event.message);
     printable(&text.replace('\n', " "))
 }
 
-/// Whole seconds, UTC: events of many machines, all on Redis' clock.
+/// Returns the time in whole seconds, UTC, from Redis' clock: events of different machines are comparable.
 fn time(event: &ClusterEvent) -> String {
     let second = i64::try_from(event.at / 1000).unwrap_or(i64::MAX);
     Timestamp::from_second(second).map_or_else(|_| "-".to_owned(), |time| time.to_string())
@@ -19,7 +19,7 @@ fn time(event: &ClusterEvent) -> String {
 
 fn subject(event: &ClusterEvent) -> String {
     let mut text = match event.kind {
-        // Eight characters tell pods apart, and commands accept them.
+        // Eight characters distinguish pods, and commands accept them.
         ObjectKind::Pod => {
             let short: String = event.object.chars().take(8).collect();
             if event.name.is_empty() {
@@ -36,7 +36,8 @@ fn subject(event: &ClusterEvent) -> String {
     text
 }
 
-/// The last `count` of these events that are about one object: events of a service's pods are about it too.
+/// Returns the last `count` of these events that are about one object. Events about a service's pods count
+/// for the service, and events about pods on a node for the node.
 pub(crate) fn about(
     events: Vec<ClusterEvent>,
     kind: ObjectKind,

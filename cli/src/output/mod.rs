@@ -1,123 +1,143 @@
-//! Data on standard output: tables for people, JSON, YAML and names for scripts.
+//! Data on standard output: tables for people; JSON, YAML and names for scripts.
 
+pub(crate) mod containers;
+pub(crate) mod describe_layout;
 pub(crate) mod events;
+mod findings;
+pub(crate) mod humanize;
 pub(crate) mod nodes;
-#[cfg(test)]
-pub(crate) mod paper;
 pub(crate) mod pods;
 pub(crate) mod queues;
+pub(crate) mod recovery;
 pub(crate) mod services;
 pub(crate) mod status;
-pub(crate) mod story;
 mod table;
 #[cfg(test)]
+pub(crate) mod test_output;
+#[cfg(test)]
 mod tests;
-pub(crate) mod words;
 
 use std::io::{self, Write};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// What `-o` may say.
+use crate::stderr;
+
+/// Values of `-o`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Columns.
+    /// A table.
     #[default]
     Table,
-    /// More columns.
+    /// A table with more columns.
     Wide,
-    /// The API's own JSON.
+    /// JSON, in the API's own shape.
     Json,
     /// The same as YAML.
     Yaml,
-    /// `service/web`, `pod/<uuid>`.
+    /// Names only: service/web, pod/<uuid>.
     Name,
 }
 
-/// A kind of object that is shown in tables.
-pub(crate) trait Listed: Serialize {
-    /// Column titles; those of `wide` stand after those that are always there.
+/// An object that is a row of a table.
+pub(crate) trait TableRow: Serialize {
+    /// Returns the column titles. Those of `wide` follow the usual ones.
     fn titles(wide: bool) -> Vec<&'static str>;
-    /// The cells below them.
+    /// Returns the cells below the titles.
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String>;
-    /// `kind/identity`.
+    /// Returns `kind/name`, which `-o name` prints.
     fn name(&self) -> String;
 }
 
-/// Where data goes, and in which form.
+/// Writes data in the chosen format.
 pub(crate) struct Output {
-    /// The form.
+    /// The chosen format.
     pub(crate) format: Format,
     now: Timestamp,
     sink: Box<dyn Write + Send>,
 }
 
 impl Output {
-    /// Standard output, byte for byte: what a container wrote is not ours to change.
+    /// Writes to standard output without any filter, because logs must be printed byte for byte.
     pub(crate) fn stdout(format: Format) -> Self {
         Self { format, now: Timestamp::now(), sink: Box::new(io::stdout()) }
     }
 
-    /// What ages are counted from.
+    /// Returns the time that ages refer to.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// A collection. `none` is said on standard error when a table would be empty.
-    pub(crate) fn list<T: Listed>(&mut self, items: &[T], none: &str) -> io::Result<()> {
+    /// Prints a collection. Instead of an empty table it prints `hint` on standard error.
+    pub(crate) fn print_list<T: TableRow>(&mut self, items: &[T], hint: &str) -> io::Result<()> {
         match self.format {
             Format::Table | Format::Wide if items.is_empty() => {
-                crate::exit::note(none);
+                stderr::note(hint);
                 Ok(())
             }
             Format::Table | Format::Wide => {
                 let wide = self.format == Format::Wide;
                 let rows = items.iter().map(|item| item.cells(wide, self.now)).collect();
-                self.text(&table::render(&T::titles(wide), rows))
+                self.print_text(&table::render(&T::titles(wide), rows))
             }
-            Format::Json | Format::Yaml => self.data(&Items { items }),
+            Format::Json | Format::Yaml => self.print_data(&Items { items }),
             Format::Name => items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.name())),
         }
     }
 
-    /// One object after something was done to it: `service/web created`.
-    pub(crate) fn done<T: Listed>(&mut self, item: &T, what: &str) -> io::Result<()> {
+    /// Prints an object after a change, with its result: `service/web created`.
+    pub(crate) fn print_result<T: TableRow>(&mut self, item: &T, result: &str) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => writeln!(self.sink, "{} {what}", item.name()),
-            Format::Json | Format::Yaml => self.data(item),
+            Format::Table | Format::Wide => writeln!(self.sink, "{} {result}", item.name()),
+            Format::Json | Format::Yaml => self.print_data(item),
             Format::Name => writeln!(self.sink, "{}", item.name()),
         }
     }
 
-    /// The same where only the name is known.
-    pub(crate) fn done_by_name(&mut self, name: &str, what: &str) -> io::Result<()> {
+    /// Prints the result of a change to an object of which only the name is known. `text` is the line for
+    /// people.
+    pub(crate) fn print_named_result(&mut self, name: &str, text: &str, result: &str) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => writeln!(self.sink, "{name} {what}"),
-            Format::Json | Format::Yaml => self.data(&serde_json::json!({ "object": name, "result": what })),
+            Format::Table | Format::Wide => writeln!(self.sink, "{text}"),
+            Format::Json | Format::Yaml => {
+                self.print_data(&serde_json::json!({ "object": name, "result": result }))
+            }
             Format::Name => writeln!(self.sink, "{name}"),
         }
     }
 
-    /// One object: its whole story for people, its data for scripts.
-    pub(crate) fn one<T: Listed>(&mut self, item: &T, story: impl FnOnce() -> String) -> io::Result<()> {
+    /// Prints one object: `description` for people, its data for scripts.
+    pub(crate) fn print_object<T: TableRow>(
+        &mut self,
+        item: &T,
+        description: impl FnOnce() -> String,
+    ) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide => self.text(&story()),
-            Format::Json | Format::Yaml => self.data(item),
+            Format::Table | Format::Wide => self.print_text(&description()),
+            Format::Json | Format::Yaml => self.print_data(item),
             Format::Name => writeln!(self.sink, "{}", item.name()),
         }
     }
 
-    /// Something without a name of its own: text for people, data for scripts.
-    pub(crate) fn whole<T: Serialize>(&mut self, item: &T, text: impl FnOnce() -> String) -> io::Result<()> {
+    /// Prints data that has no name: `text` for people, the data for scripts.
+    pub(crate) fn print_document<T: Serialize>(
+        &mut self,
+        data: &T,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
         match self.format {
-            Format::Table | Format::Wide | Format::Name => self.text(&text()),
-            Format::Json | Format::Yaml => self.data(item),
+            Format::Table | Format::Wide | Format::Name => self.print_text(&text()),
+            Format::Json | Format::Yaml => self.print_data(data),
         }
     }
 
-    /// One of many that come one after the other: a line for people, a line of JSON or a YAML document for scripts.
-    pub(crate) fn next<T: Serialize>(&mut self, item: &T, line: impl FnOnce() -> String) -> io::Result<()> {
+    /// Prints one item of a stream: `line` for people, a line of JSON or a YAML document for scripts.
+    pub(crate) fn print_stream_item<T: Serialize>(
+        &mut self,
+        item: &T,
+        line: impl FnOnce() -> String,
+    ) -> io::Result<()> {
         match self.format {
             Format::Table | Format::Wide | Format::Name => writeln!(self.sink, "{}", line())?,
             Format::Json => writeln!(self.sink, "{}", serde_json::to_string(item)?)?,
@@ -126,30 +146,30 @@ impl Output {
         self.sink.flush()
     }
 
-    /// Bytes as they are: logs.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Prints bytes unchanged, whatever the format.
+    pub(crate) fn print_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes)?;
         self.sink.flush()
     }
 
-    fn text(&mut self, text: &str) -> io::Result<()> {
+    fn print_text(&mut self, text: &str) -> io::Result<()> {
         self.sink.write_all(text.as_bytes())?;
         if text.ends_with('\n') { Ok(()) } else { writeln!(self.sink) }
     }
 
-    fn data<T: Serialize>(&mut self, item: &T) -> io::Result<()> {
+    fn print_data<T: Serialize>(&mut self, data: &T) -> io::Result<()> {
         if self.format == Format::Yaml {
-            return write!(self.sink, "{}", yaml(item)?);
+            return write!(self.sink, "{}", yaml(data)?);
         }
-        writeln!(self.sink, "{}", serde_json::to_string_pretty(item)?)
+        writeln!(self.sink, "{}", serde_json::to_string_pretty(data)?)
     }
 }
 
-fn yaml<T: Serialize>(item: &T) -> io::Result<String> {
-    serde_saphyr::to_string(item).map_err(io::Error::other)
+fn yaml<T: Serialize>(data: &T) -> io::Result<String> {
+    serde_saphyr::to_string(data).map_err(io::Error::other)
 }
 
-/// The shape of a collection in the API, whole.
+/// A collection in the API's shape, without pages.
 #[derive(Serialize)]
 struct Items<'a, T> {
     items: &'a [T],

@@ -1,14 +1,14 @@
-//! Nodes in words.
+//! Nodes as table rows and descriptions.
 
-use api::dto::{NodeView, PodView};
+use common::api::{NodeView, PodView};
 use common::event::ClusterEvent;
 use common::node::{NodeKind, NodeState, Psi};
 use jiff::Timestamp;
 
-use super::story::Story;
-use super::{Listed, events, pods, services, words};
+use super::describe_layout::DescribeLayout;
+use super::{TableRow, events, humanize, pods};
 
-impl Listed for NodeView {
+impl TableRow for NodeView {
     fn titles(wide: bool) -> Vec<&'static str> {
         let mut titles = vec!["NAME", "STATUS", "KIND", "PODS", "CPUS", "MEMORY", "HEARTBEAT", "AGE"];
         if wide {
@@ -18,16 +18,16 @@ impl Listed for NodeView {
     }
 
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
-        let (used, all) = (&self.used, &self.capacity);
+        let (used, capacity) = (&self.used, &self.capacity);
         let mut cells = vec![
             self.name.to_string(),
             status_words(self),
             kind_words(self).to_owned(),
-            format!("{}/{}", used.pods, all.pods),
-            format!("{}/{}", words::cores(used.cpu_millis), words::cores(all.cpu_millis)),
-            format!("{}/{}", words::bytes(used.memory_bytes), words::bytes(all.memory_bytes)),
-            words::age(&self.last_heartbeat, now),
-            words::age(&self.registered_at, now),
+            format!("{}/{}", used.pods, capacity.pods),
+            format!("{}/{}", humanize::cores(used.cpu_millis), humanize::cores(capacity.cpu_millis)),
+            format!("{}/{}", humanize::bytes(used.memory_bytes), humanize::bytes(capacity.memory_bytes)),
+            humanize::age(&self.last_heartbeat, now),
+            humanize::age(&self.registered_at, now),
         ];
         if wide {
             let queues = &self.queues;
@@ -36,8 +36,8 @@ impl Listed for NodeView {
                 self.version.clone(),
                 format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
                 self.psi.as_ref().map(pressure).unwrap_or_default(),
-                services::pairs(self.labels.iter()).join(","),
-                words::shorten(self.engine_problem.as_deref().unwrap_or_default(), 80),
+                humanize::labels(&self.labels).join(","),
+                humanize::shorten(self.engine_problem.as_deref().unwrap_or_default(), 80),
             ]);
         }
         cells
@@ -64,7 +64,7 @@ fn kind_words(node: &NodeView) -> &'static str {
     match (node.kind, node.fenceable) {
         (NodeKind::Kubeleet, true) => "kubeleet",
         (NodeKind::Kubeleet, false) => "kubeleet,unfenced",
-        (NodeKind::Guest, _) => "guest,unfenced",
+        (NodeKind::External, _) => "guest,unfenced",
     }
 }
 
@@ -72,67 +72,63 @@ fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }
 
-/// Everything about a node and the pods it has.
-pub(crate) fn describe(node: &NodeView, has: &[PodView], last: &[ClusterEvent], now: Timestamp) -> String {
-    let ago = |time: &str| format!("{time} ({} ago)", words::age(time, now));
-    let (used, all, queues) = (&node.used, &node.capacity, &node.queues);
-    let mut story = Story::default();
-    story
-        .line("Name", node.name.as_str())
-        .line("Status", format!("{}: {}", status_words(node), meaning(node)))
-        .line("Engine says", node.engine_problem.as_deref().unwrap_or_default())
-        .line("Kind", kind_meaning(node))
-        .lines("Labels", services::pairs(node.labels.iter()))
-        .line("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
-        .line("Version", &node.version)
-        .line("Heartbeat", ago(&node.last_heartbeat))
-        .line("Registered", ago(&node.registered_at))
-        .line("Pods", format!("{} of {}", used.pods, all.pods))
-        .line(
-            "CPUs",
-            format!("{} of {} set aside", words::cores(used.cpu_millis), words::cores(all.cpu_millis)),
-        )
-        .line(
-            "Memory",
-            format!("{} of {} set aside", words::bytes(used.memory_bytes), words::bytes(all.memory_bytes)),
-        )
-        .line("Pressure", node.psi.as_ref().map(pressure).unwrap_or_default())
-        .line(
+/// Describes a node, its pods and its latest events.
+pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent], now: Timestamp) -> String {
+    let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
+    let (used, capacity, queues) = (&node.used, &node.capacity, &node.queues);
+    let cpus = (humanize::cores(used.cpu_millis), humanize::cores(capacity.cpu_millis));
+    let memory = (humanize::bytes(used.memory_bytes), humanize::bytes(capacity.memory_bytes));
+    let mut layout = DescribeLayout::default();
+    layout
+        .field("Name", node.name.as_str())
+        .field("Status", format!("{}: {}", status_words(node), status_meaning(node)))
+        .field("Engine error", node.engine_problem.as_deref().unwrap_or_default())
+        .field("Kind", kind_meaning(node))
+        .fields("Labels", humanize::labels(&node.labels))
+        .field("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
+        .field("Version", &node.version)
+        .field("Heartbeat", with_age(&node.last_heartbeat))
+        .field("Registered", with_age(&node.registered_at))
+        .field("Pods", format!("{} of {}", used.pods, capacity.pods))
+        .field("CPUs", format!("{} of {} reserved", cpus.0, cpus.1))
+        .field("Memory", format!("{} of {} reserved", memory.0, memory.1))
+        .field("Pressure", node.psi.as_ref().map(pressure).unwrap_or_default())
+        .field(
             "Queues",
             format!("{} pending, {} starting, {} running", queues.pending, queues.starting, queues.running),
         );
-    story.section("Pods", has.iter().map(pods::line));
-    story.section("Events, the last at the end", last.iter().map(events::line));
-    story.section(
-        "The same in Redis",
+    layout.section("Pods", pods.iter().map(pods::line));
+    layout.section("Events (oldest first)", latest.iter().map(events::line));
+    layout.section(
+        "Keys in Redis",
         [
             format!("redis-cli HGETALL node:{}", node.name),
-            format!(
-                "redis-cli LRANGE pq:{0} 0 -1; redis-cli LRANGE rq:{0} 0 -1; redis-cli SMEMBERS cs:{0}",
-                node.name
-            ),
+            format!("redis-cli LRANGE pq:{} 0 -1", node.name),
+            format!("redis-cli LRANGE rq:{} 0 -1", node.name),
+            format!("redis-cli SMEMBERS cs:{}", node.name),
         ],
     );
-    story.tell()
+    layout.finish()
 }
 
-fn meaning(node: &NodeView) -> &'static str {
+fn status_meaning(node: &NodeView) -> &'static str {
     match (node.state, node.ready, node.cordoned) {
-        (NodeState::Dead, ..) => "declared dead; its pods go back to the queue",
-        (NodeState::Alive, _, true) => "nothing new is placed here until `kubeleet node uncordon`",
+        (NodeState::Dead, ..) => "declared dead; its pods go back to the scheduling queue",
+        (NodeState::Alive, _, true) => "gets no new pods until `kubeleet node uncordon`",
         (NodeState::Alive, false, _) => {
-            "its heartbeat is late or its engine is ill; nothing new is placed here"
+            "its heartbeat is late or its engine has a problem; it gets no new pods"
         }
-        (NodeState::Alive, true, false) => "it takes pods",
+        (NodeState::Alive, true, false) => "accepts pods",
     }
 }
 
 fn kind_meaning(node: &NodeView) -> &'static str {
     match node.kind {
-        NodeKind::Kubeleet => "a kubeleet worker",
-        NodeKind::Guest => {
-            "a guest: another program that serves these queues. It can not be fenced: when its heartbeat stops, its \
-             pods move although it may still run them"
+        NodeKind::Kubeleet => "kubeleet worker",
+        NodeKind::External => {
+            "external worker (guest): another program that serves this node's queues.\n\
+             It cannot be fenced: when its heartbeat stops, its pods start on other nodes\n\
+             although it may still run them"
         }
     }
 }

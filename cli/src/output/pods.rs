@@ -1,14 +1,17 @@
-//! Pods in words.
+//! Pods as table rows, lines and descriptions.
 
-use api::dto::{PodView, ServiceView};
+use common::api::{PodView, ServiceView};
 use common::event::ClusterEvent;
 use common::lifecycle::Phase;
 use jiff::Timestamp;
 
-use super::story::Story;
-use super::{Listed, events, services, words};
+use super::describe_layout::DescribeLayout;
+use super::{TableRow, containers, events, humanize};
 
-impl Listed for PodView {
+/// Characters of a message on one line.
+const MAX_MESSAGE_LENGTH: usize = 160;
+
+impl TableRow for PodView {
     fn titles(wide: bool) -> Vec<&'static str> {
         let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID"];
         if wide {
@@ -20,12 +23,12 @@ impl Listed for PodView {
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
         let id = if wide { self.uuid.as_str() } else { self.uuid.short() };
         let mut cells = vec![
-            self.called(),
+            indexed_name(self),
             self.phase.to_string(),
             self.reason.clone(),
             self.restarts.to_string(),
             self.node.as_ref().map(ToString::to_string).unwrap_or_default(),
-            words::age(&self.created_at, now),
+            humanize::age(&self.created_at, now),
             id.to_owned(),
         ];
         if wide {
@@ -34,7 +37,7 @@ impl Listed for PodView {
                 self.address.clone(),
                 self.generation.to_string(),
                 self.attempts.to_string(),
-                words::shorten(&self.message, 80),
+                humanize::shorten(&self.message, 80),
             ]);
         }
         cells
@@ -45,115 +48,109 @@ impl Listed for PodView {
     }
 }
 
-/// What people call a pod.
-pub(crate) trait Called {
-    /// `web-0`: its name and its place among its service's pods.
-    fn called(&self) -> String;
+/// Returns `web-0`: the pod's name and its index in the service.
+fn indexed_name(pod: &PodView) -> String {
+    format!("{}-{}", pod.name, pod.replica)
 }
 
-impl Called for PodView {
-    fn called(&self) -> String {
-        format!("{}-{}", self.name, self.replica)
-    }
-}
-
-/// One line: who it is and how it is.
+/// Returns one line: name, short uuid, phase, node and problem.
 pub(crate) fn line(pod: &PodView) -> String {
-    let mut text = format!("{} {} {}", pod.called(), pod.uuid.short(), pod.phase);
+    let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
-    text.push_str(&complaint(&pod.reason, &pod.message));
+    text.push_str(&reason_suffix(&pod.reason, &pod.message));
     text
 }
 
-/// Everything about a pod. `service` is its service, when it is of the same generation.
+/// Describes a pod. `service` is the pod's service if it is of the same generation.
 pub(crate) fn describe(
     pod: &PodView,
     service: Option<&ServiceView>,
-    last: &[ClusterEvent],
+    latest: &[ClusterEvent],
     now: Timestamp,
 ) -> String {
-    let mut story = Story::default();
-    let ago = |time: &str| format!("{time} ({} ago)", words::age(time, now));
-    story
-        .line("Name", pod.called())
-        .line("Id", pod.uuid.as_str())
-        .line("Phase", format!("{}, {}", pod.phase, meaning(pod)))
-        .line("Reason", &pod.reason)
-        .line("Message", &pod.message)
-        .line("Since", ago(&pod.since))
-        .line("Created", ago(&pod.created_at))
-        .line("Service", owner(pod))
-        .line("Node", pod.node.as_ref().map(ToString::to_string).unwrap_or_default())
-        .line("Address", &pod.address)
-        .line("Assignment", pod.assignment.as_ref().map(ToString::to_string).unwrap_or_default())
-        .line("Attempts", pod.attempts.to_string())
-        .line("Restarts", pod.restarts.to_string())
-        .line("Exit code", pod.exit_code.map(|code| code.to_string()).unwrap_or_default())
-        .line("Reserves", reserves(pod));
+    let mut layout = DescribeLayout::default();
+    let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
+    layout
+        .field("Name", indexed_name(pod))
+        .field("Id", pod.uuid.as_str())
+        .field("Phase", format!("{}: {}", pod.phase, phase_meaning(pod)))
+        .field("Reason", &pod.reason)
+        .field("Message", &pod.message)
+        .field("Since", with_age(&pod.since))
+        .field("Created", with_age(&pod.created_at))
+        .field("Service", owner(pod))
+        .field("Node", pod.node.as_ref().map(ToString::to_string).unwrap_or_default())
+        .field("Address", &pod.address)
+        .field("Assignment", pod.assignment.as_ref().map(ToString::to_string).unwrap_or_default())
+        .field("Attempts", pod.attempts.to_string())
+        .field("Restarts", pod.restarts.to_string())
+        .field("Exit code", pod.exit_code.map(|code| code.to_string()).unwrap_or_default())
+        .field("Reserves", reservation(pod));
     match service {
-        Some(service) => story.section("Container", service.containers.iter().flat_map(services::container)),
-        None => story.line("Image", &pod.image),
+        Some(service) => layout.section("Container", service.containers.iter().flat_map(containers::lines)),
+        None => layout.field("Image", &pod.image),
     };
-    story.section("Why no node takes it", refusals(pod));
-    story.section("Events, the last at the end", last.iter().map(events::line));
-    story.section("The same in Redis", [format!("redis-cli HGETALL pod:{}", quoted(pod.uuid.as_str()))]);
-    story.tell()
+    layout.section("Why it does not fit", refusals(pod));
+    layout.section("Events (oldest first)", latest.iter().map(events::line));
+    layout.section("Keys in Redis", [format!("redis-cli HGETALL pod:{}", shell_quoted(pod.uuid.as_str()))]);
+    layout.finish()
 }
 
 fn owner(pod: &PodView) -> String {
     match &pod.service {
         Some(service) => format!("{service}, generation {}", pod.generation),
-        None => "none: somebody pushed it".to_owned(),
+        None => "none: the pod was pushed to a queue".to_owned(),
     }
 }
 
-fn reserves(pod: &PodView) -> String {
-    let cores = (pod.cpu_millis > 0).then(|| format!("{} cores", words::cores(pod.cpu_millis)));
-    let memory = (pod.memory_bytes > 0).then(|| words::bytes(pod.memory_bytes));
+fn reservation(pod: &PodView) -> String {
+    let cores = (pod.cpu_millis > 0).then(|| format!("{} cores", humanize::cores(pod.cpu_millis)));
+    let memory = (pod.memory_bytes > 0).then(|| humanize::bytes(pod.memory_bytes));
     let parts: Vec<String> = cores.into_iter().chain(memory).collect();
-    if parts.is_empty() { "neither CPU nor memory".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
 fn refusals(pod: &PodView) -> Vec<String> {
     let mut lines = Vec::new();
     for refusal in &pod.refusals {
-        lines.push(format!("{} ({})", refusal.reason, words::count(refusal.count as u64, "node")));
+        lines.push(format!("{} ({})", refusal.reason, humanize::count(refusal.count as u64, "node")));
         lines.extend(refusal.nodes.iter().map(|node| format!("  {}: {}", node.node, node.detail)));
         let unnamed = refusal.count.saturating_sub(refusal.nodes.len());
         if unnamed > 0 && !refusal.nodes.is_empty() {
-            lines.push(format!("  and {} more", words::count(unnamed as u64, "node")));
+            let more = if unnamed == 1 { "node" } else { "nodes" };
+            lines.push(format!("  and {unnamed} more {more}"));
         }
     }
     lines
 }
 
-/// What the phase means for this pod.
-fn meaning(pod: &PodView) -> &'static str {
+/// Says what the phase means for this pod.
+fn phase_meaning(pod: &PodView) -> &'static str {
     match pod.phase {
-        Phase::Pending if pod.refusals.is_empty() => "it waits for a scheduler to give it to a node",
-        Phase::Pending => "it fits no node right now, and is tried again when something changes",
-        Phase::Assigned => "its node has yet to say that it runs",
-        Phase::Running if pod.reason.is_empty() => "its node says that it runs",
-        Phase::Running => "its node has it, and it is not well",
+        Phase::Pending if pod.refusals.is_empty() => "waiting for a scheduler to assign it to a node",
+        Phase::Pending => "fits no node right now; tried again when something changes",
+        Phase::Assigned => "starting on its node",
+        Phase::Running if pod.reason.is_empty() => "its container runs",
+        Phase::Running => "its node reports a problem, see Reason",
         Phase::Stopping => "its node was asked to stop it",
-        Phase::Stopped => "it was stopped because somebody asked",
-        Phase::Succeeded => "it ended by itself with success",
-        Phase::Failed => "it ended badly, or could never be started",
+        Phase::Stopped => "stopped on request",
+        Phase::Succeeded => "its container exited with success",
+        Phase::Failed => "its container exited with an error, or could not be started",
     }
 }
 
-/// ` (Reason: message)`, as far as there is something to complain of.
-pub(crate) fn complaint(reason: &str, message: &str) -> String {
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message.
+pub(crate) fn reason_suffix(reason: &str, message: &str) -> String {
     match (reason.is_empty(), message.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!(" ({reason})"),
-        (true, false) => format!(" ({})", words::shorten(message, 160)),
-        (false, false) => format!(" ({reason}: {})", words::shorten(message, 160)),
+        (true, false) => format!(" ({})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
+        (false, false) => format!(" ({reason}: {})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
     }
 }
 
-/// As a shell takes it: ids of pushed pods may hold anything printable.
-fn quoted(text: &str) -> String {
-    let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+/// Quotes a text for a shell. The uuids of pushed pods may contain any printable character.
+fn shell_quoted(text: &str) -> String {
+    let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -1,43 +1,43 @@
-//! Queues and dead letters in words.
+//! Queues and dead letters as table rows.
 
-use api::dto::{LetterView, QueueItem, QueueView, QueuesView};
+use common::api::{DeadLetterView, QueueItem, QueueView, QueuesView};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Listed, words};
+use super::{TableRow, humanize};
 
-/// One queue with its length.
+/// A queue and its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct QueueLine {
+pub(crate) struct QueueRow {
     queue: String,
     length: u64,
     holds: &'static str,
 }
 
-/// A line for each queue; those of nodes only when something stands in them, or when all are asked for.
-pub(crate) fn lines(queues: &QueuesView, all: bool) -> Vec<QueueLine> {
-    let line = |queue: &str, length, holds| QueueLine { queue: queue.to_owned(), length, holds };
-    let mut lines = vec![
-        line("sq", queues.waiting, "wait for a scheduler"),
-        line("fq", queues.in_flight, "in the hands of schedulers"),
-        line("uq", queues.unschedulable, "fit no node right now"),
-        line("dq", queues.dead, "dead letters, for a person to decide"),
+/// Returns a row for each queue. Empty queues of nodes are left out unless `all` is set.
+pub(crate) fn rows(queues: &QueuesView, all: bool) -> Vec<QueueRow> {
+    let row = |queue: &str, length, holds| QueueRow { queue: queue.to_owned(), length, holds };
+    let mut rows = vec![
+        row("sq", queues.waiting, "waiting for a scheduler"),
+        row("fq", queues.in_flight, "in flight: taken by a scheduler"),
+        row("uq", queues.unschedulable, "unschedulable: fit no node right now"),
+        row("dq", queues.dead, "dead letters: requeue or drop them"),
     ];
-    for of in &queues.nodes {
-        let node = &of.node;
-        let three = [
-            line(&format!("pq:{node}"), of.pending, "pending on the node"),
-            line(&format!("rq:{node}"), of.starting, "being started there"),
-            line(&format!("cs:{node}"), of.running, "run there"),
+    for lengths in &queues.nodes {
+        let node = &lengths.node;
+        let rows_of_node = [
+            row(&format!("pq:{node}"), lengths.pending, "pending on the node"),
+            row(&format!("rq:{node}"), lengths.starting, "starting on the node"),
+            row(&format!("cs:{node}"), lengths.running, "running on the node"),
         ];
-        lines.extend(three.into_iter().filter(|line| all || line.length > 0));
+        rows.extend(rows_of_node.into_iter().filter(|row| all || row.length > 0));
     }
-    lines
+    rows
 }
 
-impl Listed for QueueLine {
+impl TableRow for QueueRow {
     fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["QUEUE", "PODS", "WHICH"]
+        vec!["QUEUE", "PODS", "MEANING"]
     }
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
@@ -49,36 +49,41 @@ impl Listed for QueueLine {
     }
 }
 
-impl Listed for LetterView {
+impl TableRow for DeadLetterView {
     fn titles(_wide: bool) -> Vec<&'static str> {
         vec!["ID", "QUEUE", "AGE", "REASON", "PAYLOAD"]
     }
 
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
-        let (reason, payload) = if wide { (usize::MAX, usize::MAX) } else { (60, 40) };
+        let (max_reason, max_payload) = if wide { (usize::MAX, usize::MAX) } else { (60, 40) };
         vec![
             self.id.clone(),
             self.queue.clone(),
-            words::age(&self.at, now),
-            words::shorten(&self.reason, reason),
-            shown(&self.payload, self.encoding.as_deref(), payload),
+            humanize::age(&self.at, now),
+            humanize::shorten(&self.reason, max_reason),
+            payload_text(&self.payload, self.encoding.as_deref(), max_payload),
         ]
     }
 
     fn name(&self) -> String {
-        format!("letter/{}", self.id)
+        dead_letter_name(&self.id)
     }
 }
 
-/// The payloads of a queue, a line each, the next to be taken first.
+/// Returns what `-o name` prints for a dead letter. Scripts rely on it.
+pub(crate) fn dead_letter_name(id: &str) -> String {
+    format!("letter/{id}")
+}
+
+/// Returns the payloads of a queue, one per line, the next one to be taken first.
 pub(crate) fn payloads(queue: &QueueView) -> String {
-    let line = |item: &QueueItem| shown(&item.payload, item.encoding.as_deref(), usize::MAX) + "\n";
+    let line = |item: &QueueItem| payload_text(&item.payload, item.encoding.as_deref(), usize::MAX) + "\n";
     queue.items.iter().map(line).collect()
 }
 
-fn shown(payload: &str, encoding: Option<&str>, most: usize) -> String {
+fn payload_text(payload: &str, encoding: Option<&str>, max_length: usize) -> String {
     match encoding {
-        Some(encoding) => format!("({encoding}) {}", words::shorten(payload, most)),
-        None => words::shorten(payload, most),
+        Some(encoding) => format!("({encoding}) {}", humanize::shorten(payload, max_length)),
+        None => humanize::shorten(payload, max_length),
     }
 }

@@ -1,15 +1,15 @@
-//! Services in words.
+//! Services as table rows and descriptions.
 
-use api::dto::{PodView, ServiceView};
+use common::api::{PodView, ServiceView};
 use common::event::ClusterEvent;
 use common::service::ServiceState;
-use common::spec::{ContainerSpec, Port};
+use common::spec::OnDisconnect;
 use jiff::Timestamp;
 
-use super::story::Story;
-use super::{Listed, events, pods, words};
+use super::describe_layout::DescribeLayout;
+use super::{TableRow, containers, events, humanize, pods};
 
-impl Listed for ServiceView {
+impl TableRow for ServiceView {
     fn titles(wide: bool) -> Vec<&'static str> {
         let mut titles = vec!["NAME", "RUNNING", "STATUS", "IMAGE", "AGE"];
         if wide {
@@ -23,17 +23,17 @@ impl Listed for ServiceView {
         let mut cells = vec![
             self.name.to_string(),
             format!("{}/{}", status.running, status.desired),
-            state_word(self).to_owned(),
+            status_word(self).to_owned(),
             self.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
-            words::age(&self.created_at, now),
+            humanize::age(&self.created_at, now),
         ];
         if wide {
             cells.extend([
                 self.generation.to_string(),
                 format!("{}/{}", status.updated, status.desired),
                 self.on_disconnect.as_str().to_owned(),
-                pairs(self.labels.iter()).join(","),
-                words::shorten(&status.message, 80),
+                humanize::labels(&self.labels).join(","),
+                humanize::shorten(&status.message, 80),
             ]);
         }
         cells
@@ -44,8 +44,8 @@ impl Listed for ServiceView {
     }
 }
 
-/// One word on how a service is.
-pub(crate) fn state_word(service: &ServiceView) -> &'static str {
+/// Returns the status in one word.
+fn status_word(service: &ServiceView) -> &'static str {
     let status = &service.status;
     if service.state == ServiceState::Deleting {
         "deleting"
@@ -64,14 +64,14 @@ pub(crate) fn state_word(service: &ServiceView) -> &'static str {
     }
 }
 
-/// How many pods are where: `2/3 running, 1 assigned`.
-pub(crate) fn counts(service: &ServiceView) -> String {
+/// Returns the number of pods in each phase: `2/3 running, 1 assigned`.
+pub(crate) fn pod_counts(service: &ServiceView) -> String {
     let status = &service.status;
     let mut text = format!("{}/{} running", status.running, status.desired);
-    let old = status.running.saturating_sub(status.updated);
+    let older = status.running.saturating_sub(status.updated);
     let waiting = status.pending.saturating_sub(status.unschedulable);
     let others = [
-        (old, "of an older generation"),
+        (older, "of an older generation"),
         (waiting, "pending"),
         (status.unschedulable, "unschedulable"),
         (status.assigned, "assigned"),
@@ -85,79 +85,43 @@ pub(crate) fn counts(service: &ServiceView) -> String {
     text
 }
 
-/// Everything about a service. `pods` are its pods that are not well.
+/// Describes a service, some of its unhealthy pods and its latest events.
 pub(crate) fn describe(
     service: &ServiceView,
-    unwell: &[PodView],
-    last: &[ClusterEvent],
+    unhealthy: &[PodView],
+    latest: &[ClusterEvent],
     now: Timestamp,
 ) -> String {
-    let mut story = Story::default();
-    story
-        .line("Name", service.name.as_str())
-        .line("State", state_word(service))
-        .line("Pods", counts(service))
-        .line("Message", &service.status.message)
-        .line("Generation", service.generation.to_string())
-        .lines("Labels", pairs(service.labels.iter()))
-        .line("Created", format!("{} ({} ago)", service.created_at, words::age(&service.created_at, now)))
-        .line("Updated", format!("{} ({} ago)", service.updated_at, words::age(&service.updated_at, now)))
-        .line("Disconnected", disconnect(service))
-        .line("Stop grace", format!("{} s between SIGTERM and SIGKILL", grace(service)));
-    story.section("Container", service.containers.iter().flat_map(container));
-    story.section("Pods that are not well", unwell.iter().map(pods::line));
-    story.section("Events, the last at the end", last.iter().map(events::line));
-    story.section(
-        "The same in Redis",
+    let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
+    let grace_period = service.stop_grace_period.duration().as_secs();
+    let mut layout = DescribeLayout::default();
+    layout
+        .field("Name", service.name.as_str())
+        .field("Status", status_word(service))
+        .field("Pods", pod_counts(service))
+        .field("Message", &service.status.message)
+        .field("Generation", service.generation.to_string())
+        .fields("Labels", humanize::labels(&service.labels))
+        .field("Created", with_age(&service.created_at))
+        .field("Updated", with_age(&service.updated_at))
+        .field("On disconnect", on_disconnect(service))
+        .field("Grace period", format!("{grace_period} s between SIGTERM and SIGKILL"));
+    layout.section("Container", service.containers.iter().flat_map(containers::lines));
+    layout.section("Unhealthy pods", unhealthy.iter().map(pods::line));
+    layout.section("Events (oldest first)", latest.iter().map(events::line));
+    layout.section(
+        "Keys in Redis",
         [
             format!("redis-cli HGETALL service:{0}", service.name),
             format!("redis-cli HGETALL slots:{}", service.name),
         ],
     );
-    story.tell()
+    layout.finish()
 }
 
-fn grace(service: &ServiceView) -> u64 {
-    service.stop_grace_period.duration().as_secs()
-}
-
-fn disconnect(service: &ServiceView) -> &'static str {
+fn on_disconnect(service: &ServiceView) -> &'static str {
     match service.on_disconnect {
-        common::spec::OnDisconnect::Keep => "keep: pods run on when their node can not reach Redis",
-        common::spec::OnDisconnect::Stop => "stop: pods are stopped when their node can not reach Redis",
+        OnDisconnect::Keep => "keep (pods run on while their node cannot reach Redis)",
+        OnDisconnect::Stop => "stop (pods are stopped when their node cannot reach Redis)",
     }
-}
-
-/// What a container is, a line for each thing said.
-pub(crate) fn container(container: &ContainerSpec) -> Vec<String> {
-    let mut lines = vec![format!("image        {}", container.image)];
-    if !container.command.is_empty() {
-        lines.push(format!("command      {:?}", container.command.0));
-    }
-    // Values may be secret and end up in terminals' histories and tickets: `-o json` shows them to who asks.
-    lines.extend(container.environment.iter().map(|(name, _)| format!("environment  {name}=…")));
-    lines.extend(container.ports.iter().map(|port| format!("port         {}", port_text(port))));
-    lines.extend(container.memory.map(|memory| format!("memory       {}", words::bytes(memory.bytes()))));
-    lines.extend(container.cpus.map(|cpus| format!("cpus         {}", words::cores(cpus.millis()))));
-    lines.push(format!("restart      {}", restart_word(container)));
-    lines
-}
-
-fn restart_word(container: &ContainerSpec) -> &'static str {
-    match container.restart {
-        common::spec::RestartPolicy::Always => "always",
-        common::spec::RestartPolicy::OnFailure => "on-failure",
-        common::spec::RestartPolicy::Never => "never",
-    }
-}
-
-fn port_text(port: &Port) -> String {
-    let ip = port.host_ip.map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
-    let host = port.host.map_or_else(|| "a free port".to_owned(), |host| host.to_string());
-    format!("{}/{} at {ip}, {host}", port.container, port.protocol.as_str())
-}
-
-/// `key=value` of each label.
-pub(crate) fn pairs<'a>(labels: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<String> {
-    labels.map(|(key, value)| format!("{key}={value}")).collect()
 }

@@ -1,60 +1,83 @@
-//! The cluster's status in words.
+//! The state of the cluster.
 
-use api::dto::{DurabilityState, DurabilityView, StatusView};
+use common::api::{DurabilityState, DurabilityView, RedisMemoryView, StatusView};
 
-use super::story::Story;
+use super::describe_layout::DescribeLayout;
+use super::humanize;
 
-/// How the cluster is, on one screen.
-pub(crate) fn tell(status: &StatusView) -> String {
+/// Describes the state of the cluster on one screen.
+pub(crate) fn describe(status: &StatusView) -> String {
     let (redis, nodes, queues) = (&status.redis, &status.nodes, &status.queues);
-    let mut story = Story::default();
-    let connected = if redis.connected { "connected" } else { "NOT CONNECTED" };
+    let mut layout = DescribeLayout::default();
+    let connection = if redis.connected { "connected" } else { "NOT CONNECTED" };
     let master = if redis.master.is_empty() { String::new() } else { format!(", master {}", redis.master) };
-    story.line("Redis", format!("{connected}{master}")).line("", &redis.detail);
+    layout.field("Redis", format!("{connection}{master}")).field("", &redis.detail);
     if let Some(durability) = &status.durability {
-        story.line("Last write", durability_words(durability));
+        layout.field("Durability", durability_text(durability));
     }
     if !redis.connected {
-        // The numbers are zero because nobody knows them.
-        return story.section("Problems", status.problems.iter().cloned()).tell();
+        // Without Redis the counts are unknown, and the API sends zeros.
+        return layout.section("Problems", status.problems.iter().cloned()).finish();
     }
-    story
-        .line("Schedulers", status.schedulers.to_string())
-        .line(
+    layout
+        .field("Redis memory", redis.memory.map(memory).unwrap_or_default())
+        .field("Schedulers", status.schedulers.to_string())
+        .field(
             "Nodes",
-            format!("{} of {} ready{}", nodes.ready, nodes.total, others(nodes.cordoned, nodes.dead)),
+            format!("{} of {} ready{}", nodes.ready, nodes.total, other_nodes(nodes.cordoned, nodes.dead)),
         )
-        .line("Services", status.services.to_string())
-        .line("Pods", pods(status))
-        .line(
+        .field("Services", status.services.to_string())
+        .field("Pods", pods(status))
+        .field(
             "Queues",
             format!(
-                "{} waiting, {} in flight, {} unschedulable, {} dead letters",
-                queues.waiting, queues.in_flight, queues.unschedulable, queues.dead
+                "{} waiting, {} in flight, {} unschedulable, {}",
+                queues.waiting,
+                queues.in_flight,
+                queues.unschedulable,
+                humanize::count(queues.dead, "dead letter")
             ),
         );
-    story.section("Problems", status.problems.iter().cloned());
-    story.tell()
+    layout.section("Problems", status.problems.iter().cloned());
+    layout.section(
+        "Broken keys",
+        status.broken.iter().map(|broken| format!("{}: {}", broken.key, broken.problem)),
+    );
+    layout.finish()
 }
 
-/// Whether a write would survive the loss of Redis' master.
-pub(crate) fn durability_words(durability: &DurabilityView) -> String {
+/// Says whether a write would survive the loss of the Redis master.
+pub(crate) fn durability_text(durability: &DurabilityView) -> String {
     if !durability.message.is_empty() {
         return durability.message.clone();
     }
     let (replicas, known) = (durability.replicas, durability.known);
     match durability.state {
-        DurabilityState::Confirmed => format!("confirmed by all {known} replicas"),
+        DurabilityState::Confirmed => format!("last write confirmed by all {known} replicas of Redis"),
         DurabilityState::Unconfirmed => {
-            format!("stored, and confirmed by {replicas} of {known} replicas so far")
+            format!("last write stored, but confirmed by only {replicas} of {known} replicas of Redis so far")
         }
-        DurabilityState::SingleMachine => "stored on one machine: Redis has no replicas".to_owned(),
+        DurabilityState::SingleMachine => "one Redis, no replicas".to_owned(),
     }
 }
 
-fn others(cordoned: u64, dead: u64) -> String {
-    let parts = [(cordoned, "cordoned"), (dead, "dead")];
-    parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!(", {n} {word}")).collect()
+fn memory(memory: RedisMemoryView) -> String {
+    let used = humanize::bytes(memory.used_bytes);
+    match (memory.limit_bytes, memory.headroom_bytes) {
+        (Some(limit), headroom) => {
+            let room = headroom.filter(|bytes| *bytes > 0).map_or_else(
+                || "nothing can be added".to_owned(),
+                |bytes| format!("{} can be added", humanize::bytes(bytes)),
+            );
+            format!("{used} of {}, {room}", humanize::bytes(limit))
+        }
+        (None, _) => format!("{used}, no limit (maxmemory)"),
+    }
+}
+
+fn other_nodes(cordoned: u64, dead: u64) -> String {
+    let counts = [(cordoned, "cordoned"), (dead, "dead")];
+    counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!(", {n} {word}")).collect()
 }
 
 fn pods(status: &StatusView) -> String {

@@ -1,14 +1,14 @@
-//! Columns without borders, as kubectl shows them: easy to read, easy to cut.
+//! Tables without borders, as kubectl prints them: easy to read, and easy to cut into columns.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Lines of text, the titles first. Nothing is wrapped: a line is a record.
+/// Renders the titles and one line per row. Nothing is wrapped: a line is a record.
 pub(super) fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
     table.set_header(titles.iter().copied());
     for row in rows {
-        let cells = row.iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { flat(cell) });
+        let cells = row.iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { on_one_line(cell) });
         table.add_row(cells);
     }
     for column in table.column_iter_mut() {
@@ -17,8 +17,8 @@ pub(super) fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     table.trim_fmt()
 }
 
-fn flat(cell: &str) -> String {
-    super::words::shorten(cell, usize::MAX)
+fn on_one_line(cell: &str) -> String {
+    super::humanize::shorten(cell, usize::MAX)
 }
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_empty_cells_stay_cuttable() {
+    fn columns_are_aligned_and_an_empty_cell_is_a_dash() {
         let rows = vec![
             vec!["web".to_owned(), String::new(), "nginx".to_owned()],
             vec!["database".to_owned(), "3/3".to_owned(), "a\nb".to_owned()],

@@ -1,4 +1,4 @@
-//! What people see, in full.
+//! Complete outputs, as users see them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,18 +6,18 @@ use common::event::{ClusterEvent, ObjectKind};
 use common::lifecycle::Phase;
 use common::pod::{NodeRefusal, Refusal};
 
-use super::paper::on_paper;
+use super::test_output::captured_output;
 use super::*;
-use crate::client::samples;
+use crate::client::fixtures;
 
-/// Six minutes after midnight; the samples were made at one minute past.
+/// Six minutes after midnight; the fixtures were created one minute after midnight.
 const NOW: &str = "2026-01-31T00:06:00Z";
 
 fn printed(format: Format, print: impl FnOnce(&mut Output)) -> String {
-    let (mut output, paper) = on_paper(format);
+    let (mut output, captured) = captured_output(format);
     output.now = now();
     print(&mut output);
-    paper.text()
+    captured.text()
 }
 
 fn event(kind: ObjectKind, object: &str, reason: &str) -> ClusterEvent {
@@ -35,9 +35,9 @@ fn event(kind: ObjectKind, object: &str, reason: &str) -> ClusterEvent {
 }
 
 #[test]
-fn services_in_every_format() {
-    let services = [samples::service("web"), samples::service("database")];
-    let show = |format| printed(format, |output| output.list(&services, "none").unwrap());
+fn a_list_of_services_in_every_format() {
+    let services = [fixtures::service("web"), fixtures::service("database")];
+    let show = |format| printed(format, |output| output.print_list(&services, "none").unwrap());
     assert_eq!(
         show(Format::Table),
         "NAME       RUNNING   STATUS   IMAGE        AGE\n\
@@ -54,28 +54,30 @@ fn services_in_every_format() {
 }
 
 #[test]
-fn nothing_to_list_is_nothing_on_standard_output() {
-    let none: [api::dto::PodView; 0] = [];
-    let show = |format| printed(format, |output| output.list(&none, "no pods").unwrap());
+fn an_empty_table_prints_nothing_on_standard_output() {
+    let none: [common::api::PodView; 0] = [];
+    let show = |format| printed(format, |output| output.print_list(&none, "no pods").unwrap());
     assert_eq!((show(Format::Table), show(Format::Name)), (String::new(), String::new()));
     assert_eq!(show(Format::Json), "{\n  \"items\": []\n}\n");
 }
 
 #[test]
 fn pods_and_nodes_as_tables() {
-    let mut late = samples::pod("0b2a77aa-1111", Phase::Pending);
+    let mut late = fixtures::pod("0b2a77aa-1111", Phase::Pending);
     (late.node, late.replica, late.reason) = (None, 1, "Unschedulable".to_owned());
-    let pods = [samples::pod("djkf2345-9999", Phase::Running), late];
+    let pods = [fixtures::pod("djkf2345-9999", Phase::Running), late];
     assert_eq!(
-        printed(Format::Table, |output| output.list(&pods, "none").unwrap()),
+        printed(Format::Table, |output| output.print_list(&pods, "none").unwrap()),
         "NAME    PHASE     REASON          RESTARTS   NODE      AGE   ID\n\
          web-0   running   -               0          worker1   5m    djkf2345\n\
          web-1   pending   Unschedulable   0          -         5m    0b2a77aa\n"
     );
-    let mut guest = samples::node("old");
-    (guest.kind, guest.fenceable, guest.cordoned) = (common::node::NodeKind::Guest, false, true);
+    let mut external = fixtures::node("old");
+    (external.kind, external.fenceable, external.cordoned) = (common::node::NodeKind::External, false, true);
     assert_eq!(
-        printed(Format::Table, |output| output.list(&[samples::node("worker1"), guest], "none").unwrap()),
+        printed(Format::Table, |output| output
+            .print_list(&[fixtures::node("worker1"), external], "none")
+            .unwrap()),
         "NAME      STATUS           KIND             PODS    CPUS    MEMORY         HEARTBEAT   AGE\n\
          worker1   ready            kubeleet         3/250   0.5/2   64 MiB/2 GiB   2s          6m\n\
          old       ready,cordoned   guest,unfenced   3/250   0.5/2   64 MiB/2 GiB   2s          6m\n"
@@ -83,50 +85,54 @@ fn pods_and_nodes_as_tables() {
 }
 
 #[test]
-fn what_was_done_in_every_format() {
-    let web = samples::service("web");
-    let show = |format| printed(format, |output| output.done(&web, "created").unwrap());
+fn the_result_of_a_change_in_every_format() {
+    let web = fixtures::service("web");
+    let show = |format| printed(format, |output| output.print_result(&web, "created").unwrap());
     assert_eq!(show(Format::Table), "service/web created\n");
     assert_eq!(show(Format::Name), "service/web\n");
     assert!(show(Format::Json).starts_with("{\n  \"name\": \"web\""));
 }
 
 #[test]
-fn a_service_described() {
-    let mut service = samples::service("web");
+fn describe_a_service() {
+    let mut service = fixtures::service("web");
     (service.status.running, service.status.updated, service.status.assigned) = (2, 2, 1);
     service.status.message = "ImagePullBackOff: no such image".to_owned();
-    let mut ill = samples::pod("djkf2345-9999", Phase::Assigned);
-    (ill.reason, ill.message) = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
-    let story =
-        services::describe(&service, &[ill], &[event(ObjectKind::Pod, "djkf2345-9999", "Scheduled")], now());
+    let mut unhealthy = fixtures::pod("djkf2345-9999", Phase::Assigned);
+    (unhealthy.reason, unhealthy.message) = ("ImagePullBackOff".to_owned(), "no such image".to_owned());
+    let text = services::describe(
+        &service,
+        &[unhealthy],
+        &[event(ObjectKind::Pod, "djkf2345-9999", "Scheduled")],
+        now(),
+    );
     assert_eq!(
-        story,
-        "Name:         web
-State:        starting
-Pods:         2/3 running, 1 assigned
-Message:      ImagePullBackOff: no such image
-Generation:   1
-Labels:       tier=front
-Created:      2026-01-31T00:01:00Z (5m ago)
-Updated:      2026-01-31T00:01:00Z (5m ago)
-Disconnected: keep: pods run on when their node can not reach Redis
-Stop grace:   10 s between SIGTERM and SIGKILL
+        text,
+        "Name:           web
+Status:         starting
+Pods:           2/3 running, 1 assigned
+Message:        ImagePullBackOff: no such image
+Generation:     1
+Labels:         tier=front
+Created:        2026-01-31T00:01:00Z (5m ago)
+Updated:        2026-01-31T00:01:00Z (5m ago)
+On disconnect:  keep (pods run on while their node cannot reach Redis)
+Grace period:   10 s between SIGTERM and SIGKILL
 
 Container
   image        nginx:1.27
   environment  PASSWORD=…
-  port         80/tcp at 127.0.0.1, 8080
+  port         80/tcp on 127.0.0.1:8080
   memory       64 MiB
   restart      always
 
-Pods that are not well
+Unhealthy pods
   web-0 djkf2345 assigned on worker1 (ImagePullBackOff: no such image)
 
-Events, the last at the end
+Events (oldest first)
   2026-01-31T00:01:01Z  Scheduled          pod/djkf2345 of web on worker1  it runs
 
-The same in Redis
+Keys in Redis
   redis-cli HGETALL service:web
   redis-cli HGETALL slots:web
 "
@@ -134,51 +140,54 @@ The same in Redis
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_described() {
-    let mut pod = samples::pod("it's-me", Phase::Pending);
+fn describe_a_pod_that_fits_no_node() {
+    let mut pod = fixtures::pod("it's-me", Phase::Pending);
     (pod.node, pod.assignment, pod.reason) = (None, None, "Unschedulable".to_owned());
     let detail = "needs 2 GiB, 1.2 GiB free".to_owned();
     let nodes = vec![NodeRefusal { node: "worker1".to_owned(), detail }];
     pod.refusals = vec![Refusal { reason: "InsufficientMemory".to_owned(), count: 3, nodes }];
-    let story = pods::describe(&pod, None, &[], now());
+    let text = pods::describe(&pod, None, &[], now());
     for part in [
-        "Phase:        pending, it fits no node right now",
-        "Reason:       Unschedulable\n",
-        "Image:        nginx:1.27\n",
-        "Why no node takes it\n  InsufficientMemory (3 nodes)\n    worker1: needs 2 GiB, 1.2 GiB free\n    and 2 nodes more",
+        "Phase:          pending: fits no node right now",
+        "Reason:         Unschedulable\n",
+        "Image:          nginx:1.27\n",
+        "Why it does not fit\n  InsufficientMemory (3 nodes)\n    worker1: needs 2 GiB, 1.2 GiB free\n    \
+         and 2 more nodes\n",
         r"redis-cli HGETALL pod:'it'\''s-me'",
     ] {
-        assert!(story.contains(part), "{part:?} in {story}");
+        assert!(text.contains(part), "{part:?} in {text}");
     }
-    assert!(!story.contains("Node:") && !story.contains("Events"), "{story}");
+    assert!(!text.contains("Node:") && !text.contains("Events"), "{text}");
 }
 
 #[test]
-fn a_guest_described() {
-    let mut guest = samples::node("old");
-    guest.kind = common::node::NodeKind::Guest;
-    let story = nodes::describe(&guest, &[samples::pod("djkf2345-9999", Phase::Running)], &[], now());
+fn describe_an_external_worker() {
+    let mut external = fixtures::node("old");
+    external.kind = common::node::NodeKind::External;
+    let text = nodes::describe(&external, &[fixtures::pod("djkf2345-9999", Phase::Running)], &[], now());
     for part in [
-        "can not be fenced",
+        "external worker (guest)",
+        "cannot be fenced",
         "web-0 djkf2345 running on worker1",
         "redis-cli HGETALL node:old",
         "SMEMBERS cs:old",
     ] {
-        assert!(story.contains(part), "{part:?} in {story}");
+        assert!(text.contains(part), "{part:?} in {text}");
     }
 }
 
 #[test]
-fn events_are_lines_or_documents() {
+fn an_event_is_a_line_or_a_document() {
     let one = event(ObjectKind::Node, "worker1", "NodeDead");
-    let show = |format| printed(format, |output| output.next(&one, || events::line(&one)).unwrap());
+    let show =
+        |format| printed(format, |output| output.print_stream_item(&one, || events::line(&one)).unwrap());
     assert_eq!(show(Format::Table), "2026-01-31T00:01:01Z  NodeDead           node/worker1  it runs\n");
     assert_eq!(show(Format::Json).lines().count(), 1);
     assert!(show(Format::Yaml).starts_with("---\n"));
 }
 
 #[test]
-fn events_about_an_object() {
+fn events_about_an_object_are_the_latest_that_concern_it() {
     let all = || {
         vec![
             event(ObjectKind::Service, "web", "ServiceCreated"),
@@ -196,8 +205,8 @@ fn events_about_an_object() {
 }
 
 #[test]
-fn the_cluster_on_one_screen() {
-    let status = |connected: bool| -> api::dto::StatusView {
+fn status_shows_the_cluster_and_hides_unknown_counts() {
+    let status = |connected: bool| -> common::api::StatusView {
         serde_json::from_value(serde_json::json!({
             "redis": {"connected": connected, "master": "127.0.0.1:6379", "detail": ""}, "durability": null,
             "nodes": {"total": 3, "ready": 2, "cordoned": 0, "dead": 1}, "services": 4,
@@ -208,32 +217,33 @@ fn the_cluster_on_one_screen() {
         .unwrap()
     };
     assert_eq!(
-        status::tell(&status(true)),
-        "Redis:        connected, master 127.0.0.1:6379
-Schedulers:   2
-Nodes:        2 of 3 ready, 1 dead
-Services:     4
-Pods:         1 pending, 12 running
-Queues:       0 waiting, 0 in flight, 1 unschedulable, 0 dead letters
+        status::describe(&status(true)),
+        "Redis:          connected, master 127.0.0.1:6379
+Schedulers:     2
+Nodes:          2 of 3 ready, 1 dead
+Services:       4
+Pods:           1 pending, 12 running
+Queues:         0 waiting, 0 in flight, 1 unschedulable, 0 dead letters
 
 Problems
   worker3 is dead
 "
     );
-    let away = status::tell(&status(false));
-    assert!(away.contains("NOT CONNECTED") && !away.contains("Nodes"), "{away}");
+    let disconnected = status::describe(&status(false));
+    assert!(disconnected.contains("NOT CONNECTED") && !disconnected.contains("Nodes"), "{disconnected}");
 }
 
 #[test]
-fn queues_that_hold_something() {
-    let queues: api::dto::QueuesView = serde_json::from_value(serde_json::json!({
+fn empty_queues_of_nodes_are_shown_on_request() {
+    let queues: common::api::QueuesView = serde_json::from_value(serde_json::json!({
         "waiting": 1, "in_flight": 0, "unschedulable": 0, "dead": 2,
         "nodes": [{"node": "worker1", "pending": 0, "starting": 1, "running": 0}]
     }))
     .unwrap();
-    let text = printed(Format::Table, |output| output.list(&queues::lines(&queues, false), "none").unwrap());
+    let text =
+        printed(Format::Table, |output| output.print_list(&queues::rows(&queues, false), "none").unwrap());
     assert!(text.contains("rq:worker1   1") && !text.contains("pq:worker1"), "{text}");
-    assert_eq!(queues::lines(&queues, true).len(), 7);
+    assert_eq!(queues::rows(&queues, true).len(), 7);
 }
 
 fn now() -> Timestamp {

@@ -1,5 +1,5 @@
-//! The user commands as people run them: the real binary, and where a cluster is needed, a real one with simulated
-//! workers over a private Redis.
+//! The user commands end to end: the real binary and, where a test needs a cluster, real daemons with
+//! simulated pods on a private Redis.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use cluster::Cluster;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kubeleet");
 
-/// Runs a line, with no settings of the machine it runs on.
+/// Runs a command line, without any settings from the environment.
 fn kubeleet(api: &str, line: &str) -> Output {
     kubeleet_with(api, line, "")
 }
@@ -34,8 +34,8 @@ fn parts(output: &Output) -> (i32, String, String) {
 
 #[test]
 fn errors_are_on_standard_error_with_their_code_and_without_colours() {
-    // Nobody listens on port 1.
-    for (line, code, said) in [
+    // No process listens on port 1.
+    for (line, code, message) in [
         ("status", 8, "no API at http://127.0.0.1:1"),
         ("service ls --api https://127.0.0.1:1", 2, "TLS is not built in"),
         ("service scale web", 2, "<REPLICAS>"),
@@ -45,12 +45,12 @@ fn errors_are_on_standard_error_with_their_code_and_without_colours() {
     ] {
         let (exit, out, err) = parts(&kubeleet("http://127.0.0.1:1", line));
         assert_eq!((exit, out.as_str()), (code, ""), "{line}: {err}");
-        assert!(err.contains(said) && !err.contains('\x1b'), "{line}: {err}");
+        assert!(err.contains(message) && !err.contains('\x1b'), "{line}: {err}");
     }
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_reader_that_leaves_early_is_not_an_error() {
     let mut child = Command::new(BINARY)
         .args(["completions", "bash"])
         .stdout(Stdio::piped())
@@ -72,7 +72,7 @@ fn help_lists_the_exit_codes() {
 }
 
 #[test]
-fn the_life_of_a_service() {
+fn a_service_is_created_scaled_and_deleted() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
 
@@ -85,7 +85,7 @@ fn the_life_of_a_service() {
     let (_, out, _) = run("ps --service web -o name");
     assert_eq!(out.lines().filter(|line| line.starts_with("pod/")).count(), 3, "{out}");
     let (exit, out, _) = run("pod describe web-1");
-    assert!(exit == 0 && out.contains("Name:         web-1") && out.contains("PodStarted"), "{out}");
+    assert!(exit == 0 && out.contains("Name:           web-1") && out.contains("PodStarted"), "{out}");
 
     assert_eq!(run("run hello --name web").0, 4);
     let (exit, out, _) = run("run hello -o name");
@@ -103,7 +103,7 @@ fn the_life_of_a_service() {
 }
 
 #[test]
-fn what_fits_nowhere_is_said_and_has_its_code() {
+fn an_unschedulable_service_has_its_own_exit_code_and_reasons() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     let (exit, _, err) = run("run hello --name big --memory 100TiB --wait --timeout 2s");
@@ -114,7 +114,7 @@ fn what_fits_nowhere_is_said_and_has_its_code() {
 }
 
 #[test]
-fn files_dead_letters_and_nodes() {
+fn applies_files_drops_dead_letters_and_cordons_nodes() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     let file = "name: a\nimage: x\n---\nname: b\nimage: y\nreplicas: 2\n";
@@ -124,14 +124,14 @@ fn files_dead_letters_and_nodes() {
         assert_eq!((exit, out.as_str()), (0, expected), "{err}");
     }
 
-    cluster.redis("LPUSH sq nonsense");
-    let id = cluster::eventually("a dead letter", || {
+    cluster.redis.blocking_cli::<()>(&["LPUSH", "sq", "nonsense"]);
+    let id = testkit::eventually::blocking_eventually("a dead letter", || {
         let (_, out, _) = run("queue peek dq -o name");
         out.trim().strip_prefix("letter/").map(str::to_owned)
     });
     assert_eq!(run("queue drop --all").0, 2);
     let (exit, out, _) = run(&format!("queue drop {id}"));
-    assert_eq!((exit, out), (0, format!("letter/{id} dropped\n")));
+    assert_eq!((exit, out), (0, format!("dead letter {id} dropped\n")));
     assert_eq!(run(&format!("queue requeue {id}")).0, 3);
 
     assert_eq!(run("node cordon worker1").1, "node/worker1 cordoned\n");
@@ -141,4 +141,81 @@ fn files_dead_letters_and_nodes() {
     assert!(exit == 0 && out.contains("NodeUncordoned") && out.contains("DeadLettered"), "{out}");
     let (exit, out, _) = run("status");
     assert!(exit == 0 && out.contains("1 of 1 ready"), "{out}");
+}
+
+#[test]
+fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let (exit, _, err) = run("run hello --name web --replicas 3 --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
+    let (_, before, _) = run("ps -o name");
+    assert_eq!(run("cluster recover --wait 21s").0, 2);
+    // The services of the pods are saved a second later.
+    testkit::eventually::blocking_eventually("the plan is complete", || {
+        let (_, out, _) = run("cluster recover -o json");
+        out.contains("\"present_pods\": 3").then_some(()).ok_or(out)
+    });
+    cluster.redis.blocking_cli::<()>(&["FLUSHALL"]);
+    let (exit, out, err) = run("cluster recover");
+    assert!(exit == 0 && out.contains("1 services and 3 pods to be recovered"), "{out} {err}");
+    assert!(err.contains("`kubeleet cluster recover --yes` does this"), "{err}");
+    assert_eq!(run("ps -o name").1, "", "nothing was changed");
+    let (exit, out, err) = run("cluster recover --yes");
+    assert!(exit == 0 && out.contains("1 services and 3 pods recovered"), "{out} {err}");
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(sorted(&run("ps -o name").1), sorted(&before));
+    let (exit, _, err) = run("service scale web 1 --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
+}
+
+#[test]
+fn a_backup_is_restored_into_an_emptied_redis_and_a_cut_one_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let (exit, _, err) = run("run hello --name web --replicas 3 -e PASSWORD=hunter2 --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
+    let pods = || {
+        let (_, out, _) = run("ps -o json");
+        let list: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let pod = |pod: &serde_json::Value| format!("{} {} {}", pod["id"], pod["node"], pod["restarts"]);
+        list["items"].as_array().unwrap().iter().map(pod).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = pods();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cluster.backup");
+    let path = file.to_str().unwrap();
+    let (exit, _, err) = run(&format!("backup {path}"));
+    assert!(exit == 0 && err.contains("written"), "{err}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let (exit, out, err) = run(&format!("restore {path} --yes"));
+    assert!(exit == 0 && out.contains("Redis has everything that was saved"), "{out} {err}");
+
+    cluster.redis.blocking_cli::<()>(&["FLUSHALL"]);
+    testkit::eventually::blocking_eventually("the worker holds", || {
+        let (_, out, _) = run("status");
+        out.contains("holds 3 containers").then_some(()).ok_or(out)
+    });
+    let text = std::fs::read_to_string(&file).unwrap();
+    let cut = directory.path().join("cut");
+    std::fs::write(&cut, &text[..text.len() - 20]).unwrap();
+    let (exit, _, err) = run(&format!("restore {} --yes", cut.display()));
+    assert!(exit == 1 && err.contains("nothing was changed"), "{err}");
+    let (exit, out, err) = run(&format!("restore {path}"));
+    assert!(exit == 0 && out.contains("1 services and 3 pods to be recovered"), "{out} {err}");
+    assert!(err.contains("--yes` does this") && pods().is_empty(), "{err}");
+    let (exit, out, err) = run(&format!("restore {path} --yes"));
+    assert!(exit == 0 && out.contains("1 services and 3 pods recovered"), "{out} {err}");
+    testkit::eventually::blocking_eventually("the worker serves on", || {
+        let (_, out, _) = run("status");
+        out.contains("1 of 1 ready").then_some(()).ok_or(out)
+    });
+    assert_eq!(pods(), before);
+    let (exit, _, err) = run("service scale web 1 --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
 }

@@ -1,26 +1,33 @@
-//! Values that people write in more than one way, each read into one form: memory, cores, durations, ports,
-//! environment, command.
+//! Values that users can write in more than one way: memory, cores, durations, ports, environment, command.
+//! Each type has one normal form.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Bytes. Read from a number or a text such as `64m`, `64MiB`, `1.5GB`; Docker's one-letter units are binary.
+use crate::duration::HumanDuration;
+
+/// Maximum of [`Seconds`]: a day.
+const MAX_SECONDS: u64 = 86_400;
+
+/// An amount of memory. Read from a number of bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's
+/// units of one character are binary: `64m` is 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
 
 impl Memory {
-    /// This many bytes.
+    /// Returns an amount of `bytes` bytes.
     pub fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// In bytes.
+    /// Returns the amount in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -39,17 +46,18 @@ impl std::str::FromStr for Memory {
     }
 }
 
-/// Processor cores, in thousandths. Read from `0.5`, `2`, `"0.5"` or kubectl's `"500m"`.
+/// A number of processor cores, with a precision of a thousandth. Read from `0.5`, `2`, `"0.5"` or kubectl's
+/// `"500m"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u64);
 
 impl Cpus {
-    /// This many thousandths of a core.
+    /// Returns a number of cores from thousandths of a core.
     pub fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// In thousandths of a core.
+    /// Returns the number of cores in thousandths of a core.
     pub fn millis(self) -> u64 {
         self.0
     }
@@ -79,18 +87,19 @@ impl std::str::FromStr for Cpus {
     }
 }
 
-/// Whole seconds; ten unless said. Read from a number of seconds or `"1m 30s"`.
+/// A duration in whole seconds, by default 10 and at most a day. Read from a number of seconds, or a text
+/// such as `"1m 30s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(u64);
 
 impl Seconds {
-    /// This many seconds.
+    /// Returns a duration of `seconds` seconds.
     pub fn new(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// As a duration.
+    /// Returns the standard library's form of the duration.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
@@ -105,20 +114,20 @@ impl Default for Seconds {
 impl std::str::FromStr for Seconds {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let seconds = match text.trim().parse::<u64>() {
-            Ok(seconds) => seconds,
-            Err(_) => humantime::parse_duration(text)
-                .map_err(|_| format!("{text:?} is not a duration: write 30s, 2m or a number of seconds"))?
-                .as_secs(),
-        };
-        if seconds > 86_400 {
+        let text = text.trim();
+        // A number without a unit must be whole: 0.5 would silently become 0.
+        if text.parse::<f64>().is_ok() && text.parse::<u64>().is_err() {
+            return Err(format!("{text:?} is not a whole number of seconds: write 30 or 30s"));
+        }
+        let duration = text.parse::<HumanDuration>().map_err(|error| error.to_string())?.get();
+        if duration.as_secs() > MAX_SECONDS {
             return Err(format!("{text:?} is longer than a day"));
         }
-        Ok(Self(seconds))
+        Ok(Self(duration.as_secs()))
     }
 }
 
-/// Reads a number or a text through `FromStr`, so that JSON, YAML and flags share one parser.
+/// Deserializes a number or a text through `FromStr`, so that JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -151,13 +160,13 @@ number_or_text!(Memory, "an amount of memory such as \"64MiB\", or bytes");
 number_or_text!(Cpus, "a number of cores such as 0.5");
 number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 
-/// The words of a command. Read from a list, or from one text that is split the way a shell would.
+/// A command and its arguments. Read from a list, or from a text that is split as a shell would split it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
 
 impl Command {
-    /// Whether the image's own command runs.
+    /// Returns true if the command is not set: the container runs the image's own command.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -169,44 +178,44 @@ impl<'de> Deserialize<'de> for Command {
         impl<'de> Visitor<'de> for Reader {
             type Value = Command;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of words, or one text that is split like a shell would")
+                f.write_str("a list of arguments, or a text that is split as a shell would split it")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Command, E> {
-                let words = shlex::split(text).ok_or_else(|| E::custom("a quotation mark is not closed"))?;
-                Ok(Command(words))
+                let arguments = shlex::split(text);
+                arguments.map(Command).ok_or_else(|| E::custom("a quotation mark is not closed"))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Command, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = seq.next_element::<String>()? {
-                    words.push(word);
-                }
-                Ok(Command(words))
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Command, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Command)
             }
         }
         deserializer.deserialize_any(Reader)
     }
 }
 
-/// Environment variables. Read from a map or a list of `KEY=value`. `Debug` shows the names only: values may be secret.
+/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` shows the names only,
+/// because values can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Whether there are none.
+    /// Returns true if there are no variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Name and value, by name.
+    /// Iterates over names and values, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Adds one; refuses names an operating system would.
+    /// Adds a variable.
+    ///
+    /// # Errors
+    /// If no operating system accepts the name or the value.
     pub fn insert(&mut self, name: &str, value: String) -> Result<(), String> {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(format!("{name:?} can not be the name of an environment variable"));
+            return Err(format!("{name:?} cannot be the name of an environment variable"));
         }
         self.0.insert(name.to_owned(), value);
         Ok(())
@@ -221,9 +230,9 @@ impl fmt::Debug for Environment {
 
 impl<'de> Deserialize<'de> for Environment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// YAML and JSON writers put bare numbers and booleans here; engines want text.
+        /// A value. Users write bare numbers and booleans in YAML and JSON; engines take strings only.
         #[derive(Deserialize)]
-        #[serde(untagged)]
+        #[serde(untagged, expecting = "the value of a variable: a string, a number or a boolean")]
         enum Scalar {
             Text(String),
             Bool(bool),
@@ -240,34 +249,78 @@ impl<'de> Deserialize<'de> for Environment {
                 }
             }
         }
+        /// Not an untagged enum: that would report errors at the whole environment instead of at the
+        /// variable.
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
             type Value = Environment;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map of names to values, or a list of KEY=value")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Environment, A::Error> {
-                let mut environment = Environment::default();
-                while let Some((name, value)) = map.next_entry::<String, Scalar>()? {
-                    environment.insert(&name, value.into()).map_err(de::Error::custom)?;
-                }
-                Ok(environment)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Environment, A::Error> {
+                let variables = BTreeMap::<String, Scalar>::deserialize(MapAccessDeserializer::new(map))?;
+                collect(variables.into_iter().map(|(name, value)| Ok((name, value.into()))))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Environment, A::Error> {
-                let mut environment = Environment::default();
-                while let Some(entry) = seq.next_element::<String>()? {
-                    let (name, value) =
-                        entry.split_once('=').ok_or_else(|| de::Error::custom("each entry is KEY=value"))?;
-                    environment.insert(name, value.to_owned()).map_err(de::Error::custom)?;
-                }
-                Ok(environment)
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Environment, A::Error> {
+                let entries = Vec::<String>::deserialize(SeqAccessDeserializer::new(seq))?;
+                collect(entries.into_iter().map(|entry| match entry.split_once('=') {
+                    Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+                    None => Err("each entry must be KEY=value".to_owned()),
+                }))
             }
+        }
+        fn collect<E: de::Error>(
+            variables: impl Iterator<Item = Result<(String, String), String>>,
+        ) -> Result<Environment, E> {
+            let mut environment = Environment::default();
+            for variable in variables {
+                let (name, value) = variable.map_err(E::custom)?;
+                environment.insert(&name, value).map_err(E::custom)?;
+            }
+            Ok(environment)
         }
         deserializer.deserialize_any(Reader)
     }
 }
 
-/// TCP or UDP.
+/// Reads a whole number that may be written as `3.0`: JSON has one type for both, and some writers choose that form.
+///
+/// # Errors
+/// If the number has a fraction, or does not fit `T`.
+pub(crate) fn whole_number<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    struct Reader;
+    impl Visitor<'_> for Reader {
+        type Value = u64;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number from 0")
+        }
+        fn visit_u64<E: de::Error>(self, n: u64) -> Result<u64, E> {
+            Ok(n)
+        }
+        fn visit_i64<E: de::Error>(self, n: i64) -> Result<u64, E> {
+            u64::try_from(n).map_err(|_| E::invalid_value(de::Unexpected::Signed(n), &self))
+        }
+        fn visit_f64<E: de::Error>(self, n: f64) -> Result<u64, E> {
+            let is_whole = n.fract() == 0.0 && (0.0..9e15).contains(&n);
+            if is_whole { Ok(n as u64) } else { Err(E::invalid_value(de::Unexpected::Float(n), &self)) }
+        }
+    }
+    let number = deserializer.deserialize_u64(Reader)?;
+    T::try_from(number)
+        .map_err(|_| de::Error::invalid_value(de::Unexpected::Unsigned(number), &"a smaller whole number"))
+}
+
+fn optional_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    #[derive(Deserialize)]
+    struct Number(#[serde(deserialize_with = "whole_number")] u16);
+    Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(port)| port))
+}
+
+/// The protocol of a published port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -279,7 +332,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As engines write it.
+    /// Returns the name of the protocol as container engines write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Tcp => "tcp",
@@ -288,19 +341,19 @@ impl Protocol {
     }
 }
 
-/// A published port. Read from `80`, `"80"`, `"8080:80"`, `"0.0.0.0:8080:80/udp"` or this very shape.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+/// A published port. Read from `80`, `"80"`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`, or an object with these
+/// fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Port {
-    /// Inside the container.
+    /// Port inside the container.
     pub container: u16,
-    /// On the host; the engine chooses one when absent.
+    /// Port on the host. If absent, the engine chooses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<u16>,
-    /// Address on the host; loopback when absent.
+    /// Address on the host. If absent, loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub host_ip: Option<IpAddr>,
-    /// TCP unless said.
+    /// Protocol, by default TCP.
     pub protocol: Protocol,
 }
 
@@ -338,8 +391,9 @@ impl<'de> Deserialize<'de> for Port {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Long {
+            #[serde(deserialize_with = "whole_number")]
             container: u16,
-            #[serde(default)]
+            #[serde(default, deserialize_with = "optional_port")]
             host: Option<u16>,
             #[serde(default)]
             host_ip: Option<IpAddr>,
@@ -356,6 +410,9 @@ impl<'de> Deserialize<'de> for Port {
                 self.visit_str(&n.to_string())
             }
             fn visit_i64<E: de::Error>(self, n: i64) -> Result<Port, E> {
+                self.visit_str(&n.to_string())
+            }
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Port, E> {
                 self.visit_str(&n.to_string())
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Port, E> {
@@ -376,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_in_every_spelling() {
+    fn memory_is_read_in_every_spelling() {
         let cases =
             [("64m", 64 << 20), ("64MiB", 64 << 20), ("64MB", 64_000_000), ("1g", 1 << 30), ("512", 512)];
         for (text, bytes) in cases {
@@ -388,7 +445,17 @@ mod tests {
     }
 
     #[test]
-    fn cores_in_every_spelling() {
+    fn whole_numbers_may_be_written_with_a_point() {
+        for json in ["80", "80.0", r#"{"container": 80.0, "host": null}"#] {
+            assert_eq!(serde_json::from_str::<Port>(json).unwrap().container, 80, "{json}");
+        }
+        for bad in ["80.5", r#"{"container": 80.5}"#, r#"{"container": 65536}"#, r#"{"container": -1}"#] {
+            assert!(serde_json::from_str::<Port>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cores_are_read_in_every_spelling() {
         for (json, millis) in [("0.5", 500), ("2", 2000), ("\"0.25\"", 250), ("\"500m\"", 500)] {
             assert_eq!(serde_json::from_str::<Cpus>(json).unwrap().millis(), millis, "{json}");
         }
@@ -398,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_in_every_spelling() {
+    fn ports_are_read_in_every_spelling() {
         let port = |text: &str| text.parse::<Port>().unwrap();
         assert_eq!((port("80").container, port("80").host), (80, None));
         assert_eq!((port("8080:80").host, port("8080:80").protocol), (Some(8080), Protocol::Tcp));
@@ -413,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn environment_shows_names_but_no_values() {
+    fn debug_output_of_an_environment_has_no_values() {
         let environment: Environment = serde_json::from_str(r#"{"PASSWORD":"hunter2","N":1}"#).unwrap();
         let shown = format!("{environment:?}");
         assert!(shown.contains("PASSWORD") && !shown.contains("hunter2"), "{shown}");
@@ -422,8 +489,37 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_split_like_a_shell_would() {
+    fn a_command_is_split_as_a_shell_would() {
         let command: Command = serde_json::from_str(r#""sh -c 'sleep 1'""#).unwrap();
         assert_eq!(command.0, ["sh", "-c", "sleep 1"]);
+    }
+
+    #[test]
+    fn an_error_in_an_environment_names_the_variable() {
+        let error = |json: &str| {
+            let mut reader = serde_json::Deserializer::from_str(json);
+            let error = serde_path_to_error::deserialize::<_, Environment>(&mut reader).unwrap_err();
+            (error.path().to_string(), error.into_inner().to_string())
+        };
+        let (path, text) = error(r#"{"A":1,"B":[]}"#);
+        assert_eq!(path, "B");
+        assert!(text.contains("a string, a number or a boolean"), "{text}");
+        assert!(error(r#"["A"]"#).1.contains("KEY=value"));
+        assert!(error("7").1.contains("a map of names to values"));
+        assert!(error(r#"{"A=B":1}"#).1.contains("A=B"));
+    }
+
+    #[test]
+    fn seconds_are_whole_and_at_most_a_day() {
+        for (json, seconds) in
+            [("30", 30), ("\"30\"", 30), ("\"2m\"", 120), ("\"1m 30s\"", 90), ("\" 5 \"", 5), ("\"0s\"", 0)]
+        {
+            assert_eq!(serde_json::from_str::<Seconds>(json).unwrap(), Seconds::new(seconds), "{json}");
+        }
+        // A unit makes the rounding down explicit enough.
+        assert_eq!("1500ms".parse::<Seconds>().unwrap(), Seconds::new(1));
+        for bad in ["-1", "1.5", "\"0.5\"", "\"1e2\"", "86401", "\"2 days\"", "\"soon\"", "\"\""] {
+            assert!(serde_json::from_str::<Seconds>(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,16 +1,16 @@
-//! What can go wrong between a verb of the store and Redis, in words a person can act on.
+//! The errors of store operations, in words a person can act on.
 
 /// An operation on the store failed.
 ///
-/// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) nobody knows whether Redis did it:
-/// the reply may be what was lost. Every verb is therefore safe to repeat. After the other variants nothing was
-/// changed.
+/// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) it is unknown whether Redis
+/// carried the operation out: it may be the reply that was lost. Every operation is therefore safe to repeat.
+/// After the other variants nothing was changed.
 ///
-/// `what` is the name of the command (never its arguments: those can hold secrets).
+/// `what` is the name of the command, never its arguments: those can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no connection to a Redis master, or it broke while the command was under way.
-    #[error("Redis can not be reached for {what}: {why}; check KUBELEET_REDIS_URL and that Redis runs")]
+    /// There is no connection to a Redis master, or it broke while the command was in progress.
+    #[error("Redis cannot be reached for {what}: {why}; check KUBELEET_REDIS_URL and that Redis runs")]
     Unreachable {
         /// The command.
         what: String,
@@ -23,20 +23,20 @@ pub enum StoreError {
         /// The command.
         what: String,
     },
-    /// A key holds another type than kubeleet keeps there: someone else wrote it.
-    #[error("a key in Redis has the wrong type: {detail}; look at it with redis-cli and DEL or rename it")]
+    /// A key has a type that kubeleet never uses for it: another program wrote it.
+    #[error("a key in Redis has the wrong type: {detail}; inspect it with redis-cli, then DEL or RENAME it")]
     WrongType {
         /// Redis' own words.
         detail: String,
     },
-    /// The server we talked to is not the master (any more); the next call goes to the new one.
-    #[error("this Redis is a replica, not the master; trying again finds the new master")]
+    /// The server is not the master (any more); the next call goes to the new one.
+    #[error("this Redis is a replica, not the master; a retry finds the new master")]
     NotMaster,
-    /// Redis understood and said no: the server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
+    /// Redis refused the command: the server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {0}")]
     Refused(String),
-    /// Redis answered with something that can not be read.
-    #[error("the answer of Redis to {what} can not be read: {why}")]
+    /// The reply or the stored value is not what kubeleet writes.
+    #[error("cannot read the reply of Redis when {what}: {why}")]
     Corrupt {
         /// The command or the record.
         what: String,
@@ -45,8 +45,8 @@ pub enum StoreError {
     },
 }
 
-/// Codes of [`StoreError::Refused`] that pass without anyone changing the configuration.
-const PASSING: &[&str] = &[
+/// Codes of [`StoreError::Refused`] that go away without a change of the configuration.
+const TRANSIENT_CODES: &[&str] = &[
     "LOADING",
     "NOREPLICAS",
     "MASTERDOWN",
@@ -60,17 +60,31 @@ const PASSING: &[&str] = &[
 ];
 
 impl StoreError {
-    /// Whether trying the same again later can help. False means a person has to change something first.
+    /// Returns whether the cause is one key in Redis rather than Redis itself. Other keys can still be read.
+    pub fn is_broken_key(&self) -> bool {
+        matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
+    }
+
+    /// Returns whether a later retry can help. If not, a person has to change something first.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::NotMaster => true,
             Self::Refused(text) => {
-                let code = text.split([' ', ':']).next().unwrap_or_default();
-                PASSING.contains(&code) || text.starts_with("ERR max number of clients")
+                TRANSIENT_CODES.contains(&code(text)) || text.starts_with("ERR max number of clients")
             }
             Self::WrongType { .. } | Self::Corrupt { .. } => false,
         }
     }
+
+    /// Returns whether Redis refused to add anything because it uses all of its `maxmemory`.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Refused(text) if code(text) == "OOM")
+    }
+}
+
+/// The code that an error of the server begins with.
+fn code(text: &str) -> &str {
+    text.split([' ', ':']).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -78,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_by_itself() {
+    fn errors_that_a_retry_can_help_are_transient() {
         let refused = |text: &str| StoreError::Refused(text.into());
         let table = [
             (StoreError::NotMaster, true),
@@ -96,6 +110,7 @@ mod tests {
         ];
         for (error, transient) in table {
             assert_eq!(error.is_transient(), transient, "{error}");
+            assert_eq!(error.is_out_of_memory(), error.to_string().contains("OOM"), "{error}");
         }
     }
 }

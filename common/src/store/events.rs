@@ -1,34 +1,36 @@
-//! The stream of what happened. An entry tells of one change, or of one that happened to many pods in one step; readers
-//! see an event for each pod.
+//! The stream of events. An entry holds one event, or the same event of many pods; readers see one event for
+//! each pod.
 
 use redis::{Value, cmd};
 
-use super::reply::{corrupt, list, read};
+use super::reply::{RawFields, corrupt, list, read};
 use super::{Store, StoreError, keys};
-use crate::event::{ClusterEvent, EventPlace, ObjectKind};
+use crate::event::{ClusterEvent, EventPosition, ObjectKind};
 
-/// How many entries are read at a time: one may hold hundreds of events.
-const PAGE: usize = 100;
+/// The number of entries that are read at a time. One may hold hundreds of events.
+const ENTRIES_PER_READ: usize = 100;
 
 impl Store {
-    /// Up to `count` events after the one with this id (`"0"`: from the oldest kept), oldest first. Does not wait.
+    /// Returns up to `count` events after the one with this id, oldest first. `"0"` starts at the oldest
+    /// event that is kept. Does not wait for events.
     ///
     /// # Errors
-    /// Also when the id is none.
+    /// `Corrupt` if `id` is no id of an event; see [`StoreError`].
     pub async fn events_after(&self, id: &str, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
-        let after =
-            EventPlace::parse(id).ok_or_else(|| corrupt("reading events", format!("{id:?} is no id")))?;
+        let after = EventPosition::parse(id)
+            .ok_or_else(|| corrupt("reading events", format!("{id:?} is no id of an event")))?;
         let mut from = after.entry_begins();
         let mut events = Vec::new();
         while events.len() < count {
-            let asked = PAGE.min(count - events.len());
+            let asked = ENTRIES_PER_READ.min(count - events.len());
             let page = self.entries(cmd("XRANGE"), &from, "+", asked).await?;
             let Some(last) = page.last() else { break };
             from = format!("({}", last.id);
-            let came = page.len();
-            events
-                .extend(page.into_iter().flat_map(Entry::events).filter(|event| event.place() > Some(after)));
-            if came < asked {
+            let received = page.len();
+            events.extend(
+                page.into_iter().flat_map(Entry::events).filter(|event| event.position() > Some(after)),
+            );
+            if received < asked {
                 break;
             }
         }
@@ -36,18 +38,21 @@ impl Store {
         Ok(events)
     }
 
-    /// The last `count` events, oldest first.
+    /// Returns the last `count` events, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let mut to = "+".to_owned();
         let mut newest_first = Vec::new();
         while newest_first.len() < count {
-            let asked = PAGE.min(count - newest_first.len());
+            let asked = ENTRIES_PER_READ.min(count - newest_first.len());
             let page = self.entries(cmd("XREVRANGE"), &to, "-", asked).await?;
             let Some(last) = page.last() else { break };
             to = format!("({}", last.id);
-            let came = page.len();
+            let received = page.len();
             newest_first.extend(page.into_iter().flat_map(|entry| entry.events().into_iter().rev()));
-            if came < asked {
+            if received < asked {
                 break;
             }
         }
@@ -76,8 +81,9 @@ struct Entry {
 
 impl Entry {
     fn read(value: Value) -> Result<Self, StoreError> {
-        let (id, fields) = read("reading events", value)?;
-        Ok(Self { id, fields })
+        let (id, fields): (String, RawFields) = read("reading events", value)?;
+        let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Self { id, fields: fields.into_iter().map(|(field, value)| (name(field), value)).collect() })
     }
 
     fn text(&self, name: &str) -> String {
@@ -85,12 +91,13 @@ impl Entry {
         found.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// One, or one for each pod it tells of; nothing for an entry that somebody else wrote in another form.
+    /// Returns its events: one, or one for each pod; none for an entry that another program wrote in another
+    /// form.
     fn events(self) -> Vec<ClusterEvent> {
         let kind = self.text("kind");
         match ObjectKind::parse(&kind) {
             Some(kind) => vec![self.single(kind)],
-            None if kind == "pods" => self.several(),
+            None if kind == "pods" => self.batch(),
             None => Vec::new(),
         }
     }
@@ -109,8 +116,9 @@ impl Entry {
         }
     }
 
-    /// Lines of `uuid name node message`; the first three hold no space, and a node that is none is `-`.
-    fn several(&self) -> Vec<ClusterEvent> {
+    /// Reads lines of `uuid name node message`. The first three contain no space; the node is `-` if there is
+    /// none.
+    fn batch(&self) -> Vec<ClusterEvent> {
         let (reason, phase, at) = (self.text("reason"), self.text("phase"), self.at());
         let of_line = |(index, line): (usize, &str)| {
             let mut words = line.splitn(4, ' ').map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Every key name, spelled once. `docs/REDIS.md` lists type, writer and readers of each.
+//! Every key name, spelled once. `docs/reference/redis.md` lists type, writer and readers of each.
 
 use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId};
 
@@ -12,16 +12,25 @@ pub(crate) const UQ_WHY: &str = "uq:why";
 pub(crate) const SERVICES: &str = "services";
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
 pub(crate) const PUSHED: &str = "pushed";
+pub(crate) const FORMER_SPECS: &str = "former_specs";
 pub(crate) const NODES: &str = "nodes";
+pub(crate) const HELD: &str = "held";
 pub(crate) const BEATS: &str = "beats";
 pub(crate) const SCHEDULERS: &str = "schedulers";
+pub(crate) const RECOVERY: &str = "recovery";
 
 macro_rules! keys {
-    ($($name:ident($type:ty) = $prefix:literal;)*) => {$(
-        pub(crate) fn $name(of: &$type) -> String {
-            format!(concat!($prefix, "{}"), of)
-        }
-    )*};
+    ($($name:ident($type:ty) = $prefix:literal;)*) => {
+        $(
+            pub(crate) fn $name(of: &$type) -> String {
+                format!(concat!($prefix, "{}"), of)
+            }
+        )*
+
+        /// What the names of keys begin with that exist once for each object.
+        #[cfg(test)]
+        const PREFIXES: &[&str] = &[$($prefix),*];
+    };
 }
 
 keys! {
@@ -39,24 +48,97 @@ keys! {
     in_flight(SchedulerId) = "fq:";
     lease(str) = "lease:";
     log(str) = "log:";
+    recovery(NodeName) = "recovery:";
+    aside(str) = "broken:";
 }
 
-/// Where it stands that a pod is wanted: its service's slots, or the set of pushed pods.
+/// The keys that exist once for the whole cluster.
+pub(crate) const CLUSTER_WIDE: [&str; 16] = [
+    EVENTS,
+    META,
+    SQ,
+    DQ,
+    UQ,
+    UQ_AT,
+    UQ_WHY,
+    SERVICES,
+    UNCONFIRMED,
+    PUSHED,
+    FORMER_SPECS,
+    NODES,
+    HELD,
+    BEATS,
+    SCHEDULERS,
+    RECOVERY,
+];
+
+/// Returns the keys of a node that can be written again: all but its record.
+pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
+    [pq(node), rq(node), cs(node), hb(node), stop(node)]
+}
+
+/// Returns the type that a key must have, as `TYPE` names it; none for a key that is not kubeleet's.
+pub(crate) fn type_of(key: &str) -> Option<&'static str> {
+    Some(match key {
+        EVENTS => "stream",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD => "hash",
+        SQ | DQ => "list",
+        UQ_AT | BEATS | SCHEDULERS => "zset",
+        SERVICES | PUSHED | NODES | FORMER_SPECS => "set",
+        RECOVERY => "string",
+        _ => match key.split_once(':')?.0 {
+            "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
+            "cs" | "stop" => "set",
+            "hb" | "spec" | "lease" => "string",
+            "node" | "pod" | "service" | "slots" => "hash",
+            "log" => "stream",
+            _ => return None,
+        },
+    })
+}
+
+/// Returns the key that records that a pod is wanted: the slots of its service, or the set of pushed pods.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
 
-/// Channels. Messages are hints: whoever misses one rereads a little later.
+/// Pub/sub channels. Messages are hints: a process that misses one reads the state again a little later.
 pub mod channel {
     use crate::ids::NodeName;
 
-    /// Room may have appeared.
+    /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
-    /// A service changed; the message is its name.
+    /// A service changed; the message is its name, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
 
-    /// Something waits for this worker beside its queue.
+    /// There is work for this worker beside its queue: pods to stop, or a request for logs.
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_says_what_bounds_each_key() {
+        let source = include_str!("keys.rs");
+        let constants = source
+            .lines()
+            .filter(|line| line.starts_with("pub(crate) const ") && line.contains(": &str "))
+            .count();
+        assert_eq!(constants, CLUSTER_WIDE.len(), "every constant is listed in CLUSTER_WIDE");
+        let page = include_str!("../../../docs/reference/redis.md");
+        let section = page.split("## What bounds each key").nth(1).expect("the section exists");
+        let rows = section.split("\n## ").next().unwrap_or_default().lines();
+        let cells = rows.filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
+        let mut documented: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        let mut known: Vec<&str> = PREFIXES.iter().chain(&CLUSTER_WIDE).copied().collect();
+        documented.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(documented, known);
+        let untyped: Vec<&str> = known.into_iter().filter(|key| type_of(key).is_none()).collect();
+        assert_eq!(untyped, ["broken:"], "keys of any type");
     }
 }

@@ -1,5 +1,5 @@
-//! Logs on demand. No process calls another: the api leaves a request for the worker, the worker writes lines to a
-//! stream that lives for as long as somebody reads it.
+//! Logs on demand. No process calls another: the api leaves a request for the worker, and the worker writes
+//! the output to a stream that exists for as long as a client reads it.
 
 use std::time::Duration;
 
@@ -12,46 +12,58 @@ use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
 use crate::ids::{NodeName, PodId};
 
-/// How long a request or its answer outlives the last sign of interest, in seconds.
-const KEEP: u64 = 30;
-/// How many chunks of an answer are kept for a reader that is slow.
-const CHUNKS: usize = 2000;
+/// A request and its answer expire this number of seconds after the last read.
+const EXPIRE_SECONDS: u64 = 30;
+/// The number of chunks that are kept for a reader, at most. A worker waits for its reader long before.
+const MAX_CHUNKS: usize = 500;
 
-/// What somebody wants to read.
+/// A request for the output of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// Names the stream the answer goes to.
+    /// Its id, which also names the stream of the answer.
     pub id: String,
-    /// Whose output.
+    /// The pod.
     pub pod: PodId,
-    /// How many of the last lines.
+    /// The number of last lines to begin with.
     pub tail: usize,
-    /// Whether to go on with what comes after.
+    /// Whether to continue with new output.
     pub follow: bool,
 }
 
-/// A piece of the answer.
+/// A chunk of the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogChunk {
     /// Output, as the container wrote it.
     Output(Bytes),
-    /// There is no more; empty when all is well, else what went wrong.
+    /// The end of the output: empty, or what went wrong.
     End(String),
 }
 
 impl Store {
-    /// Asks a worker for output.
+    /// Leaves a request for the worker of `node`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn request_logs(&self, node: &NodeName, request: &LogRequest) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         let key = keys::log_requests(node);
-        pipe.cmd("SET").arg(format!("{}:want", keys::log(&request.id))).arg(1).arg("EX").arg(KEEP).ignore();
+        pipe.cmd("SET")
+            .arg(format!("{}:want", keys::log(&request.id)))
+            .arg(1)
+            .arg("EX")
+            .arg(EXPIRE_SECONDS)
+            .ignore();
         pipe.cmd("RPUSH").arg(&key).arg(super::services::to_json(request)).ignore();
-        pipe.cmd("EXPIRE").arg(&key).arg(KEEP).ignore();
+        pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
         pipe.cmd("PUBLISH").arg(channel::worker(node)).arg("logs").ignore();
         self.link.pipeline(&pipe).await
     }
 
-    /// Takes the requests that wait for a worker. Lost with the worker: the reader asks again.
+    /// Takes the requests that wait for a worker. They are lost if the worker ends; the reader then asks
+    /// again.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn take_log_requests(&self, node: &NodeName) -> Result<Vec<LogRequest>, StoreError> {
         let mut pop = cmd("LPOP");
         pop.arg(keys::log_requests(node)).arg(100);
@@ -60,55 +72,124 @@ impl Store {
         Ok(requests.iter().filter_map(|json| serde_json::from_slice(json).ok()).collect())
     }
 
-    /// Writes a piece of the answer; false when nobody reads any more.
+    /// Writes a chunk of the answer. Returns false if no client reads it any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn write_log(&self, id: &str, chunk: &LogChunk) -> Result<bool, StoreError> {
+        match chunk {
+            LogChunk::Output(bytes) => self.add_log(id, "output", bytes, None).await,
+            LogChunk::End(why) => self.add_log(id, "end", why.as_bytes(), None).await,
+        }
+    }
+
+    /// As [`Store::write_log`] for output; `total` is how many bytes the answer has with it. If chunks are
+    /// dropped because the reader is too slow, it learns so from the totals.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn write_log_output(&self, id: &str, output: &[u8], total: u64) -> Result<bool, StoreError> {
+        self.add_log(id, "output", output, Some(total)).await
+    }
+
+    async fn add_log(
+        &self,
+        id: &str,
+        field: &str,
+        value: &[u8],
+        total: Option<u64>,
+    ) -> Result<bool, StoreError> {
         let key = keys::log(id);
-        let (field, value): (&str, &[u8]) = match chunk {
-            LogChunk::Output(bytes) => ("output", bytes),
-            LogChunk::End(why) => ("end", why.as_bytes()),
-        };
         let mut pipe = redis::pipe();
-        pipe.cmd("XADD").arg(&key).arg("MAXLEN").arg("~").arg(CHUNKS).arg("*").arg(field).arg(value).ignore();
-        pipe.cmd("EXPIRE").arg(&key).arg(KEEP).ignore();
+        pipe.cmd("XADD")
+            .arg(&key)
+            .arg("MAXLEN")
+            .arg("~")
+            .arg(MAX_CHUNKS)
+            .arg("*")
+            .arg(field)
+            .arg(value)
+            .arg(total.map(|total| ("total", total)))
+            .ignore();
+        pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
         pipe.cmd("EXISTS").arg(format!("{key}:want"));
         let (wanted,): (bool,) = self.link.pipeline(&pipe).await?;
         Ok(wanted)
     }
 
-    /// Whether somebody still reads. For a worker whose container has been quiet for a while.
+    /// Returns whether a client still reads the answer. For a worker whose container has been quiet for a
+    /// while.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn log_is_wanted(&self, id: &str) -> Result<bool, StoreError> {
         self.link.query(cmd("EXISTS").arg(format!("{}:want", keys::log(id)))).await
     }
 
-    /// Reads on after `last` (`"0"` at first), and keeps the answer wanted. Gives the pieces and the new `last`.
-    /// Does not wait longer than a blink: call again, with a pause when nothing came.
-    pub async fn read_log(&self, id: &str, last: &str) -> Result<(Vec<LogChunk>, String), StoreError> {
+    /// Returns how many chunks the reader has not read, or `None` if no client reads the answer any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unread_log_chunks(&self, id: &str) -> Result<Option<usize>, StoreError> {
         let key = keys::log(id);
         let mut pipe = redis::pipe();
-        pipe.cmd("SET").arg(format!("{key}:want")).arg(1).arg("EX").arg(KEEP).ignore();
+        pipe.cmd("EXISTS").arg(format!("{key}:want"));
+        pipe.cmd("XLEN").arg(&key);
+        let (is_wanted, chunks): (bool, usize) = self.link.pipeline(&pipe).await?;
+        Ok(is_wanted.then_some(chunks))
+    }
+
+    /// Reads the chunks after `last` (`"0"` at first, then what the call before returned), and keeps the answer
+    /// from expiring. Returns them and the new `last`. Where output was dropped a line says so. Does not wait
+    /// for output: call again, after [`Store::LOG_POLL`] if nothing came.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn read_log(&self, id: &str, last: &str) -> Result<(Vec<LogChunk>, String), StoreError> {
+        let key = keys::log(id);
+        let (mut last, mut read_bytes) = split_position(last);
+        let mut pipe = redis::pipe();
+        pipe.cmd("SET").arg(format!("{key}:want")).arg(1).arg("EX").arg(EXPIRE_SECONDS).ignore();
+        // What was read goes: the worker waits while much is unread.
+        pipe.cmd("XTRIM").arg(&key).arg("MINID").arg(&last).ignore();
         pipe.cmd("XRANGE").arg(&key).arg(format!("({last}")).arg("+").arg("COUNT").arg(100);
         let (entries,): (Value,) = self.link.pipeline(&pipe).await?;
         let mut chunks = Vec::new();
-        let mut last = last.to_owned();
         for entry in list("reading logs", entries)? {
             let (at, fields): (String, Vec<(String, Vec<u8>)>) = read("reading logs", entry)?;
             last = at;
-            let (field, value) =
-                fields.into_iter().next().ok_or_else(|| corrupt("reading logs", "empty entry"))?;
+            let mut fields = fields.into_iter();
+            let (field, value) = fields.next().ok_or_else(|| corrupt("reading logs", "empty entry"))?;
+            let total = fields.next().and_then(|(_, total)| String::from_utf8_lossy(&total).parse().ok());
+            let before = total.map(|total: u64| total.saturating_sub(value.len() as u64));
+            if let Some(skipped) = before.and_then(|before| before.checked_sub(read_bytes)).filter(|n| *n > 0)
+            {
+                chunks.push(LogChunk::Output(format!("\n… {skipped} bytes skipped\n").into()));
+            }
+            read_bytes = total.unwrap_or(read_bytes);
             chunks.push(match field.as_str() {
                 "end" => LogChunk::End(String::from_utf8_lossy(&value).into_owned()),
                 _ => LogChunk::Output(value.into()),
             });
         }
-        Ok((chunks, last))
+        Ok((chunks, format!("{last} {read_bytes}")))
     }
 
-    /// Ends a reading: the worker stops at its next piece.
+    /// Ends a request: the worker stops at its next chunk.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn end_log(&self, id: &str) -> Result<(), StoreError> {
         let key = keys::log(id);
         self.link.query(cmd("DEL").arg(format!("{key}:want")).arg(&key)).await
     }
 
-    /// How often a reader should look when nothing came.
+    /// The interval at which a reader should poll if nothing came.
     pub const LOG_POLL: Duration = Duration::from_millis(100);
+}
+
+/// Splits a position of [`Store::read_log`] into the id of an entry and the number of bytes up to it.
+fn split_position(position: &str) -> (String, u64) {
+    let (id, bytes) = position.split_once(' ').unwrap_or((position, "0"));
+    (id.to_owned(), bytes.parse().unwrap_or(0))
 }

@@ -1,49 +1,79 @@
-//! The one door to Redis: only this module imports the `redis` crate or spells a key.
+//! Access to Redis: only this module imports the `redis` crate or spells the name of a key.
 //!
-//! Everything that must happen in one step is a Lua script under `lua/`; a verb here fills in its keys and arguments
-//! and turns its reply into an enum at once. Every verb may be repeated after a lost reply: doing it twice is doing it
-//! once. Verbs are grouped by who calls them.
+//! Everything that must happen in one step is a Lua script under `lua/`. An operation here fills in its keys
+//! and arguments and turns its reply into an enum at once. Every operation may be repeated after a lost
+//! reply: doing it twice has the same effect as once. The files group operations by the process that calls
+//! them.
 
+mod backup;
+mod broken;
+mod capacity;
+mod check;
+mod claims;
 mod confirm;
+mod dead_letters;
+mod dead_nodes;
 mod error;
 mod events;
+mod external_workers;
+mod foreign_keys;
+mod healing;
+mod held;
 mod keys;
-mod letters;
 pub mod link;
 mod logs;
 mod nodes;
+mod pod_reports;
 mod pods;
 mod queues;
+mod reconciling;
+mod recovery;
 mod reply;
+mod schedulers;
 mod scheduling;
 mod scripts;
+mod server;
 mod services;
+mod session;
 mod spec_cache;
-mod working;
+mod stored_spec;
 
 use std::sync::Arc;
 
-pub use confirm::{WriteState, Written};
+pub use broken::{BrokenKey, or_broken};
+pub use capacity::{ClusterSize, RedisMemory};
+pub use check::Finding;
+pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
+pub use confirm::{WriteReceipt, WriteState};
+pub use dead_letters::DeadLetter;
+pub use dead_nodes::{DeclareOutcome, DrainOutcome};
 pub use error::StoreError;
+pub use external_workers::{ExternalBeat, ExternalSign};
+pub use foreign_keys::ForeignKey;
+pub use healing::{NodeUsage, PortCorrection, RestoreOutcome};
+pub use held::{HeldNode, HoldReason};
 pub use keys::channel;
-pub use letters::Letter;
 use link::Link;
 pub use link::{
-    Durability, Ear, Line, LinkHealth, LinkOptions, RedisUrl, Subscription, UrlError, Wire, Words,
+    Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, Subscription, Transport,
+    TransportConnection, UrlError,
 };
 pub use logs::{LogChunk, LogRequest};
-pub use nodes::{DeclareOutcome, DrainOutcome, GuestBeat, GuestSign, NodeQueues};
-pub use pods::{CreateOutcome, RequeueOutcome, StopOutcome};
+pub use nodes::{NodeQueues, RemoveNodeOutcome};
+pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use queues::{QueueLengths, QueueName};
+pub use reconciling::{CreateOutcome, RequeueOutcome, StopOutcome};
+pub use recovery::RecoveryAnswer;
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
-pub use services::{PutMode, PutOutcome, ScaleOutcome};
+pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, ProcessKind, SCRIPTS, Script};
+pub use server::{ServerConcern, Severity};
+pub use services::{DeleteOutcome, PutMode, PutOutcome, ScaleOutcome};
+pub use session::{Fenced, HeartbeatReply, KnownCluster, RedisProcess, Registration, Session, SessionResult};
 use spec_cache::SpecCache;
-pub use working::{
-    Ack, AckItem, Answer, Claim, ClaimItem, ClaimReply, Fenced, FinishReport, HeartbeatReply, Outcome,
-    PodRef, Registration, Session, StatusReport, WorkQueue, Write,
-};
+pub(crate) use stored_spec::SpecFile;
 
-/// The state of the cluster, as verbs. Cheap to clone; all clones share connections.
+/// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
+/// connections.
 #[derive(Clone)]
 pub struct Store {
     link: Link,
@@ -51,27 +81,31 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store behind this URL. Connects on first use.
+    /// Creates a store for the Redis behind this URL. It connects on first use.
     pub fn new(url: RedisUrl, options: LinkOptions) -> Self {
         Self { link: Link::new(url, options), specs: Arc::default() }
     }
 
-    /// A store whose commands go over `wire` instead of a network.
-    pub fn over(wire: Arc<dyn Wire>, url: RedisUrl, options: LinkOptions) -> Self {
-        Self { link: Link::over(Some(wire), url, options), specs: Arc::default() }
+    /// Creates a store whose commands go over `transport` instead of a network.
+    pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
+        Self { link: Link::with_transport(transport, url, options), specs: Arc::default() }
     }
 
-    /// Whether Redis can be reached, as it changes.
+    /// Returns a channel that tells whether Redis can be reached.
     pub fn health(&self) -> tokio::sync::watch::Receiver<LinkHealth> {
         self.link.health()
     }
 
-    /// Asks Redis for a sign of life.
+    /// Checks that Redis answers.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.link.query(&redis::cmd("PING")).await
     }
 
-    /// Hints on a channel (see [`channel`]). Whoever needs to be right rereads on its own as well.
+    /// Subscribes to the hints on a channel (see [`channel`]). They may be lost: callers must also read state
+    /// by themselves.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.link.subscribe(channel)
     }

@@ -1,24 +1,25 @@
-//! Looking at the queues, for people.
+//! The content of the queues, for people.
 
 use redis::cmd;
 
-use super::{Store, StoreError, keys};
+use super::broken::length_or_broken;
+use super::{BrokenKey, Store, StoreError, keys, or_broken};
 use crate::ids::{NodeName, SchedulerId};
 
-/// How much stands in the queues that are not a node's.
+/// The lengths of the queues that do not belong to a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct QueueLengths {
     /// `sq`: waiting for a scheduler.
     pub waiting: u64,
-    /// In the schedulers' hands.
+    /// `fq:<scheduler>`: in flight in all schedulers.
     pub in_flight: u64,
-    /// `uq`: fit no node right now.
+    /// `uq`: unschedulable right now.
     pub unschedulable: u64,
     /// `dq`: dead letters.
     pub dead: u64,
 }
 
-/// A queue that can be looked into.
+/// A queue that [`Store::peek`] can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueName {
     /// `sq`.
@@ -34,9 +35,21 @@ pub enum QueueName {
 }
 
 impl Store {
-    /// Lengths of the cluster's own queues.
+    /// Returns the lengths of the queues that do not belong to a node; 0 for one that cannot be read.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
     pub async fn queue_lengths(&self) -> Result<QueueLengths, StoreError> {
-        let schedulers = self.schedulers().await?;
+        Ok(self.queue_lengths_and_broken().await?.0)
+    }
+
+    /// As [`Store::queue_lengths`]. Also returns the queues that cannot be read.
+    ///
+    /// # Errors
+    /// Those that are not about one key, see [`StoreError::is_broken_key`].
+    pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
+        let mut broken = Vec::new();
+        let schedulers = or_broken(self.schedulers().await, &mut broken, BrokenKey::schedulers)?;
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(keys::SQ);
         pipe.cmd("HLEN").arg(keys::UQ);
@@ -44,16 +57,24 @@ impl Store {
         for (id, _) in &schedulers {
             pipe.cmd("LLEN").arg(keys::in_flight(id));
         }
-        let lengths: Vec<u64> = self.link.pipeline(&pipe).await?;
-        Ok(QueueLengths {
+        let own = [keys::SQ, keys::UQ, keys::DQ].map(str::to_owned).into_iter();
+        let queues = own.chain(schedulers.iter().map(|(id, _)| keys::in_flight(id)));
+        let replies = self.link.pipeline_each(pipe).await?;
+        let lengths = queues.zip(replies).map(|(key, reply)| length_or_broken(reply, key, &mut broken));
+        let lengths = lengths.collect::<Result<Vec<u64>, _>>()?;
+        let lengths = QueueLengths {
             waiting: lengths[0],
             unschedulable: lengths[1],
             dead: lengths[2],
             in_flight: lengths[3..].iter().sum(),
-        })
+        };
+        Ok((lengths, broken))
     }
 
-    /// Up to `count` payloads, the next to be taken first, as the very bytes.
+    /// Returns up to `count` payloads of a queue, byte for byte, the next to be taken first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Vec<Vec<u8>>, StoreError> {
         if count == 0 {
             return Ok(Vec::new());

@@ -1,6 +1,6 @@
-//! From Redis replies to our types. What does not fit is [`StoreError::Corrupt`], never a panic.
+//! Conversion of replies of Redis. What does not fit is [`StoreError::Corrupt`], never a panic.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 use bytes::Bytes;
@@ -8,7 +8,10 @@ use redis::{FromRedisValue, Value};
 
 use super::StoreError;
 
-/// Reads a reply as a type of the redis crate's knowledge.
+/// Names and values of a hash or of an entry of a stream, which may be any bytes.
+pub(crate) type RawFields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Reads a reply as a type that the redis crate can read.
 pub(crate) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
     redis::from_redis_value(value).map_err(|e| corrupt(what, e))
 }
@@ -17,7 +20,7 @@ pub(crate) fn corrupt(what: &str, why: impl ToString) -> StoreError {
     StoreError::Corrupt { what: what.to_owned(), why: why.to_string() }
 }
 
-/// A reply that is a list.
+/// Reads a reply that is a list.
 pub(crate) fn list(what: &str, value: Value) -> Result<Vec<Value>, StoreError> {
     match value {
         Value::Array(values) | Value::Set(values) => Ok(values),
@@ -26,7 +29,7 @@ pub(crate) fn list(what: &str, value: Value) -> Result<Vec<Value>, StoreError> {
     }
 }
 
-/// A reply that is one word, as the scripts give verdicts.
+/// Reads a reply that is one word: the verdict of a script.
 pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|e| corrupt(what, e)),
@@ -36,7 +39,7 @@ pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     }
 }
 
-/// A list whose first element is the verdict and whose rest belongs to it.
+/// Reads a list whose first element is the verdict. Returns it and the other elements.
 pub(crate) fn verdict(what: &str, value: Value) -> Result<(String, Vec<Value>), StoreError> {
     let mut values = list(what, value)?.into_iter();
     let first = values.next().ok_or_else(|| corrupt(what, "empty reply"))?;
@@ -44,33 +47,52 @@ pub(crate) fn verdict(what: &str, value: Value) -> Result<(String, Vec<Value>), 
 }
 
 pub(crate) fn unexpected(what: &str, word: &str) -> StoreError {
-    corrupt(what, format!("the script answered {word:?}"))
+    corrupt(what, format!("the script replied {word:?}"))
 }
 
-/// Payloads: bytes, whatever they are.
+/// Reads the members of a set that are names or ids. Others belong to no object and are skipped.
+pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
+    members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
+}
+
+/// Reads a list of payloads: any bytes.
 pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreError> {
     let bytes: Vec<Vec<u8>> = read(what, value)?;
     Ok(bytes.into_iter().map(Bytes::from).collect())
 }
 
-/// A hash, with typed access to its fields. Values that are not UTF-8 are shown with replacement characters.
+/// A hash with typed access to its fields. Bytes that are not UTF-8 become replacement characters.
 pub(crate) struct Fields<'a> {
     what: &'a str,
     map: HashMap<String, Vec<u8>>,
 }
 
 impl<'a> Fields<'a> {
-    /// None when the hash does not exist.
+    /// Returns `None` if the hash does not exist.
     pub(crate) fn read(what: &'a str, value: Value) -> Result<Option<Self>, StoreError> {
-        let map: HashMap<String, Vec<u8>> = read(what, value)?;
+        // As bytes: a field whose name is not UTF-8 is none of kubeleet's, and harms no other.
+        let map: HashMap<Vec<u8>, Vec<u8>> = read(what, value)?;
+        let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let map: HashMap<String, Vec<u8>> =
+            map.into_iter().map(|(field, value)| (name(field), value)).collect();
         Ok((!map.is_empty()).then_some(Self { what, map }))
+    }
+
+    /// Returns all fields as text.
+    pub(crate) fn texts(&self) -> BTreeMap<String, String> {
+        self.map.keys().map(|field| (field.clone(), self.text(field))).collect()
     }
 
     pub(crate) fn text(&self, field: &str) -> String {
         self.map.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// A missing or empty number is the default; anything else that is no number is an error.
+    /// Returns the fields whose names begin with `prefix`: the rest of the name, and the text.
+    pub(crate) fn with_prefix<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = (&'s str, String)> {
+        self.map.keys().filter_map(move |field| Some((field.strip_prefix(prefix)?, self.text(field))))
+    }
+
+    /// Reads a number. A missing or empty one is the default; anything else that is no number is an error.
     pub(crate) fn number<T: FromStr + Default>(&self, field: &str) -> Result<T, StoreError> {
         let text = self.text(field);
         if text.is_empty() {
@@ -79,7 +101,7 @@ impl<'a> Fields<'a> {
         text.parse().map_err(|_| corrupt(self.what, format!("{field} is {text:?}, not a number")))
     }
 
-    /// A name or id that must be there.
+    /// Reads a name or id that must exist.
     pub(crate) fn parse<T>(&self, field: &str) -> Result<T, StoreError>
     where
         T: FromStr,
@@ -90,7 +112,7 @@ impl<'a> Fields<'a> {
             .map_err(|e: T::Err| corrupt(self.what, format!("{field}: {}", e.to_string())))
     }
 
-    /// A name or id that may be missing.
+    /// Reads a name or id that may be missing or empty.
     pub(crate) fn parse_opt<T>(&self, field: &str) -> Result<Option<T>, StoreError>
     where
         T: FromStr,
@@ -99,7 +121,7 @@ impl<'a> Fields<'a> {
         if self.text(field).is_empty() { Ok(None) } else { self.parse(field).map(Some) }
     }
 
-    /// A field that holds JSON; missing or empty is the default.
+    /// Reads a field of JSON. A missing or empty one is the default.
     pub(crate) fn json<T: serde::de::DeserializeOwned + Default>(
         &self,
         field: &str,

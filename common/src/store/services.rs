@@ -1,25 +1,28 @@
-//! Services: what somebody wants. Written durably, because it is acknowledged.
+//! Services: their desired state. Writes wait for the replicas before they are acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::cmd;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::confirm::Written;
-use super::pods::{CreateOutcome, create_call, read_created};
-use super::reply::{Fields, corrupt, list, read, unexpected, verdict, word};
-use super::scripts::{self, Call, call};
+use super::confirm::WriteReceipt;
+use super::reconciling::{CreateOutcome, create_call, read_created};
+use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
+use super::scripts::{Call, service_delete, service_forget, service_put, service_scale};
+use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{ServiceName, SpecId, WriteId};
-use crate::service::{MADE_AT_ONCE, Service, ServiceState};
-use crate::spec::{DesiredService, PodSpec};
+use crate::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use crate::spec::{DesiredService, MAX_REPLICAS, PodSpec};
 
-/// Specifications read in one go: a fraction of a millisecond of Redis.
-const SPECS_AT_A_TIME: usize = 250;
+/// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
+const SPECS_PER_READ: usize = 250;
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
 
-/// How [`Store::put_service`] treats what is there.
+/// How [`Store::put_service`] treats a service that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutMode {
     /// It must not exist.
@@ -30,12 +33,12 @@ pub enum PutMode {
     Upsert,
 }
 
-/// What became of [`Store::put_service`].
+/// The result of [`Store::put_service`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum PutOutcome {
     /// New, with generation 1: as it was stored.
     Created(Box<Service>),
-    /// Its pods' specification changed: this is the new generation.
+    /// The specification of its pods changed: this is a new generation.
     Replaced {
         /// The new generation.
         generation: u64,
@@ -45,7 +48,7 @@ pub enum PutOutcome {
         /// The generation, as before.
         generation: u64,
     },
-    /// It already was just so.
+    /// It already was as desired.
     Unchanged {
         /// The generation, as before.
         generation: u64,
@@ -54,19 +57,19 @@ pub enum PutOutcome {
     Exists,
     /// Refused: it does not exist.
     Missing,
-    /// Refused: it is being deleted; its last pods are not gone yet.
+    /// Refused: it is being deleted and still has pods.
     Deleting,
-    /// Refused: the generation is another one than the caller expected.
+    /// Refused: its revision is not the one that the caller expected.
     Conflict {
-        /// The generation it has.
-        generation: u64,
+        /// Its revision.
+        revision: u64,
     },
 }
 
-/// What became of [`Store::scale_service`].
+/// The result of [`Store::scale_service`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    /// Done; so many it had before.
+    /// Done.
     Scaled {
         /// Replicas before.
         before: u32,
@@ -75,111 +78,201 @@ pub enum ScaleOutcome {
     Missing,
     /// Refused: it is being deleted.
     Deleting,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
 }
 
-/// What stands under `spec:<id>`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SpecFile {
-    pub(crate) service: ServiceName,
-    pub(crate) pod: PodSpec,
+/// The result of [`Store::delete_service_if`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// Marked as deleted, now or before.
+    Deleted,
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
 }
 
 impl Store {
-    /// Stores what somebody wants of a service; `expected` is the generation the caller knows, where it cares.
+    /// Stores the desired state of a service. `expected` is the revision that the caller has read; `None`
+    /// overwrites any.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A write that is stored and not confirmed by all replicas in time is no error: see
+    /// [`WriteReceipt::durability`].
     pub async fn put_service(
         &self,
         desired: &DesiredService,
         mode: PutMode,
         expected: Option<u64>,
-    ) -> Result<(PutOutcome, Written), StoreError> {
+    ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
         let (id, write) = (SpecId::random(), WriteId::random());
         let put = put_call(desired, mode, expected, &id, &write);
-        let (reply, written) = self.write_service(&desired.name, write, &put).await?;
-        Ok((read_put(desired, id, reply)?, written))
+        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
+        Ok((read_put(desired, id, reply)?, receipt))
     }
 
-    /// Stores a service that must not exist, and makes its pods in the same breath where they are few: whoever waits for
-    /// the first of them waits for one answer of Redis. Gives how many were made; those that were not are made as of any
-    /// other service. Should it not be stored, none is: no other service has its specification.
+    /// Stores a service that must not exist. If it has at most [`PODS_CREATED_INLINE`] replicas, its pods are
+    /// created in the same round trip. Returns the number of pods that were created; the others are created
+    /// like those of any other service. If the service is refused, no pod is created.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
     pub async fn create_service(
         &self,
         desired: &DesiredService,
-    ) -> Result<(PutOutcome, usize, Written), StoreError> {
+    ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
         let (id, write) = (SpecId::random(), WriteId::random());
         let put = put_call(desired, PutMode::Create, None, &id, &write);
-        let pods = (desired.replicas <= MADE_AT_ONCE).then(|| {
+        // The specification id is fresh: no other service has it, so the second script creates nothing if the
+        // first one refuses.
+        let pods = (desired.replicas <= PODS_CREATED_INLINE).then(|| {
             let service = just_created(desired, id.clone(), 0);
             create_call(&service, &service.all_replicas())
         });
-        let (reply, made, written) =
+        let (reply, created, receipt) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
-        let made = match made.map(read_created) {
+        let created = match created.map(read_created) {
             Some(Ok(CreateOutcome::Created(count))) => count,
-            // They are made once more anyway.
+            // The reconcile loop creates them.
             Some(Ok(CreateOutcome::Changed) | Err(_)) | None => 0,
         };
-        Ok((read_put(desired, id, reply)?, made, written))
+        Ok((read_put(desired, id, reply)?, created, receipt))
     }
 
     /// Changes the number of replicas and nothing else.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
     pub async fn scale_service(
         &self,
         name: &ServiceName,
         replicas: u32,
-    ) -> Result<(ScaleOutcome, Written), StoreError> {
+    ) -> Result<(ScaleOutcome, WriteReceipt), StoreError> {
+        self.scale_service_if(name, replicas, None).await
+    }
+
+    /// As [`Store::scale_service`], but only if the service has the `expected` revision.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn scale_service_if(
+        &self,
+        name: &ServiceName,
+        replicas: u32,
+        expected: Option<u64>,
+    ) -> Result<(ScaleOutcome, WriteReceipt), StoreError> {
         let what = "scaling a service";
-        let mut scale = call(&scripts::service_scale);
         let write = WriteId::random();
-        scale.key(keys::service(name)).key(keys::UNCONFIRMED);
-        scale.arg(name.as_str()).arg(replicas).arg(write.as_str());
-        let (reply, written) = self.write_service(name, write, &scale).await?;
+        let scale = service_scale::Head {
+            service_key: keys::service(name),
+            unconfirmed: keys::UNCONFIRMED,
+            service: name,
+            replicas,
+            expected_revision: expected,
+            write: &write,
+        }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &scale).await?;
         let (answer, rest) = verdict(what, reply)?;
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
+            ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
             ("MISSING", _) => ScaleOutcome::Missing,
             ("DELETING", _) => ScaleOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
         };
-        Ok((outcome, written))
+        Ok((outcome, receipt))
     }
 
-    /// Says that a service is not wanted any more; false when there is none. Its pods are stopped by reconcile.
-    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, Written), StoreError> {
+    /// Marks a service as deleted; the reconcile loop stops its pods. Returns false if it does not exist.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, WriteReceipt), StoreError> {
+        let (outcome, receipt) = self.delete_service_if(name, None).await?;
+        Ok((outcome == DeleteOutcome::Deleted, receipt))
+    }
+
+    /// As [`Store::delete_service`], but only if the service has the `expected` revision.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn delete_service_if(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+    ) -> Result<(DeleteOutcome, WriteReceipt), StoreError> {
         let what = "deleting a service";
-        let mut delete = call(&scripts::service_delete);
         let write = WriteId::random();
-        delete.key(keys::service(name)).key(keys::UNCONFIRMED).arg(name.as_str()).arg(write.as_str());
-        let (reply, written) = self.write_service(name, write, &delete).await?;
-        match word(what, reply)?.as_str() {
-            "OK" => Ok((true, written)),
-            "MISSING" => Ok((false, written)),
-            other => Err(unexpected(what, other)),
+        let delete = service_delete::Head {
+            service_key: keys::service(name),
+            unconfirmed: keys::UNCONFIRMED,
+            service: name,
+            expected_revision: expected,
+            write: &write,
         }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &delete).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", _) => DeleteOutcome::Deleted,
+            ("MISSING", _) => DeleteOutcome::Missing,
+            ("CONFLICT", Some(revision)) => DeleteOutcome::Conflict { revision: read(what, revision)? },
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, receipt))
     }
 
-    /// Forgets a deleted service whose pods are all gone; false when some are left, or it is wanted after all.
+    /// Forgets a deleted service whose pods are all gone. Returns false if it still has pods or is not being
+    /// deleted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn forget_service(&self, service: &Service) -> Result<bool, StoreError> {
-        let mut forget = call(&scripts::service_forget);
-        forget.key(keys::service(&service.name)).key(keys::SERVICES).key(keys::slots(&service.name));
-        forget.key(keys::spec(&service.spec_id)).arg(service.name.as_str());
-        Ok(word("forgetting a service", self.link.script(&forget).await?)? == "OK")
+        let forget = service_forget::Head {
+            service_key: keys::service(&service.name),
+            services: keys::SERVICES,
+            slots: keys::slots(&service.name),
+            spec_key: keys::spec(&service.spec_id),
+            service: &service.name,
+        };
+        Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
     }
 
-    /// All services' names, sorted.
+    /// Returns the names of all services, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
-        let names: Vec<String> = self.link.query(cmd("SMEMBERS").arg(keys::SERVICES)).await?;
-        let mut names: Vec<_> = names.into_iter().filter_map(|name| ServiceName::new(name).ok()).collect();
+        let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
         names.sort();
         Ok(names)
     }
 
-    /// One service.
+    /// Returns one service, if it exists.
+    ///
+    /// # Errors
+    /// `Corrupt` if its record is unreadable; see [`StoreError`].
     pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
         Ok(self.services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// How many pods of each of these services have been made, and how many are wanted; none when there is no such service.
-    pub async fn how_far(&self, names: &[ServiceName]) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
+    /// Returns, for each of these services, how many pods have been created and how many are desired; `None`
+    /// if there is no such service, or its keys are unreadable.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn creation_progress(
+        &self,
+        names: &[ServiceName],
+    ) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
@@ -188,25 +281,51 @@ impl Store {
             pipe.cmd("HLEN").arg(keys::slots(name));
             pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
         }
-        let counts: Vec<Option<u64>> = self.link.pipeline(&pipe).await?;
-        Ok(counts.chunks_exact(2).map(|pair| Some((pair[0]?, pair[1]?))).collect())
+        let replies = self.link.pipeline_each(pipe).await?;
+        let count = |reply: &Result<redis::Value, StoreError>| {
+            read::<Option<u64>>("reading the number of pods", reply.clone().ok()?).ok()?
+        };
+        Ok(replies.chunks_exact(2).map(|pair| Some((count(&pair[0])?, count(&pair[1])?))).collect())
     }
 
-    /// These services, in this order; those that do not exist are left out.
+    /// Returns these services, in this order, without those that do not exist.
+    ///
+    /// # Errors
+    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::services_each`] and [`StoreError`].
     pub async fn services(&self, names: &[ServiceName]) -> Result<Vec<Service>, StoreError> {
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = redis::pipe();
-        for name in names {
-            pipe.cmd("HGETALL").arg(keys::service(name));
-        }
-        let replies = list("reading services", self.link.pipeline(&pipe).await?)?;
-        let services = replies.into_iter().map(read_service).collect::<Result<Vec<_>, _>>()?;
-        Ok(services.into_iter().flatten().collect())
+        let (services, unreadable) = self.services_each(names).await?;
+        unreadable.into_iter().next().map_or(Ok(services), |(_, error)| Err(error))
     }
 
-    /// A pod specification by its id. Specifications never change, so they are cached for ever, within bounds.
+    /// As [`Store::services`], but returns unreadable services with their errors instead of failing.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn services_each(
+        &self,
+        names: &[ServiceName],
+    ) -> Result<(Vec<Service>, Vec<(ServiceName, StoreError)>), StoreError> {
+        let (mut services, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HGETALL").arg(keys::service(name));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            for (name, reply) in chunk.iter().zip(replies) {
+                match reply.and_then(|reply| read_service(name, reply)) {
+                    Ok(service) => services.extend(service),
+                    Err(error) => unreadable.push((name.clone(), error)),
+                }
+            }
+        }
+        Ok((services, unreadable))
+    }
+
+    /// Returns a pod specification by its id, if it exists. Specifications never change, so they are cached.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is unreadable; see [`StoreError`].
     pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<Arc<PodSpec>>, StoreError> {
         if let Some(spec) = self.specs.get(id) {
             return Ok(Some(spec));
@@ -215,30 +334,34 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// Reads those of these specifications in one go that are not known yet, so that [`Store::pod_spec`] need not ask for
-    /// each of them. One that is not there, or broken, is its matter.
+    /// Reads those of these specifications that are not cached yet in few round trips, so that
+    /// [`Store::pod_spec`] need not ask for each. Missing or unreadable specifications are skipped;
+    /// [`Store::pod_spec`] reports them.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
     pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
         let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
         if unknown.len() < 2 {
             return Ok(());
         }
         let unknown: Vec<&SpecId> = unknown.into_iter().collect();
-        for part in unknown.chunks(SPECS_AT_A_TIME) {
+        for part in unknown.chunks(SPECS_PER_READ) {
             let mut get = cmd("MGET");
             for id in part {
                 get.arg(keys::spec(id));
             }
             let texts: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
             for (id, text) in part.iter().zip(texts) {
-                let _broken = text.map(|text| self.remember_spec(id, &text).is_err());
+                let _unreadable = text.map(|text| self.remember_spec(id, &text).is_err());
             }
         }
         Ok(())
     }
 
     fn remember_spec(&self, id: &SpecId, text: &[u8]) -> Result<Arc<PodSpec>, StoreError> {
-        let file: SpecFile = serde_json::from_slice(text).map_err(|e| corrupt("reading a spec", e))?;
-        Ok(self.specs.insert(id.clone(), file.pod))
+        let pod = SpecFile::read(text).map_err(|e| corrupt(&format!("reading spec {id}"), e))?;
+        Ok(self.specs.insert(id.clone(), pod))
     }
 }
 
@@ -249,24 +372,35 @@ fn put_call(
     id: &SpecId,
     write: &WriteId,
 ) -> Call<'static> {
-    let file = SpecFile { service: desired.name.clone(), pod: desired.pod.clone() };
+    let file = SpecFile::new(&desired.name, &desired.pod);
     let mode = match mode {
         PutMode::Create => "create",
         PutMode::Replace => "replace",
         PutMode::Upsert => "upsert",
     };
-    let mut put = call(&scripts::service_put);
-    put.key(keys::service(&desired.name)).key(keys::SERVICES).key(keys::spec(id)).key(keys::UNCONFIRMED);
-    put.arg(desired.name.as_str()).arg(mode).arg(id.as_str()).arg(to_json(&file)).arg(desired.replicas);
-    put.arg(to_json(&desired.labels)).arg(expected.map(|g| g.to_string()).unwrap_or_default());
-    put.arg(write.as_str());
-    put
+    service_put::Head {
+        service_key: keys::service(&desired.name),
+        services: keys::SERVICES,
+        spec_key: keys::spec(id),
+        unconfirmed: keys::UNCONFIRMED,
+        former_specs: keys::FORMER_SPECS,
+        service: &desired.name,
+        mode,
+        spec: id,
+        spec_text: to_json(&file),
+        fingerprint: file.fingerprint(),
+        replicas: desired.replicas,
+        labels: to_json(&desired.labels),
+        expected_revision: expected,
+        write,
+    }
+    .call()
 }
 
 fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result<PutOutcome, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
-    // The time of the one that was created, the generation of another.
+    // The time at which it was created, or the generation; of a conflict the revision.
     let generation = match rest.into_iter().next() {
         Some(value) => read(what, value)?,
         None => 0,
@@ -279,17 +413,18 @@ fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result
         "EXISTS" => PutOutcome::Exists,
         "MISSING" => PutOutcome::Missing,
         "DELETING" => PutOutcome::Deleting,
-        "CONFLICT" => PutOutcome::Conflict { generation },
+        "CONFLICT" => PutOutcome::Conflict { revision: generation },
         other => return Err(unexpected(what, other)),
     })
 }
 
-/// A service as the script that made it has stored it, at this time.
+/// Returns a service as the script has stored it at the time `now`.
 fn just_created(desired: &DesiredService, spec_id: SpecId, now: RedisMillis) -> Service {
     Service {
         name: desired.name.clone(),
         state: ServiceState::Active,
         generation: 1,
+        revision: 1,
         spec_id,
         replicas: desired.replicas,
         labels: desired.labels.clone(),
@@ -299,25 +434,41 @@ fn just_created(desired: &DesiredService, spec_id: SpecId, now: RedisMillis) -> 
     }
 }
 
-fn read_service(value: redis::Value) -> Result<Option<Service>, StoreError> {
-    let Some(fields) = Fields::read("reading a service", value)? else { return Ok(None) };
-    let file: SpecFile = serde_json::from_str(&fields.text("spec_text"))
-        .map_err(|e| corrupt("reading a service", format!("spec_text: {e}")))?;
+pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Option<Service>, StoreError> {
+    let what = format!("reading service {name}");
+    let Some(fields) = Fields::read(&what, value)? else { return Ok(None) };
+    let pod = SpecFile::read(fields.text("spec_text").as_bytes())
+        .map_err(|e| corrupt(&what, format!("spec_text: {e}")))?;
     let labels: BTreeMap<String, String> = fields.json("labels")?;
+    let generation: u64 = fields.number("generation")?;
+    // As `versions_of` in the scripts.
+    let revision: u64 = fields.number("revision")?;
+    let state = fields.text("state");
+    let replicas: u32 = fields.number("replicas")?;
+    if replicas > MAX_REPLICAS {
+        return Err(corrupt(&what, format!("replicas is {replicas}, more than any service can have")));
+    }
+    let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
     Ok(Some(Service {
-        name: fields.parse("name")?,
-        state: if fields.text("state") == "deleting" { ServiceState::Deleting } else { ServiceState::Active },
-        generation: fields.number("generation")?,
+        name: name.clone(),
+        state: match state.as_str() {
+            "active" => ServiceState::Active,
+            "deleting" => ServiceState::Deleting,
+            // The scripts compare it with these words.
+            other => return Err(corrupt(&what, format!("state is {other:?}"))),
+        },
+        generation,
+        revision: generation.max(revision.saturating_add(u64::from(is_changed_since))),
         spec_id: fields.parse("spec")?,
-        replicas: fields.number("replicas")?,
+        replicas,
         labels,
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
-        pod: file.pod,
+        pod,
     }))
 }
 
-/// Our own types always serialize: texts, numbers and maps with text keys.
+/// Serializes one of kubeleet's own types. They consist of strings, numbers and maps with string keys.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("domain types serialize")
 }

@@ -1,4 +1,4 @@
-//! Pod specifications that were read before. They never change under their id, so an entry can not be wrong.
+//! A cache of pod specifications. They never change under their id, so an entry is never outdated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use crate::ids::SpecId;
 use crate::spec::PodSpec;
 
-/// Beyond this the cache is emptied: simpler than an order of age, and as good for a few thousand services.
-const MOST: usize = 4096;
+/// At this size the cache is emptied: simpler than evicting the oldest, and as good for a few thousand
+/// services.
+const MAX_SPECS: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct SpecCache {
@@ -21,7 +22,7 @@ impl SpecCache {
 
     pub(crate) fn insert(&self, id: SpecId, spec: PodSpec) -> Arc<PodSpec> {
         let mut specs = self.lock();
-        if specs.len() >= MOST {
+        if specs.len() >= MAX_SPECS {
             specs.clear();
         }
         Arc::clone(specs.entry(id).or_insert_with(|| Arc::new(spec)))

@@ -1,13 +1,14 @@
-//! Placing the pods of one batch, one after the other, each seeing what the earlier ones have taken.
+//! Places the pods of one batch one after the other, each with regard to what the earlier ones have used up.
 //!
-//! Nodes are taken from the snapshot's order one at a time, best first, and only as far as they are needed. Those
-//! taken form the pool, which is ordered too and holds copies: placing a pod changes the copy, and moves it to where
-//! its greater load belongs. The snapshot stays as it is.
+//! Nodes are taken from the snapshot's order one at a time, the best first, and only as far as they are
+//! needed. The nodes taken form the pool, which is ordered too and holds copies: placing a pod changes the
+//! copy and moves it to the position of its higher load. The snapshot itself does not change.
 //!
-//! What makes this fast: while a batch is being placed, loads only grow and room only shrinks. So
-//! - a node not taken yet still has the place it has in the snapshot;
-//! - a node that refused a pod refuses every pod of the same class for the rest of the batch. Each class therefore
-//!   remembers how far it has been refused, and starts there: a node can move behind that mark, never before it.
+//! This is fast because loads only grow and free resources only shrink while a batch is placed. Therefore:
+//! - a node that is not in the pool yet still has its position in the snapshot;
+//! - a node that refused a pod refuses every pod of the same class for the rest of the batch. Each class
+//!   remembers up to which key it was refused and starts there: a node can move behind that key, never before
+//!   it.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -16,113 +17,133 @@ use std::sync::Arc;
 
 use common::pod::Refusal;
 
-use super::candidate::{Candidate, add};
+use super::candidate::{Candidate, add_request};
 use super::explain;
-use super::filter::{self, Moment, Need};
+use super::filter::{self, EvalContext};
 use super::policy::Weights;
-use super::snapshot::{Place, Snapshot, Target};
+use super::requirements::Requirements;
+use super::score::LoadScore;
+use super::snapshot::{PlacementTarget, RankKey, Snapshot};
 
-/// The state of placing a batch.
-pub(super) struct Batch<'a, I: Iterator<Item = Place>> {
+/// The state of placing one batch.
+pub(super) struct Batch<'a, I: Iterator<Item = RankKey>> {
     snapshot: &'a Snapshot,
     weights: &'a Weights,
-    moment: Moment,
-    /// The nodes not looked at yet.
-    ahead: Peekable<I>,
-    rows: Vec<Row<'a>>,
-    /// The rows that can still take a pod.
-    pool: BTreeSet<Place>,
+    /// See [`Snapshot::typical_pressure`].
+    typical_pressure: LoadScore,
+    context: EvalContext,
+    /// The nodes that are not in the pool yet, in the order of the snapshot.
+    unvisited: Peekable<I>,
+    pooled: Vec<PooledNode<'a>>,
+    /// The pooled nodes that have a free pod slot. The index of a key is that in `pooled`.
+    pool: BTreeSet<RankKey>,
 }
 
-struct Row<'a> {
+struct PooledNode<'a> {
     candidate: Candidate,
-    target: &'a Arc<Target>,
-    slot: u32,
+    target: &'a Arc<PlacementTarget>,
+    snapshot_index: u32,
 }
 
-/// Pods that ask for the same.
-pub(super) struct Class {
-    need: Need,
-    /// All places up to this one have refused.
-    refused: Option<Place>,
-    /// Why no node takes this class. Once there, it stays: nothing is given back within a batch.
-    hopeless: Option<Arc<[Refusal]>>,
+/// Pods with equal requirements.
+pub(super) struct PodClass {
+    pub(super) requirements: Requirements,
+    /// All pooled nodes up to this key have refused this class.
+    refused_up_to: Option<RankKey>,
+    /// Why no node can run this class. Final for the batch, because a batch frees no resources.
+    unschedulable: Option<Arc<[Refusal]>>,
 }
 
-impl Class {
-    pub(super) fn new(need: Need) -> Self {
-        Self { need, refused: None, hopeless: None }
+impl PodClass {
+    pub(super) fn new(requirements: Requirements) -> Self {
+        Self { requirements, refused_up_to: None, unschedulable: None }
     }
 }
 
-impl<'a, I: Iterator<Item = Place>> Batch<'a, I> {
-    pub(super) fn new(snapshot: &'a Snapshot, order: I, weights: &'a Weights, moment: Moment) -> Self {
-        let (ahead, rows, pool) = (order.peekable(), Vec::new(), BTreeSet::new());
-        Self { snapshot, weights, moment, ahead, rows, pool }
+impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
+    pub(super) fn new(snapshot: &'a Snapshot, order: I, weights: &'a Weights, context: EvalContext) -> Self {
+        Self {
+            snapshot,
+            weights,
+            typical_pressure: snapshot.typical_pressure(),
+            context,
+            unvisited: order.peekable(),
+            pooled: Vec::new(),
+            pool: BTreeSet::new(),
+        }
     }
 
-    /// Gives the next pod of a class its node, or the reasons why there is none.
-    pub(super) fn place(&mut self, class: &mut Class) -> Result<Arc<Target>, Arc<[Refusal]>> {
-        if let Some(refusals) = &class.hopeless {
+    /// Places the next pod of a class. Returns its node, or why no node can run it.
+    /// `name` names it to pods that need the same host port.
+    pub(super) fn place(
+        &mut self,
+        class: &mut PodClass,
+        name: &str,
+    ) -> Result<Arc<PlacementTarget>, Arc<[Refusal]>> {
+        if let Some(refusals) = &class.unschedulable {
             return Err(refusals.clone());
         }
         loop {
-            if let Some(place) = self.first_fit(class) {
-                return Ok(self.give(place, &class.need));
+            if let Some(key) = self.first_fit(class) {
+                return Ok(self.reserve(key, &class.requirements, name));
             }
-            if !self.take_next(&class.need) {
-                return Err(class.hopeless.insert(self.refusals(&class.need)).clone());
+            if !self.visit_next(&class.requirements) {
+                return Err(class.unschedulable.insert(self.refusals(&class.requirements)).clone());
             }
         }
     }
 
-    /// The best row that takes the pod, among those better than all nodes ahead.
-    fn first_fit(&mut self, class: &mut Class) -> Option<Place> {
-        let from = class.refused.map_or(Bound::Unbounded, Bound::Excluded);
-        let limit = self.ahead.peek().copied();
-        for place in self.pool.range((from, Bound::Unbounded)) {
-            if limit.is_some_and(|limit| *place > limit) {
+    /// Returns the best pooled node that can run the class, among those better than every unvisited node.
+    fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
+        let start = class.refused_up_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let limit = self.unvisited.peek().copied();
+        for key in self.pool.range((start, Bound::Unbounded)) {
+            if limit.is_some_and(|limit| *key > limit) {
                 break;
             }
-            let candidate = &self.rows[place.at as usize].candidate;
-            if filter::pass(&filter::OF_POD, candidate, &class.need, &self.moment) {
-                return Some(*place);
+            let candidate = &self.pooled[key.index as usize].candidate;
+            if filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context) {
+                return Some(*key);
             }
-            class.refused = Some(*place);
+            class.refused_up_to = Some(*key);
         }
         None
     }
 
-    /// Lets the row at this place have the pod.
-    fn give(&mut self, place: Place, need: &Need) -> Arc<Target> {
-        self.pool.remove(&place);
-        let row = &mut self.rows[place.at as usize];
-        add(&mut row.candidate.used, &need.resources());
-        if row.candidate.free().pods > 0 {
-            self.pool.insert(Place { load: row.candidate.load(self.weights), ..place });
+    /// Reserves the pod's resources on the pooled node with this key.
+    fn reserve(&mut self, key: RankKey, requirements: &Requirements, name: &str) -> Arc<PlacementTarget> {
+        self.pool.remove(&key);
+        let node = &mut self.pooled[key.index as usize];
+        add_request(&mut node.candidate.used, &requirements.resources());
+        node.candidate.take_ports(&requirements.host_ports, name);
+        if node.candidate.free().pods > 0 {
+            self.pool
+                .insert(RankKey { load: node.candidate.load(self.weights, self.typical_pressure), ..key });
         }
-        row.target.clone()
+        node.target.clone()
     }
 
-    /// Looks at the next node ahead, and takes it into the pool if it is fit for anything at all. False when there
-    /// was none left.
-    fn take_next(&mut self, need: &Need) -> bool {
-        let Some(place) = self.ahead.next() else { return false };
-        let (candidate, target) = self.snapshot.at(place.at);
-        if filter::pass(&filter::OF_NODE, candidate, need, &self.moment) && candidate.free().pods > 0 {
-            let row = u32::try_from(self.rows.len()).expect("no more rows than the snapshot has slots");
-            self.rows.push(Row { candidate: *candidate, target, slot: place.at });
-            self.pool.insert(Place { at: row, ..place });
+    /// Visits the next node, and adds it to the pool if it can run any pod at all. Returns false if all nodes
+    /// have been visited.
+    fn visit_next(&mut self, requirements: &Requirements) -> bool {
+        let Some(key) = self.unvisited.next() else { return false };
+        let (candidate, target) = self.snapshot.at(key.index);
+        if filter::is_feasible(filter::NODE_FILTERS, candidate, requirements, &self.context)
+            && candidate.free().pods > 0
+        {
+            let index = u32::try_from(self.pooled.len()).expect("the pool is no larger than the snapshot");
+            self.pooled.push(PooledNode { candidate: candidate.clone(), target, snapshot_index: key.index });
+            self.pool.insert(RankKey { index, ..key });
         }
         true
     }
 
-    /// Why each node refuses, with what this batch has put on it so far.
-    fn refusals(&self, need: &Need) -> Arc<[Refusal]> {
-        let mut rows = vec![None; self.snapshot.len()];
-        self.rows.iter().for_each(|row| rows[row.slot as usize] = Some(&row.candidate));
-        explain::refusals(self.snapshot, need, &self.moment, |at, candidate| {
-            rows[at as usize].unwrap_or(candidate)
+    /// Returns why each node refuses, including what this batch has placed on it so far.
+    fn refusals(&self, requirements: &Requirements) -> Arc<[Refusal]> {
+        let mut changed = vec![None; self.snapshot.len()];
+        self.pooled.iter().for_each(|node| changed[node.snapshot_index as usize] = Some(&node.candidate));
+        explain::refusals(self.snapshot, requirements, &self.context, |index, candidate| {
+            changed[index as usize].unwrap_or(candidate)
         })
     }
 }

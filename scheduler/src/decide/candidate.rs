@@ -1,44 +1,69 @@
-//! What filters and scores look at: a node cut down to the few numbers that decide, small enough to be copied.
+//! The facts about a node that filters and scores use, small enough to be copied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::RedisMillis;
 use common::node::{Node, NodeKind, NodeState, Resources};
+use common::spec::HostPorts;
 
 use super::policy::Weights;
-use super::score::{self, Load};
+use super::score::{self, LoadScore};
 
-/// The deciding part of a node. A batch works on copies, where `used` grows with each pod it places.
-#[derive(Debug, Clone, Copy)]
+/// A node that may get a pod. A batch works on copies, whose `used` grows with each pod that the batch
+/// places.
+#[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) capacity: Resources,
     pub(super) used: Resources,
-    /// What pressure adds to the load.
-    pub(super) pressure: Load,
+    /// The part of the load that comes from pressure; none if the node reports no pressure.
+    pub(super) pressure: Option<LoadScore>,
     pub(super) beat: RedisMillis,
     pub(super) state: NodeState,
     pub(super) kind: NodeKind,
     pub(super) cordoned: bool,
-    pub(super) engine_well: bool,
+    pub(super) engine_healthy: bool,
+    /// The host ports in use, each with the name of its pod. `None` on most nodes.
+    host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
 
 impl Candidate {
-    pub(super) fn of(node: &Node, weights: &Weights) -> Self {
+    pub(super) fn new(node: &Node, weights: &Weights) -> Self {
         Self {
             capacity: node.facts.capacity,
             used: node.used,
-            pressure: score::pressure_load(node.psi.as_ref(), weights),
+            pressure: node.psi.as_ref().map(|psi| score::pressure_load(psi, weights)),
             beat: node.beat,
             state: node.state,
             kind: node.kind,
             cordoned: node.cordoned,
-            engine_well: node.engine_problem.is_none(),
+            engine_healthy: node.engine_problem.is_none(),
+            host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }
     }
 
-    pub(super) fn load(&self, weights: &Weights) -> Load {
-        self.pressure.saturating_add(score::pod_load(self.used.pods, self.capacity.pods, weights))
+    /// Returns the first of these ports that another pod has, with the name of that pod.
+    pub(super) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
+        let taken = self.host_ports.as_ref()?;
+        ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
     }
 
-    /// What is left. A node can hold more than its capacity when that has shrunk: then nothing is left.
+    /// Records that the pod `name` takes these ports.
+    pub(super) fn take_ports(&mut self, ports: &HostPorts, name: &str) {
+        if !ports.is_empty() {
+            let taken = Arc::make_mut(self.host_ports.get_or_insert_default());
+            taken.extend(ports.iter().map(|port| (port.to_owned(), name.to_owned())));
+        }
+    }
+
+    /// Returns the load of the node. `typical_pressure` counts if it reports no pressure.
+    pub(super) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
+        let pods = score::pod_load(self.used.pods, self.capacity.pods, weights);
+        pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
+    }
+
+    /// Returns the free resources: zero, never negative, on a node whose capacity has shrunk below what it
+    /// uses.
     pub(super) fn free(&self) -> Resources {
         Resources {
             cpu_millis: self.capacity.cpu_millis.saturating_sub(self.used.cpu_millis),
@@ -48,8 +73,8 @@ impl Candidate {
     }
 }
 
-/// Adds a pod's request to what is used.
-pub(super) fn add(used: &mut Resources, request: &Resources) {
+/// Adds a pod's request to the resources in use.
+pub(super) fn add_request(used: &mut Resources, request: &Resources) {
     used.cpu_millis = used.cpu_millis.saturating_add(request.cpu_millis);
     used.memory_bytes = used.memory_bytes.saturating_add(request.memory_bytes);
     used.pods = used.pods.saturating_add(request.pods);

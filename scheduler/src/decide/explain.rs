@@ -1,103 +1,127 @@
-//! Why pods are where they are, and why they are nowhere: the same filters and scores, in words.
+//! Explains why a pod goes to its node, or why no node can run it, with the same filters and scores that
+//! decide.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use common::RedisMillis;
 use common::ids::NodeName;
+use common::node::Node;
 use common::pod::{NodeRefusal, Refusal};
 use serde::Serialize;
 
 use super::PodRequest;
 use super::candidate::Candidate;
-use super::filter::{self, Moment, Need, Reason};
+use super::filter::{self, EvalContext, NodeFilter, Reason};
 use super::policy::Policy;
-use super::score::{self, Contribution, Load};
+use super::requirements::Requirements;
+use super::score::{self, LoadScore, TermScore};
 use super::snapshot::Snapshot;
 
-/// What one node says to one pod.
+/// How one node was evaluated for one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct NodeVerdict {
+pub struct NodeEvaluation {
     /// The node.
     pub node: NodeName,
-    /// Its load before it gets the pod, thousandths of a point: the sum of the terms. The fitting node with the
-    /// least gets the pod.
-    pub load: Load,
-    /// What the load is made of.
-    pub terms: Vec<Contribution>,
-    /// Why it does not take the pod; empty when it does.
-    pub refusals: Vec<Refused>,
+    /// The node's load without the pod, in thousandths of a point: the sum of the terms. The feasible node
+    /// with the lowest load gets the pod.
+    pub load: LoadScore,
+    /// The terms of the load.
+    pub terms: Vec<TermScore>,
+    /// Why the node cannot run the pod; empty if it can.
+    pub refusals: Vec<FilterRefusal>,
 }
 
-impl NodeVerdict {
-    /// Whether the node would take the pod.
-    pub fn fits(&self) -> bool {
+impl NodeEvaluation {
+    /// Returns whether the node can run the pod.
+    pub fn is_feasible(&self) -> bool {
         self.refusals.is_empty()
     }
 }
 
-/// One reason of one node.
+/// The refusal of one filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Refused {
+pub struct FilterRefusal {
     /// The reason.
     pub reason: Reason,
     /// The reason in a sentence with numbers.
     pub detail: String,
 }
 
-/// What every node says to a pod: those that fit first, best first; then those that do not, in the same order.
-/// The first is where [`decide`](super::decide) would place it, were it alone.
-pub fn explain(snapshot: &Snapshot, now: RedisMillis, policy: &Policy, pod: &PodRequest) -> Vec<NodeVerdict> {
-    let need = Need::of(pod);
-    let moment = Moment { now, dead_after: policy.dead_after };
-    let mut verdicts: Vec<_> = snapshot
+/// Evaluates every node for a pod. Feasible nodes come first, then the others, each by load and then by name.
+/// The first one is where [`decide`](super::decide) would place the pod if it were alone.
+pub fn explain(
+    snapshot: &Snapshot,
+    now: RedisMillis,
+    policy: &Policy,
+    pod: &PodRequest,
+) -> Vec<NodeEvaluation> {
+    let context = EvalContext { now, dead_after: policy.dead_after };
+    let typical_pressure = snapshot.ordered_by(policy.weights).typical_pressure();
+    let mut evaluations: Vec<_> = snapshot
         .nodes()
-        .map(|node| {
-            let candidate = Candidate::of(node, &policy.weights);
-            let refusals = filter::refusing(&candidate, &need, &moment)
-                .map(|f| Refused { reason: f.reason, detail: (f.explain)(&candidate, &need, &moment, node) })
-                .collect();
-            NodeVerdict {
-                node: node.name.clone(),
-                load: candidate.load(&policy.weights),
-                terms: score::explain(node, policy),
-                refusals,
-            }
-        })
+        .map(|node| evaluate(node, policy, typical_pressure, &pod.requirements, &context))
         .collect();
-    // Stable, so that equal loads stay in the order of names.
-    verdicts.sort_by_key(|verdict| (!verdict.fits(), verdict.load));
-    verdicts
+    // A stable sort, so that nodes with equal loads stay in the order of their names.
+    evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
+    evaluations
 }
 
-/// Why no node takes a pod: the reason most nodes give comes first. `current` gives a node's candidate as it is after
-/// what the batch has placed, by slot.
+fn evaluate(
+    node: &Node,
+    policy: &Policy,
+    typical_pressure: LoadScore,
+    requirements: &Requirements,
+    context: &EvalContext,
+) -> NodeEvaluation {
+    let candidate = Candidate::new(node, &policy.weights);
+    let refusals = filter::failed(&candidate, requirements, context)
+        .map(|filter| FilterRefusal {
+            reason: filter.reason,
+            detail: (filter.explain)(&candidate, requirements, context, node),
+        })
+        .collect();
+    NodeEvaluation {
+        node: node.name.clone(),
+        load: candidate.load(&policy.weights, typical_pressure),
+        terms: score::explain(node, policy, typical_pressure),
+        refusals,
+    }
+}
+
+/// Returns why no node can run a pod, the most frequent reason first. `current` maps a node's index and
+/// candidate to its candidate after what the batch has placed.
 pub(super) fn refusals<'a>(
     snapshot: &'a Snapshot,
-    need: &Need,
-    moment: &Moment,
+    requirements: &Requirements,
+    context: &EvalContext,
     current: impl Fn(u32, &'a Candidate) -> &'a Candidate,
 ) -> Arc<[Refusal]> {
     if snapshot.is_empty() {
-        return Arc::new([Refusal { reason: Reason::NoNodes.to_string(), count: 0, nodes: Vec::new() }]);
+        return Arc::new([no_refusals_yet(Reason::NO_NODES)]);
     }
-    let mut by_reason: BTreeMap<Reason, Refusal> = BTreeMap::new();
-    for (at, candidate, node) in snapshot.by_name() {
-        let candidate = current(at, candidate);
-        for filter in filter::refusing(candidate, need, moment) {
-            let refusal = by_reason.entry(filter.reason).or_insert_with(|| Refusal {
-                reason: filter.reason.to_string(),
-                count: 0,
-                nodes: Vec::new(),
-            });
+    let mut by_filter: Vec<(&NodeFilter, Refusal)> =
+        filter::all().map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
+    for (index, candidate, node) in snapshot.by_name() {
+        let candidate = current(index, candidate);
+        for (filter, refusal) in &mut by_filter {
+            if (filter.is_feasible)(candidate, requirements, context) {
+                continue;
+            }
             refusal.count += 1;
             if refusal.nodes.len() < Refusal::MAX_EXAMPLES {
-                let detail = (filter.explain)(candidate, need, moment, node);
+                let detail = (filter.explain)(candidate, requirements, context, node);
                 refusal.nodes.push(NodeRefusal { node: node.name.to_string(), detail });
             }
         }
     }
-    let mut refusals: Vec<_> = by_reason.into_values().collect();
-    refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.count));
+    let mut refusals: Vec<Refusal> =
+        by_filter.into_iter().map(|(_, refusal)| refusal).filter(|refusal| refusal.count > 0).collect();
+    // A stable sort, so that equally frequent reasons stay in the order of the filters.
+    refusals.sort_by_key(|refusal| Reverse(refusal.count));
     refusals.into()
+}
+
+fn no_refusals_yet(reason: Reason) -> Refusal {
+    Refusal { reason: reason.to_string(), count: 0, nodes: Vec::new() }
 }

@@ -1,14 +1,15 @@
-//! Placement: which pod goes to which node. A pure function, without Redis, clock, environment or randomness.
+//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness.
 //!
 //! ```text
 //! nodes ──upsert──> Snapshot ──┐
-//! pods waiting ────────────────┼── decide ──> a node for each pod, or the reasons why there is none
+//! pending pods ────────────────┼── decide ──> a node for each pod, or why no node can run it
 //! now, Policy ─────────────────┘
 //! ```
 //!
-//! A pod goes to the node with the least [load](score) among those that no filter refuses; among equal
-//! loads the first by name. Pods are placed in the order given, each seeing what the earlier ones have taken, so
-//! nothing is overcommitted within a batch. Between schedulers, the script that assigns sees to that.
+//! A pod goes to the node with the lowest [load](score) among those that pass every filter; among equal
+//! loads, to the first by name. Pods are placed in the given order, each with regard to what the earlier ones
+//! have used up, so nothing is overcommitted within a batch. Between schedulers, the script that assigns pods
+//! prevents it.
 
 mod amounts;
 mod batch;
@@ -16,6 +17,7 @@ mod candidate;
 mod explain;
 mod filter;
 mod policy;
+mod requirements;
 pub mod score;
 mod snapshot;
 #[cfg(test)]
@@ -23,72 +25,74 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use common::RedisMillis;
 use common::ids::{PodId, ServiceName};
-use common::node::Resources;
 use common::pod::Refusal;
 
-use batch::{Batch, Class};
-use filter::{Moment, Need};
+use batch::{Batch, PodClass};
+use filter::EvalContext;
 
-pub use explain::{NodeVerdict, Refused, explain};
+pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use policy::{Policy, Weights};
-pub use snapshot::{Snapshot, Target};
+pub use requirements::Requirements;
+pub use snapshot::{PlacementTarget, Snapshot};
 
-/// A pod that waits for a node.
+/// A pod to be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
-    /// Who it is.
+    /// The pod.
     pub id: PodId,
-    /// What is to be set aside for it. It takes a pod slot even where `pods` says 0.
-    pub request: Resources,
-    /// Whether a guest can run it: [`PodSpec::needs_only_an_image`](common::spec::PodSpec::needs_only_an_image).
-    pub needs_only_an_image: bool,
-    /// The service it belongs to; none for a pod somebody pushed.
+    /// What it requires of its node.
+    pub requirements: Requirements,
+    /// The service that it belongs to; none for a pod that was pushed to a queue.
     pub service: Option<ServiceName>,
 }
 
-/// What becomes of one pod.
+impl PodRequest {
+    /// Returns what people know the pod by: its service, or its own id.
+    pub fn name(&self) -> &str {
+        self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
+    }
+}
+
+/// The decision about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Its index among the pods given.
+    /// The index of the pod in the batch.
     pub pod: usize,
-    /// Where it goes, or why nowhere.
+    /// The node that the pod goes to, or why there is none.
     pub outcome: Outcome,
 }
 
-/// Where a pod goes, or why nowhere.
+/// The node that a pod goes to, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Assign it to this node, if it is still in the life that was looked at.
-    Place(Arc<Target>),
-    /// No node takes it now.
+    /// Assign the pod to this node, if its incarnation has not changed.
+    Place(Arc<PlacementTarget>),
+    /// No node can run the pod now.
     Unschedulable {
-        /// The reason most nodes give first. Found once per batch for all pods that ask for the same, at the first
-        /// of them; a node counts under each of its reasons.
+        /// The most frequent reason first; a node counts under each of its reasons. Determined once per batch
+        /// for all pods with equal requirements, at the first of them.
         refusals: Arc<[Refusal]>,
     },
 }
 
-/// Decides about the pods, in their order; one decision each. The same arguments give the same decisions.
+/// Decides about the pods in the given order; returns one decision for each. Equal arguments give equal
+/// decisions.
 ///
-/// The snapshot is not changed: [`Snapshot::commit`] what Redis accepts. Give it the weights of the policy; with
-/// others the decisions are the same, but all nodes are sorted anew first.
+/// The snapshot does not change: [`Snapshot::commit`] what Redis accepts. Order the snapshot by the weights
+/// of the policy; otherwise the decisions are the same, but all nodes are sorted again first.
 pub fn decide(snapshot: &Snapshot, now: RedisMillis, policy: &Policy, pods: &[PodRequest]) -> Vec<Decision> {
-    let snapshot = match *snapshot.weights() == policy.weights {
-        true => Cow::Borrowed(snapshot),
-        false => Cow::Owned(snapshot.reweighted(policy.weights)),
-    };
-    let moment = Moment { now, dead_after: policy.dead_after };
-    let mut batch = Batch::new(&snapshot, snapshot.order(), &policy.weights, moment);
-    let mut classes = Classes::default();
+    let snapshot = snapshot.ordered_by(policy.weights);
+    let context = EvalContext { now, dead_after: policy.dead_after };
+    let mut batch = Batch::new(&snapshot, snapshot.order(), &policy.weights, context);
+    let mut classes = PodClasses::default();
     let decide_one = |(pod, request): (usize, &PodRequest)| {
-        let outcome = match batch.place(classes.of(Need::of(request))) {
+        let outcome = match batch.place(classes.of(&request.requirements), request.name()) {
             Ok(target) => Outcome::Place(target),
             Err(refusals) => Outcome::Unschedulable { refusals },
         };
@@ -97,25 +101,26 @@ pub fn decide(snapshot: &Snapshot, now: RedisMillis, policy: &Policy, pods: &[Po
     pods.iter().enumerate().map(decide_one).collect()
 }
 
-/// The classes met so far.
+/// The classes of the pods of a batch.
 #[derive(Default)]
-struct Classes {
-    classes: Vec<Class>,
-    by_need: HashMap<Need, usize>,
-    last: Option<(Need, usize)>,
+struct PodClasses {
+    classes: Vec<PodClass>,
+    /// Indexes into `classes`.
+    by_requirements: HashMap<Requirements, usize>,
+    /// The index of the class of the last pod.
+    last: usize,
 }
 
-impl Classes {
-    fn of(&mut self, need: Need) -> &mut Class {
-        // Pods of one service usually stand in a row.
-        let at = match self.last {
-            Some((last, at)) if last == need => at,
-            _ => *self.by_need.entry(need).or_insert_with(|| {
-                self.classes.push(Class::new(need));
+impl PodClasses {
+    fn of(&mut self, requirements: &Requirements) -> &mut PodClass {
+        // The pods of a service usually follow each other: avoid the lookup.
+        if self.classes.get(self.last).is_none_or(|last| last.requirements != *requirements) {
+            self.last = self.by_requirements.get(requirements).copied().unwrap_or_else(|| {
+                self.by_requirements.insert(requirements.clone(), self.classes.len());
+                self.classes.push(PodClass::new(requirements.clone()));
                 self.classes.len() - 1
-            }),
-        };
-        self.last = Some((need, at));
-        &mut self.classes[at]
+            });
+        }
+        &mut self.classes[self.last]
     }
 }

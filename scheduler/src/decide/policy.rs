@@ -1,13 +1,13 @@
-//! What an operator can tune about placement, and why the defaults are as they are.
+//! The settings of placement, and why the defaults are what they are.
 
 use std::time::Duration;
 
-/// How placement judges nodes.
+/// The settings of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// A node whose last heartbeat is older than this gets nothing new. The same setting declares it dead.
+    /// A node whose last heartbeat is older gets no new pods. The same setting declares it dead.
     pub dead_after: Duration,
-    /// What makes a node less attractive.
+    /// How much each observation adds to a node's load.
     pub weights: Weights,
 }
 
@@ -17,32 +17,34 @@ impl Default for Policy {
     }
 }
 
-/// How much each observation adds to a node's load. The node with the least load gets the next pod.
+/// How much each observation adds to a node's load. The node with the lowest load gets the next pod.
 ///
-/// Weights are thousandths of a point, so that all arithmetic is in whole numbers and the same everywhere. By
-/// default one pod on a node with room for a hundred is 1.1 points; everything else can be read against that.
+/// Weights are in thousandths of a point, so that all arithmetic uses integers and has the same result
+/// everywhere. By default one pod on a node with 100 pod slots is 1.1 points; compare everything else with
+/// that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weights {
-    /// Per percent of the node's pod slots taken. Large nodes thus get more pods than small ones.
+    /// Per percent of the node's pod slots in use. Large nodes therefore get more pods than small ones.
     pub pod_share: u32,
-    /// Per pod, whatever the node's size. Keeps idle nodes of different sizes filling side by side, and every
-    /// further pod visible on nodes with very many slots.
+    /// Per pod, whatever the size of the node. Idle nodes of different sizes then fill side by side, and one
+    /// more pod still counts on a node with very many slots.
     pub pod_count: u32,
-    /// Per percent of time in which some task waited for a CPU. Light: a busy CPU is what a CPU is for.
+    /// Per percent of time in which some task waited for a CPU. Low: a busy CPU is not a problem in itself.
     pub cpu_some: u32,
     /// Per percent of time in which some task waited for memory.
     pub memory_some: u32,
-    /// Per percent of time in which all tasks waited for memory. The heaviest: such a node is about to kill something.
+    /// Per percent of time in which all tasks waited for memory. The highest: such a node is about to kill a
+    /// process.
     pub memory_full: u32,
     /// Per percent of time in which some task waited for I/O.
     pub io_some: u32,
     /// Per percent of time in which all tasks waited for I/O.
     pub io_full: u32,
-    /// Pressure counts in whole steps of this many percent, rounded down; 0 is taken as 1.
+    /// Pressure is rounded down to a multiple of this many percent; 0 counts as 1.
     ///
-    /// With 5, a pressure below 5 % is none at all, so equal idle nodes stay equal and fill evenly, although no two
-    /// of them ever report the same 0.3 % and 0.7 %. Noise across a step's edge moves a node by one step, which by
-    /// default is about one pod for `cpu_some`.
+    /// With 5, a pressure below 5 % counts as none. Equal idle nodes then stay equal and fill evenly,
+    /// although they never report exactly the same pressure. Noise around a multiple moves a node by one
+    /// step; by default, one step of `cpu_some` is worth about one pod.
     pub pressure_step: u32,
 }
 

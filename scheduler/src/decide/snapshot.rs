@@ -1,26 +1,29 @@
-//! All nodes at one moment, kept in the order in which they would be given a pod.
+//! All nodes at one moment, ordered from the best to the worst for the next pod.
 //!
-//! The order is kept up to date with every change, so that a decision looks at the best few nodes instead of at all.
-//! The snapshot is a copy of what Redis holds and never the truth: two schedulers each have their own, and the
-//! script that assigns checks again.
+//! Every change updates the order, so that a decision looks at the best few nodes instead of at all. The
+//! snapshot is a copy of the state in Redis and can be out of date: each scheduler has its own, and the
+//! script that assigns pods checks again.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use common::ids::{Incarnation, NodeName};
 use common::node::{Node, Resources};
+use common::spec::HostPorts;
 
-use super::candidate::{Candidate, add};
+use super::candidate::{Candidate, add_request};
 use super::policy::Weights;
-use super::score::Load;
+use super::score::LoadScore;
 
-/// Which life of which node a pod is meant for. Assigning is refused when the node has begun another life since.
+/// The node that a pod is placed on. Redis refuses the assignment if the node's worker has registered again
+/// since.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct PlacementTarget {
     /// The node.
     pub name: NodeName,
-    /// The life that was looked at; none for guests.
+    /// The incarnation that the decision was made for; none for an external worker.
     pub incarnation: Option<Incarnation>,
 }
 
@@ -28,171 +31,235 @@ pub struct Target {
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     weights: Weights,
-    slots: Vec<Slot>,
+    entries: Vec<NodeEntry>,
+    /// Indexes into `entries`.
     by_name: BTreeMap<NodeName, u32>,
-    order: BTreeSet<Place>,
+    /// The nodes that report their pressure.
+    order: BTreeSet<RankKey>,
+    /// The nodes that do not. Their loads lack the typical pressure, so that a change of it moves no node.
+    order_without_pressure: BTreeSet<RankKey>,
+    /// How many nodes report each pressure.
+    pressures: BTreeMap<LoadScore, usize>,
 }
 
 #[derive(Debug, Clone)]
-struct Slot {
+struct NodeEntry {
     node: Node,
-    target: Arc<Target>,
+    target: Arc<PlacementTarget>,
     candidate: Candidate,
-    place: Place,
+    key: RankKey,
 }
 
-/// A node's place in the order: by load, then by name. The least is the best.
+/// The position of a node in the order: by load, then by name. The lowest key is the best node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) load: Load,
-    /// In the order of names, different for each node of a snapshot. Comparing it is cheaper than comparing names.
-    pub(super) rank: u64,
-    /// Where the node is found: its slot, or its row in a batch.
-    pub(super) at: u32,
+pub(super) struct RankKey {
+    pub(super) load: LoadScore,
+    /// Ascends with the node's name and is unique in a snapshot. Comparing it is cheaper than comparing
+    /// names.
+    pub(super) name_rank: u64,
+    /// Index of the node in the snapshot, or in the pool of a batch.
+    pub(super) index: u32,
 }
 
-/// The distance between the ranks of neighbours, where there is a choice: room for nodes that come later.
-const RANK_STRIDE: u64 = 1 << 32;
+/// Distance between the name ranks of neighbors, where possible: leaves gaps for nodes that join later.
+const NAME_RANK_STRIDE: u64 = 1 << 32;
 
 impl Snapshot {
-    /// No nodes yet. The weights give the order that is kept; deciding with others works, but sorts anew each time.
+    /// Returns a snapshot without nodes that is ordered by these weights. Deciding with other weights works,
+    /// but sorts all nodes again each time.
     pub fn new(weights: Weights) -> Self {
         Self { weights, ..Self::default() }
     }
 
-    /// Adds a node, or replaces what was known of it, commitments included.
+    /// Adds a node, or replaces all that is known about it, including commitments.
     pub fn upsert(&mut self, node: Node) {
-        let candidate = Candidate::of(&node, &self.weights);
-        let load = candidate.load(&self.weights);
-        if let Some(&at) = self.by_name.get(&node.name) {
-            let slot = &mut self.slots[at as usize];
-            if slot.target.incarnation != node.incarnation {
-                slot.target = target(&node);
+        let candidate = Candidate::new(&node, &self.weights);
+        let load = candidate.load(&self.weights, 0);
+        if let Some(&index) = self.by_name.get(&node.name) {
+            self.take_out_of_order(index);
+            let entry = &mut self.entries[index as usize];
+            if entry.target.incarnation != node.incarnation {
+                entry.target = target_of(&node);
             }
-            (slot.node, slot.candidate) = (node, candidate);
-            return self.place(at, load);
+            entry.node = node;
+            entry.candidate = candidate;
+            return self.put_in_order(index, load);
         }
-        let rank = self.free_rank(&node.name);
-        let at = u32::try_from(self.slots.len()).expect("four thousand million nodes do not fit into memory");
-        let place = Place { load, rank, at };
-        self.by_name.insert(node.name.clone(), at);
-        self.order.insert(place);
-        self.slots.push(Slot { target: target(&node), node, candidate, place });
+        let name_rank = self.free_name_rank(&node.name);
+        let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 nodes fit into memory");
+        let key = RankKey { load, name_rank, index };
+        self.by_name.insert(node.name.clone(), index);
+        self.entries.push(NodeEntry { target: target_of(&node), node, candidate, key });
+        self.put_in_order(index, load);
     }
 
-    /// Forgets a node. False when it was not known.
+    /// Removes a node. Returns false if it was unknown.
     pub fn remove(&mut self, name: &NodeName) -> bool {
-        let Some(at) = self.by_name.remove(name) else { return false };
-        let gone = self.slots.swap_remove(at as usize);
-        self.order.remove(&gone.place);
-        // The last slot has moved into the gap: what points to it has to follow.
-        if let Some(moved) = self.slots.get_mut(at as usize) {
-            self.order.remove(&moved.place);
-            moved.place.at = at;
-            self.order.insert(moved.place);
-            self.by_name.insert(moved.node.name.clone(), at);
+        let Some(index) = self.by_name.remove(name) else { return false };
+        let last = (self.entries.len() - 1) as u32;
+        self.take_out_of_order(index);
+        if last != index {
+            self.take_out_of_order(last);
+        }
+        self.entries.swap_remove(index as usize);
+        // The last entry has moved into the gap: update the indexes that point to it.
+        if let Some(moved) = self.entries.get_mut(index as usize) {
+            moved.key.index = index;
+            let load = moved.key.load;
+            self.by_name.insert(moved.node.name.clone(), index);
+            self.put_in_order(index, load);
         }
         true
     }
 
-    /// Takes note of an assignment that Redis has accepted: the request counts as used until the next
-    /// [`upsert`](Self::upsert) of that node. False when the node is not known.
+    /// Records an assignment that Redis has accepted: the request counts as used until the next
+    /// [`upsert`](Self::upsert) of that node. Returns false if the node is unknown.
     pub fn commit(&mut self, name: &NodeName, request: Resources) -> bool {
-        let Some(&at) = self.by_name.get(name) else { return false };
-        let slot = &mut self.slots[at as usize];
-        add(&mut slot.node.used, &request);
-        slot.candidate.used = slot.node.used;
-        let load = slot.candidate.load(&self.weights);
-        self.place(at, load);
+        let Some(&index) = self.by_name.get(name) else { return false };
+        self.take_out_of_order(index);
+        let entry = &mut self.entries[index as usize];
+        add_request(&mut entry.node.used, &request);
+        entry.candidate.used = entry.node.used;
+        let load = entry.candidate.load(&self.weights, 0);
+        self.put_in_order(index, load);
         true
     }
 
-    /// What is known of a node, commitments included.
-    pub fn get(&self, name: &NodeName) -> Option<&Node> {
-        self.by_name.get(name).map(|&at| &self.slots[at as usize].node)
+    /// Records that the pod `name` was assigned to a node with these host ports, until the next
+    /// [`upsert`](Self::upsert) of that node.
+    pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {
+        let Some(&index) = self.by_name.get(node).filter(|_| !ports.is_empty()) else { return };
+        let entry = &mut self.entries[index as usize];
+        entry.candidate.take_ports(ports, name);
+        entry.node.host_ports.extend(ports.iter().map(|port| (port.to_owned(), name.to_owned())));
     }
 
-    /// All nodes, by name.
+    /// Returns a node, including commitments.
+    pub fn get(&self, name: &NodeName) -> Option<&Node> {
+        self.by_name.get(name).map(|&index| &self.entries[index as usize].node)
+    }
+
+    /// Returns all nodes by name.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.by_name().map(|(_, _, node)| node)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.entries.is_empty()
     }
 
-    /// The weights by which the nodes are ordered.
-    pub fn weights(&self) -> &Weights {
-        &self.weights
-    }
-
-    /// The same nodes in the order that other weights give.
-    pub(super) fn reweighted(&self, weights: Weights) -> Self {
+    /// Returns the same nodes, ordered by these weights.
+    pub(super) fn ordered_by(&self, weights: Weights) -> Cow<'_, Self> {
+        if self.weights == weights {
+            return Cow::Borrowed(self);
+        }
         let mut other = Self::new(weights);
         self.nodes().for_each(|node| other.upsert(node.clone()));
-        other
+        Cow::Owned(other)
     }
 
-    /// Best first.
-    pub(super) fn order(&self) -> impl Iterator<Item = Place> {
-        self.order.iter().copied()
+    /// Returns what counts as the pressure of a node that reports none: the median of those that report it,
+    /// or 0 if none does.
+    pub(super) fn typical_pressure(&self) -> LoadScore {
+        let count: usize = self.pressures.values().sum();
+        if count == 0 || self.order_without_pressure.is_empty() {
+            return 0;
+        }
+        let sorted = self.pressures.iter().flat_map(|(pressure, n)| std::iter::repeat_n(*pressure, *n));
+        let middle: Vec<LoadScore> = sorted.skip((count - 1) / 2).take(2 - count % 2).collect();
+        middle.iter().sum::<LoadScore>() / middle.len() as LoadScore
     }
 
-    /// All nodes by name, with the slot each is in and the part of it that decides.
+    /// Returns the keys of all nodes, the best first.
+    pub(super) fn order(&self) -> impl Iterator<Item = RankKey> {
+        let typical_pressure = self.typical_pressure();
+        let with_typical =
+            move |key: &RankKey| RankKey { load: key.load.saturating_add(typical_pressure), ..*key };
+        let mut reported = self.order.iter().copied().peekable();
+        let mut others = self.order_without_pressure.iter().map(with_typical).peekable();
+        std::iter::from_fn(move || match (reported.peek(), others.peek()) {
+            (Some(a), Some(b)) if b < a => others.next(),
+            (None, _) => others.next(),
+            _ => reported.next(),
+        })
+    }
+
+    /// Returns all nodes by name, each with its index and its candidate.
     pub(super) fn by_name(&self) -> impl Iterator<Item = (u32, &Candidate, &Node)> {
         self.by_name
             .values()
-            .map(|&at| (at, &self.slots[at as usize].candidate, &self.slots[at as usize].node))
+            .map(|&at| (at, &self.entries[at as usize].candidate, &self.entries[at as usize].node))
     }
 
-    /// The node in a slot.
-    pub(super) fn at(&self, at: u32) -> (&Candidate, &Arc<Target>) {
-        let slot = &self.slots[at as usize];
-        (&slot.candidate, &slot.target)
+    /// Returns the node with this index.
+    pub(super) fn at(&self, index: u32) -> (&Candidate, &Arc<PlacementTarget>) {
+        let entry = &self.entries[index as usize];
+        (&entry.candidate, &entry.target)
     }
 
-    fn place(&mut self, at: u32, load: Load) {
-        let place = &mut self.slots[at as usize].place;
-        if place.load != load {
-            self.order.remove(place);
-            place.load = load;
-            self.order.insert(*place);
+    fn take_out_of_order(&mut self, index: u32) {
+        let entry = &self.entries[index as usize];
+        let Some(pressure) = entry.candidate.pressure else {
+            self.order_without_pressure.remove(&entry.key);
+            return;
+        };
+        self.order.remove(&entry.key);
+        if let Some(count) = self.pressures.get_mut(&pressure) {
+            *count -= 1;
+            if *count == 0 {
+                self.pressures.remove(&pressure);
+            }
         }
     }
 
-    /// A rank between those of the name's neighbours. All are dealt anew when there is none left.
-    fn free_rank(&mut self, name: &NodeName) -> u64 {
+    fn put_in_order(&mut self, index: u32, load: LoadScore) {
+        let entry = &mut self.entries[index as usize];
+        entry.key.load = load;
+        match entry.candidate.pressure {
+            Some(pressure) => {
+                self.order.insert(entry.key);
+                *self.pressures.entry(pressure).or_default() += 1;
+            }
+            None => drop(self.order_without_pressure.insert(entry.key)),
+        }
+    }
+
+    /// Returns a rank between those of the neighbors by name. If none is left, assigns all ranks anew.
+    fn free_name_rank(&mut self, name: &NodeName) -> u64 {
         loop {
-            let rank_of = |at: &u32| self.slots[*at as usize].place.rank;
-            let below = self.by_name.range::<NodeName, _>((Bound::Unbounded, Bound::Excluded(name)));
-            let above = self.by_name.range::<NodeName, _>((Bound::Excluded(name), Bound::Unbounded));
-            let below = below.map(|(_, at)| rank_of(at)).next_back().unwrap_or(0);
-            let above =
-                above.map(|(_, at)| rank_of(at)).next().unwrap_or(below.saturating_add(2 * RANK_STRIDE));
-            let rank = below + (above - below) / 2;
-            if rank > below {
+            let rank_of = |index: &u32| self.entries[*index as usize].key.name_rank;
+            let mut before = self.by_name.range::<NodeName, _>((Bound::Unbounded, Bound::Excluded(name)));
+            let mut after = self.by_name.range::<NodeName, _>((Bound::Excluded(name), Bound::Unbounded));
+            let low = before.next_back().map_or(0, |(_, index)| rank_of(index));
+            let high =
+                after.next().map_or(low.saturating_add(2 * NAME_RANK_STRIDE), |(_, index)| rank_of(index));
+            let rank = low + (high - low) / 2;
+            if rank > low {
                 return rank;
             }
-            self.deal_ranks();
+            self.reassign_name_ranks();
         }
     }
 
-    fn deal_ranks(&mut self) {
-        for (i, &at) in self.by_name.values().enumerate() {
-            self.slots[at as usize].place.rank = (i as u64 + 1) * RANK_STRIDE;
+    fn reassign_name_ranks(&mut self) {
+        for (i, &index) in self.by_name.values().enumerate() {
+            self.entries[index as usize].key.name_rank = (i as u64 + 1) * NAME_RANK_STRIDE;
         }
-        self.order = self.slots.iter().map(|slot| slot.place).collect();
+        let (reported, others): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|entry| entry.candidate.pressure.is_some());
+        self.order = reported.into_iter().map(|entry| entry.key).collect();
+        self.order_without_pressure = others.into_iter().map(|entry| entry.key).collect();
     }
 }
 
-fn target(node: &Node) -> Arc<Target> {
-    Arc::new(Target { name: node.name.clone(), incarnation: node.incarnation.clone() })
+fn target_of(node: &Node) -> Arc<PlacementTarget> {
+    Arc::new(PlacementTarget { name: node.name.clone(), incarnation: node.incarnation.clone() })
 }
 
 #[cfg(test)]
@@ -204,26 +271,29 @@ mod tests {
     use super::*;
     use crate::decide::testing::node;
 
-    /// The order is what sorting by load and name would give, and everything points to where it is.
-    fn check(snapshot: &Snapshot) {
-        let names: Vec<_> = snapshot.order().map(|place| &snapshot.at(place.at).1.name).collect();
+    /// The order equals that of sorting by load and name, and all indexes are correct.
+    fn assert_consistent(snapshot: &Snapshot) {
+        let names: Vec<_> = snapshot.order().map(|key| &snapshot.at(key.index).1.name).collect();
         let mut nodes: Vec<_> = snapshot.nodes().collect();
         assert!(nodes.windows(2).all(|pair| pair[0].name < pair[1].name));
-        let load = |n: &Node| Candidate::of(n, &snapshot.weights).load(&snapshot.weights);
+        let typical = snapshot.typical_pressure();
+        let load = |n: &Node| Candidate::new(n, &snapshot.weights).load(&snapshot.weights, typical);
         nodes.sort_by_key(|n| load(n));
         assert_eq!(names, nodes.iter().map(|n| &n.name).collect::<Vec<_>>());
         assert_eq!((snapshot.len(), snapshot.is_empty()), (nodes.len(), nodes.is_empty()));
         for node in nodes {
-            let slot = &snapshot.slots[snapshot.by_name[&node.name] as usize];
-            assert_eq!((&slot.node.name, &slot.target.name), (&node.name, &node.name));
-            assert_eq!(slot.target.incarnation, node.incarnation);
-            assert_eq!(slot.candidate.used, node.used);
+            let entry = &snapshot.entries[snapshot.by_name[&node.name] as usize];
+            assert_eq!((&entry.node.name, &entry.target.name), (&node.name, &node.name));
+            assert_eq!(entry.target.incarnation, node.incarnation);
+            assert_eq!(entry.candidate.used, node.used);
         }
     }
 
     proptest! {
         #[test]
-        fn the_order_survives_any_changes(steps in prop::collection::vec((0..4u8, 0..12u8, 0..5u64), 0..60)) {
+        fn the_order_is_consistent_after_any_changes(
+            steps in prop::collection::vec((0..4u8, 0..12u8, 0..5u64), 0..60),
+        ) {
             let mut snapshot = Snapshot::new(Weights::default());
             for (step, name, n) in steps {
                 let name = NodeName::new(format!("n{name}")).unwrap();
@@ -232,36 +302,40 @@ mod tests {
                 match step {
                     0 => prop_assert_eq!(snapshot.remove(&name), known.is_some()),
                     1 => prop_assert_eq!(snapshot.commit(&name, one), known.is_some()),
-                    _ => snapshot.upsert(node(name.as_str()).pods(n, 110).build()),
+                    2 => snapshot.upsert(node(name.as_str()).pods(n, 110).with(|n| n.psi = None).build()),
+                    _ => {
+                        let pressure = move |psi: &mut common::node::Psi| psi.cpu_some = 10.0 * n as f32;
+                        snapshot.upsert(node(name.as_str()).pods(n, 110).psi(pressure).build());
+                    }
                 }
                 let after = snapshot.get(&name).map(|node| node.used.pods);
                 prop_assert_eq!(after, match step { 0 => None, 1 => known.map(|k| k + n), _ => Some(n) });
-                check(&snapshot);
+                assert_consistent(&snapshot);
             }
         }
     }
 
     #[test]
-    fn names_may_come_in_any_order() {
+    fn nodes_can_be_added_in_any_order_of_names() {
         let rising = (0..200).map(|i| format!("n{i:03}"));
         let falling = (0..200).rev().map(|i| format!("m{i:03}"));
-        // Each between the last two: this uses up the gaps fastest.
+        // Each name lies between the last two, which uses up the gaps fastest.
         let nested = (0..100).flat_map(|i| ["a".repeat(i % 60 + 1), format!("{}b", "a".repeat(i % 60))]);
         let mut snapshot = Snapshot::new(Weights::default());
         for name in rising.chain(falling).chain(nested) {
             snapshot.upsert(node(&name).build());
         }
-        check(&snapshot);
+        assert_consistent(&snapshot);
         assert_eq!(snapshot.len(), 520);
     }
 
     #[test]
-    fn a_new_life_is_a_new_target() {
+    fn a_new_incarnation_is_a_new_target() {
         let mut snapshot = Snapshot::new(Weights::default());
-        for life in ["one", "two"] {
-            snapshot
-                .upsert(node("a").with(|n| n.incarnation = Some(Incarnation::new(life).unwrap())).build());
-            check(&snapshot);
+        for incarnation in ["one", "two"] {
+            let incarnation = Some(Incarnation::new(incarnation).unwrap());
+            snapshot.upsert(node("a").with(|n| n.incarnation = incarnation).build());
+            assert_consistent(&snapshot);
         }
     }
 }

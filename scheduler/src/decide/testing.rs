@@ -1,4 +1,4 @@
-//! Nodes for tests: a well one, changed in what the test is about.
+//! Fixtures: a healthy node, which a test changes where it needs to, and a pod.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,18 +6,17 @@ use std::collections::BTreeMap;
 
 use common::RedisMillis;
 use common::ids::{Incarnation, NodeName, PodId};
-use common::node::{Node, NodeFacts, NodeKind, NodeState, Psi, Resources};
+use common::node::{Node, NodeInfo, NodeKind, NodeState, Psi, Resources};
 
-use super::PodRequest;
+use super::{PodRequest, Requirements};
 
-/// The moment at which tests decide.
+/// The time of all decisions in tests.
 pub(super) const NOW: RedisMillis = 1_000_000;
 
-/// A node in the making.
 #[derive(Debug, Clone)]
 pub(super) struct NodeBuilder(Node);
 
-/// A well, idle node of 4 cores, 8 GiB and 110 pods.
+/// Returns a healthy, idle node of 4 cores, 8 GiB and 110 pods.
 pub(super) fn node(name: &str) -> NodeBuilder {
     NodeBuilder(Node {
         name: NodeName::new(name).unwrap(),
@@ -28,7 +27,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         registered_at: 1,
         cordoned: false,
         engine_problem: None,
-        facts: NodeFacts {
+        facts: NodeInfo {
             labels: BTreeMap::new(),
             capacity: Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pods: 110 },
             runtime: "sim".into(),
@@ -36,6 +35,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
             version: "1".into(),
         },
         used: Resources::default(),
+        host_ports: BTreeMap::new(),
         psi: Some(Psi::default()),
     })
 }
@@ -67,12 +67,16 @@ impl NodeBuilder {
     }
 }
 
-/// A pod that asks for this much.
+/// Returns a pod with this request. Without one, it needs only its image.
 pub(super) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod-{id}")).unwrap(),
-        request: Resources { cpu_millis, memory_bytes, pods: 1 },
-        needs_only_an_image: cpu_millis == 0 && memory_bytes == 0,
+        requirements: Requirements {
+            cpu_millis,
+            memory_bytes,
+            needs_only_image: cpu_millis == 0 && memory_bytes == 0,
+            ..Requirements::default()
+        },
         service: None,
     }
 }

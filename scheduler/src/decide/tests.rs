@@ -1,4 +1,4 @@
-//! Properties of placement, on small clusters with everything that can be wrong with a node.
+//! Properties of placement, on small clusters with every possible problem of a node.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState, Psi};
+use common::spec::HostPorts;
 use proptest::prelude::*;
 
 use super::testing::{NOW, node, pod};
@@ -22,33 +23,33 @@ fn snapshot_by(weights: Weights, nodes: &[Node]) -> Snapshot {
     snapshot
 }
 
-fn run(nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
-    run_by(&Policy::default(), nodes, pods)
+fn place(nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
+    place_by(&Policy::default(), nodes, pods)
 }
 
-fn run_by(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
+fn place_by(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let decisions = decide(&snapshot_by(policy.weights, nodes), NOW, policy, pods);
     assert!(decisions.iter().enumerate().all(|(i, decision)| decision.pod == i));
-    decisions.into_iter().map(|decision| placed(&decision.outcome)).collect()
+    decisions.into_iter().map(|decision| node_of(&decision.outcome)).collect()
 }
 
-fn placed(outcome: &Outcome) -> Option<NodeName> {
+fn node_of(outcome: &Outcome) -> Option<NodeName> {
     match outcome {
         Outcome::Place(target) => Some(target.name.clone()),
         Outcome::Unschedulable { .. } => None,
     }
 }
 
-/// How many pods each node got.
+/// Returns the number of pods that each node got.
 fn counts(placements: &[Option<NodeName>]) -> BTreeMap<NodeName, usize> {
     let mut counts = BTreeMap::new();
     placements.iter().flatten().for_each(|name| *counts.entry(name.clone()).or_default() += 1);
     counts
 }
 
-/// Whether a node can take a pod, written down once more from the contract and without the filters.
-fn can_take(node: &Node, pod: &PodRequest) -> bool {
-    let (used, has, needs) = (&node.used, &node.facts.capacity, &pod.request);
+/// Returns whether a node can run a pod: the rules once more, without the filters.
+fn can_run(node: &Node, pod: &PodRequest) -> bool {
+    let (used, has, needs) = (&node.used, &node.facts.capacity, &pod.requirements);
     node.state == NodeState::Alive
         && node.beat + 20_000 >= NOW
         && !node.cordoned
@@ -56,20 +57,28 @@ fn can_take(node: &Node, pod: &PodRequest) -> bool {
         && used.pods < has.pods
         && (needs.cpu_millis == 0 || used.cpu_millis + needs.cpu_millis <= has.cpu_millis)
         && (needs.memory_bytes == 0 || used.memory_bytes + needs.memory_bytes <= has.memory_bytes)
-        && (node.kind == NodeKind::Kubeleet || pod.needs_only_an_image)
+        && (node.kind == NodeKind::Kubeleet || needs.needs_only_image)
+        && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
 
-/// Placement as simple as it can be: for each pod, look at all nodes.
+/// Placement as simple as possible: evaluates all nodes for each pod.
 fn reference(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let mut nodes = nodes.to_vec();
-    let load = |n: &Node| score::explain(n, policy).iter().map(|c| c.points).sum::<u64>();
+    let mut pressures: Vec<u64> =
+        nodes.iter().filter_map(|n| Some(score::pressure_load(n.psi.as_ref()?, &policy.weights))).collect();
+    pressures.sort_unstable();
+    let count = pressures.len();
+    let typical = if count == 0 { 0 } else { (pressures[(count - 1) / 2] + pressures[count / 2]) / 2 };
+    let load = |n: &Node| score::explain(n, policy, typical).iter().map(|c| c.points).sum::<u64>();
     pods.iter()
         .map(|pod| {
-            let fitting = nodes.iter_mut().filter(|node| can_take(node, pod));
+            let fitting = nodes.iter_mut().filter(|node| can_run(node, pod));
             let best = fitting.min_by_key(|node| (load(node), node.name.clone()))?;
             best.used.pods += 1;
-            best.used.cpu_millis += pod.request.cpu_millis;
-            best.used.memory_bytes += pod.request.memory_bytes;
+            best.used.cpu_millis += pod.requirements.cpu_millis;
+            best.used.memory_bytes += pod.requirements.memory_bytes;
+            best.host_ports
+                .extend(pod.requirements.host_ports.iter().map(|port| (port.into(), String::new())));
             Some(best.name.clone())
         })
         .collect()
@@ -88,25 +97,25 @@ fn any_psi() -> impl Strategy<Value = Option<Psi>> {
 }
 
 prop_compose! {
-    /// Mostly well, small enough to be filled; amounts in small units, so that they often just fit.
+    /// Usually healthy, and small enough to be filled. Amounts are small, so that pods often just fit.
     fn any_node()(
         used in (0..8u64, 0..8u64, 0..8u64),
         has in (0..8u64, 0..8u64, 0..8u64),
         age in prop_oneof![4 => 0..20_000u64, 1 => 19_999..20_003u64, 1 => 20_000..90_000u64],
-        ills in (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
-        guest in prop::bool::weighted(0.2),
+        problems in (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
+        external in prop::bool::weighted(0.2),
         psi in any_psi(),
     ) -> Node {
         let mut node = node("x").pods(used.0, has.0).cpu(used.1, has.1).memory(used.2, has.2).build();
-        (node.beat, node.cordoned, node.psi) = (NOW - age, ills.0, psi);
-        node.state = if ills.1 { NodeState::Dead } else { NodeState::Alive };
-        node.engine_problem = ills.2.then(|| "ill".to_owned());
-        node.kind = if guest { NodeKind::Guest } else { NodeKind::Kubeleet };
+        (node.beat, node.cordoned, node.psi) = (NOW - age, problems.0, psi);
+        node.state = if problems.1 { NodeState::Dead } else { NodeState::Alive };
+        node.engine_problem = problems.2.then(|| "no space left".to_owned());
+        node.kind = if external { NodeKind::External } else { NodeKind::Kubeleet };
         node
     }
 }
 
-/// The usual ones, and the extremes: nothing counts, and everything counts as much as it can.
+/// The defaults and the extremes: every weight is zero, or as high as possible.
 fn any_weights() -> impl Strategy<Value = Weights> {
     let all = |weight| Weights {
         pod_share: weight,
@@ -118,7 +127,12 @@ fn any_weights() -> impl Strategy<Value = Weights> {
         io_full: weight,
         pressure_step: weight,
     };
-    prop_oneof![2 => Just(Weights::default()), 1 => Just(all(0)), 1 => Just(all(u32::MAX)), 1 => (0..5u32).prop_map(all)]
+    prop_oneof![
+        2 => Just(Weights::default()),
+        1 => Just(all(0)),
+        1 => Just(all(u32::MAX)),
+        1 => (0..5u32).prop_map(all),
+    ]
 }
 
 fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
@@ -130,45 +144,54 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
 }
 
 fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
-    let asks = (0..3u64, 0..3u64, any::<bool>());
-    prop::collection::vec(asks, 0..40).prop_map(|pods| {
+    let ports =
+        prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
+    let requirements = (0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
+        |(cpu_millis, memory_bytes, needs_only_image, ports)| Requirements {
+            cpu_millis,
+            memory_bytes,
+            needs_only_image,
+            host_ports: HostPorts::from_text(ports.to_owned()),
+        },
+    );
+    prop::collection::vec(requirements, 0..40).prop_map(|pods| {
         let pods = pods.into_iter().enumerate();
-        pods.map(|(i, (cpu, memory, only_an_image))| PodRequest {
-            needs_only_an_image: only_an_image,
-            ..pod(i, cpu, memory)
-        })
-        .collect()
+        pods.map(|(i, requirements)| PodRequest { requirements, ..pod(i, 0, 0) }).collect()
     })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The order that is kept, the pool and the classes choose what looking at everything would choose. With
-    /// `reference` as it is, this says too: never on a node that can not take the pod, never more than fits, and
-    /// unschedulable exactly when no node takes the pod at that moment.
+    /// The maintained order, the pool and the classes choose what `reference` chooses. This also means: never
+    /// a node that cannot run the pod, never more than fits, and unschedulable only if no node can run the
+    /// pod.
     #[test]
-    fn the_choice_is_that_of_a_full_scan(nodes in any_nodes(), pods in any_pods(), weights in any_weights()) {
+    fn decisions_equal_those_of_a_full_scan(
+        nodes in any_nodes(),
+        pods in any_pods(),
+        weights in any_weights(),
+    ) {
         let policy = Policy { weights, ..Policy::default() };
-        prop_assert_eq!(run_by(&policy, &nodes, &pods), reference(&policy, &nodes, &pods));
+        prop_assert_eq!(place_by(&policy, &nodes, &pods), reference(&policy, &nodes, &pods));
     }
 
     #[test]
     fn nothing_is_overcommitted(nodes in any_nodes(), pods in any_pods()) {
         let mut used: HashMap<_, _> = nodes.iter().map(|n| (n.name.clone(), (n, n.used))).collect();
-        for (pod, name) in pods.iter().zip(run(&nodes, &pods)) {
+        for (pod, name) in pods.iter().zip(place(&nodes, &pods)) {
             let Some(name) = name else { continue };
             let (node, used) = used.get_mut(&name).unwrap();
-            candidate::add(used, &pod.request);
+            candidate::add_request(used, &pod.requirements.resources());
             let has = node.facts.capacity;
             prop_assert!(used.pods <= has.pods);
-            prop_assert!(pod.request.cpu_millis == 0 || used.cpu_millis <= has.cpu_millis);
-            prop_assert!(pod.request.memory_bytes == 0 || used.memory_bytes <= has.memory_bytes);
+            prop_assert!(pod.requirements.cpu_millis == 0 || used.cpu_millis <= has.cpu_millis);
+            prop_assert!(pod.requirements.memory_bytes == 0 || used.memory_bytes <= has.memory_bytes);
         }
     }
 
     #[test]
-    fn deciding_twice_gives_the_same(nodes in any_nodes(), pods in any_pods()) {
+    fn equal_arguments_give_equal_decisions(nodes in any_nodes(), pods in any_pods()) {
         let mut shuffled = nodes.clone();
         shuffled.reverse();
         let once = decide(&snapshot(&nodes), NOW, &Policy::default(), &pods);
@@ -176,26 +199,29 @@ proptest! {
         prop_assert_eq!(&once, &decide(&snapshot(&shuffled), NOW, &Policy::default(), &pods));
     }
 
-    /// Placing pods in one batch or one by one, each committed, is the same.
+    /// Placing pods in one batch equals placing and committing them one by one.
     #[test]
-    fn a_batch_is_its_pods_one_by_one(nodes in any_nodes(), pods in any_pods()) {
+    fn a_batch_equals_its_pods_placed_one_by_one(nodes in any_nodes(), pods in any_pods()) {
         let mut snapshot = snapshot(&nodes);
         let mut one_by_one = Vec::new();
         for pod in &pods {
             let decision = decide(&snapshot, NOW, &Policy::default(), std::slice::from_ref(pod)).remove(0);
-            let name = placed(&decision.outcome);
-            let verdicts = explain(&snapshot, NOW, &Policy::default(), pod);
-            let best = verdicts.iter().find(|v| v.fits()).map(|v| v.node.clone());
-            prop_assert_eq!(&best, &name, "explain tells where decide places");
-            name.iter().for_each(|name| assert!(snapshot.commit(name, pod.request)));
+            let name = node_of(&decision.outcome);
+            let evaluations = explain(&snapshot, NOW, &Policy::default(), pod);
+            let best = evaluations.iter().find(|e| e.is_feasible()).map(|e| e.node.clone());
+            prop_assert_eq!(&best, &name, "explain agrees with decide");
+            if let Some(name) = &name {
+                assert!(snapshot.commit(name, pod.requirements.resources()));
+                snapshot.commit_ports(name, &pod.requirements.host_ports, "web");
+            }
             one_by_one.push(name);
         }
-        prop_assert_eq!(one_by_one, run(&nodes, &pods));
+        prop_assert_eq!(one_by_one, place(&nodes, &pods));
     }
 
-    /// Weights other than those the snapshot is ordered by change nothing but the speed.
+    /// A snapshot that is ordered by other weights changes nothing but the speed.
     #[test]
-    fn the_policy_decides_not_the_snapshot(nodes in any_nodes(), pods in any_pods()) {
+    fn the_weights_of_the_snapshot_do_not_change_decisions(nodes in any_nodes(), pods in any_pods()) {
         let other = snapshot_by(Weights { pod_count: 0, cpu_some: 90_000, ..Weights::default() }, &nodes);
         let policy = Policy::default();
         let decisions = decide(&other, NOW, &policy, &pods);
@@ -203,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn every_node_says_why_it_refuses(nodes in any_nodes(), pods in any_pods()) {
+    fn every_node_gives_a_reason_for_its_refusal(nodes in any_nodes(), pods in any_pods()) {
         for decision in decide(&snapshot(&nodes), NOW, &Policy::default(), &pods) {
             let Outcome::Unschedulable { refusals } = decision.outcome else { continue };
             let mut named: Vec<_> = refusals.iter().flat_map(|r| &r.nodes).map(|n| n.node.as_str()).collect();
@@ -216,23 +242,35 @@ proptest! {
     }
 
     #[test]
-    fn equal_idle_nodes_fill_evenly(nodes in 1..20usize, pods in 0..200usize, noise in prop::collection::vec(0.0..4.9f32, 20)) {
-        let nodes: Vec<_> = (0..nodes).map(|i| node(&format!("n{i}")).psi(|p| p.memory_full = noise[i]).build()).collect();
+    fn equal_idle_nodes_fill_evenly(
+        nodes in 1..20usize,
+        pods in 0..200usize,
+        noise in prop::collection::vec(0.0..4.9f32, 20),
+    ) {
+        let idle = |i: usize| node(&format!("n{i}")).psi(|p| p.memory_full = noise[i]).build();
+        let nodes: Vec<_> = (0..nodes).map(idle).collect();
         let pods: Vec<_> = (0..pods).map(|i| pod(i, 0, 0)).collect();
-        let counts = counts(&run(&nodes, &pods));
+        let counts = counts(&place(&nodes, &pods));
         let most = counts.values().max().copied().unwrap_or(0);
         let least = nodes.iter().map(|n| counts.get(&n.name).copied().unwrap_or(0)).min().unwrap();
         prop_assert!(most - least <= 1, "{counts:?}");
     }
 
-    /// For pods that all ask for the same, a node gets no more of them when its pressure is higher.
+    /// Of pods with equal requirements, a node gets no more when its pressure is higher. A node that reports no
+    /// pressure counts as a typical one, so the first report of a low pressure may well attract pods.
     #[test]
-    fn pressure_never_attracts(nodes in any_nodes(), pods in 1..40usize, which in any::<prop::sample::Index>(), more in any_psi()) {
+    fn higher_pressure_never_attracts_pods(
+        mut nodes in any_nodes(),
+        pods in 1..40usize,
+        which in any::<prop::sample::Index>(),
+        more in any_psi(),
+    ) {
         prop_assume!(!nodes.is_empty());
         let pods: Vec<_> = (0..pods).map(|i| pod(i, 1, 1)).collect();
         let which = which.index(nodes.len());
-        let mut pressed = nodes.clone();
         let (old, more) = (nodes[which].psi.unwrap_or_default(), more.unwrap_or_default());
+        nodes[which].psi = Some(old);
+        let mut pressed = nodes.clone();
         pressed[which].psi = Some(Psi {
             cpu_some: old.cpu_some + more.cpu_some,
             memory_some: old.memory_some + more.memory_some,
@@ -240,44 +278,44 @@ proptest! {
             io_some: old.io_some + more.io_some,
             io_full: old.io_full + more.io_full,
         });
-        let got = |nodes: &[Node]| counts(&run(nodes, &pods)).get(&nodes[which].name).copied().unwrap_or(0);
+        let got = |nodes: &[Node]| counts(&place(nodes, &pods)).get(&nodes[which].name).copied().unwrap_or(0);
         prop_assert!(got(&pressed) <= got(&nodes));
     }
 }
 
 #[test]
-fn pressure_sends_pods_elsewhere() {
+fn pods_avoid_a_node_under_pressure() {
     let nodes = [node("a").psi(|p| p.memory_full = 60.0).build(), node("b").pods(50, 110).build()];
     let pods: Vec<_> = (0..10).map(|i| pod(i, 0, 0)).collect();
-    assert!(run(&nodes, &pods).iter().flatten().all(|name| name.as_str() == "b"));
+    assert!(place(&nodes, &pods).iter().flatten().all(|name| name.as_str() == "b"));
 }
 
 #[test]
-fn a_placement_names_the_life_that_was_looked_at() {
+fn a_placement_names_the_incarnation_of_the_snapshot() {
     let decisions = decide(&snapshot(&[node("a").build()]), NOW, &Policy::default(), &[pod(0, 0, 0)]);
     let Outcome::Place(target) = &decisions[0].outcome else { panic!("{decisions:?}") };
     assert_eq!(target.incarnation.as_ref().unwrap().as_str(), "1/a");
 }
 
 #[test]
-fn dead_after_is_the_policys() {
+fn the_policy_sets_dead_after() {
     let snapshot = snapshot(&[node("a").with(|n| n.beat = NOW - 30_000).build()]);
     for (seconds, fits) in [(29, false), (30, true)] {
         let policy = Policy { dead_after: Duration::from_secs(seconds), ..Policy::default() };
         let decisions = decide(&snapshot, NOW, &policy, &[pod(0, 0, 0)]);
-        assert_eq!(placed(&decisions[0].outcome).is_some(), fits, "{seconds}");
+        assert_eq!(node_of(&decisions[0].outcome).is_some(), fits, "{seconds}");
     }
 }
 
 #[test]
-fn no_nodes_is_a_reason_too() {
+fn a_cluster_without_nodes_has_its_own_reason() {
     let decisions = decide(&Snapshot::default(), NOW, &Policy::default(), &[pod(0, 0, 0)]);
     let Outcome::Unschedulable { refusals } = &decisions[0].outcome else { panic!("{decisions:?}") };
     assert_eq!((refusals[0].reason.as_str(), refusals.len()), ("NoNodes", 1));
 }
 
 #[test]
-fn refusals_are_counted_but_few_are_named_and_all_share_them() {
+fn refusals_are_counted_with_few_examples_and_shared_by_a_class() {
     let mut nodes: Vec<_> = (0..30).map(|i| node(&format!("n{i:02}")).cpu(3_000, 4_000).build()).collect();
     nodes[7].cordoned = true;
     let pods: Vec<_> = (0..35).map(|i| pod(i, 1_000, 0)).collect();
@@ -296,23 +334,44 @@ fn refusals_are_counted_but_few_are_named_and_all_share_them() {
         (cpu.reason.as_str(), cpu.count, cpu.nodes.len()),
         ("InsufficientCpu", 29, Refusal::MAX_EXAMPLES)
     );
-    assert_eq!(cpu.nodes[0].detail, "needs 1 core, 0 of 4 free", "what the batch has placed counts");
+    assert_eq!(cpu.nodes[0].detail, "needs 1 core, 0 of 4 free", "pods of the same batch count");
     assert_eq!((cordoned.reason.as_str(), cordoned.count), ("Cordoned", 1));
     assert_eq!(cordoned.nodes[0].node, "n07");
 }
 
 #[test]
-fn explain_shows_the_best_first_and_the_refusing_last() {
+fn explain_lists_the_best_node_first_and_refusing_nodes_last() {
     let nodes = [
         node("a").with(|n| n.cordoned = true).build(),
         node("b").pods(20, 110).build(),
         node("c").pods(10, 110).build(),
     ];
-    let verdicts = explain(&snapshot(&nodes), NOW, &Policy::default(), &pod(0, 0, 0));
-    assert_eq!(verdicts.iter().map(|v| v.node.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
-    assert_eq!(verdicts.iter().map(NodeVerdict::fits).collect::<Vec<_>>(), [true, true, false]);
-    assert_eq!(verdicts[2].refusals[0].reason, Reason::Cordoned);
-    for verdict in verdicts {
-        assert_eq!(verdict.load, verdict.terms.iter().map(|term| term.points).sum::<u64>());
+    let evaluations = explain(&snapshot(&nodes), NOW, &Policy::default(), &pod(0, 0, 0));
+    assert_eq!(evaluations.iter().map(|e| e.node.as_str()).collect::<Vec<_>>(), ["c", "b", "a"]);
+    assert_eq!(evaluations.iter().map(NodeEvaluation::is_feasible).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(evaluations[2].refusals[0].reason.as_str(), "Cordoned");
+    for evaluation in evaluations {
+        assert_eq!(evaluation.load, evaluation.terms.iter().map(|term| term.points).sum::<u64>());
+    }
+}
+
+#[test]
+fn a_node_that_reports_no_pressure_counts_as_the_median_of_the_others() {
+    let pressed = |name: &str, percent: f32| node(name).psi(|psi| psi.cpu_some = percent).build();
+    let external = node("ext").with(|n| (n.kind, n.psi) = (NodeKind::External, None)).build();
+    let no_psi = node("old").with(|n| n.psi = None).build();
+    for (nodes, expected, case) in [
+        (vec![pressed("busy", 80.0), external.clone()], &[("busy", 3), ("ext", 3)][..], "a busy one"),
+        (vec![pressed("idle", 0.0), no_psi.clone()], &[("idle", 3), ("old", 3)], "an idle one"),
+        (vec![external, no_psi.clone()], &[("ext", 3), ("old", 3)], "none reports"),
+        (
+            vec![pressed("a", 0.0), pressed("b", 0.0), pressed("c", 90.0), no_psi],
+            &[("a", 2), ("b", 2), ("old", 2)],
+            "the typical node is idle",
+        ),
+    ] {
+        let expected = expected.iter().map(|(name, count)| (NodeName::new(*name).unwrap(), *count));
+        let pods: Vec<_> = (0..6).map(|i| pod(i, 0, 0)).collect();
+        assert_eq!(counts(&place(&nodes, &pods)), expected.collect(), "beside {case}");
     }
 }

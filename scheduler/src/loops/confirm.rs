@@ -1,52 +1,52 @@
-//! Confirms writes of services that were answered as "stored, not yet confirmed", and tells of them in events.
+//! Confirms writes of services that the API answered with "stored, not yet confirmed", and emits events for
+//! them.
 //!
-//! Restores what a 202 promises: once the replicas have such a write, an event says so, whatever became of the API that
-//! answered. One scheduler at a time asks, to save work; two at a time tell once, because the script compares.
+//! Restores the promise of a 202: once the replicas have the write, an event says so, whatever became of the
+//! API that answered. A lease lets one scheduler at a time do this, to save work. Two at a time emit one
+//! event, because the script compares.
 
 use std::time::Duration;
 
+use common::control_loop::{Loop, Next};
 use common::ids::SchedulerId;
 use common::store::{Store, StoreError};
 
-use crate::Context;
-use crate::runner::{Loop, Next};
+use crate::SchedulerContext;
 
-/// Looks so often: whoever was told "not yet" does not mind.
-const TICK: Duration = Duration::from_secs(2);
-/// The right to ask lapses after so long.
-const LEASE: Duration = Duration::from_secs(8);
+/// How often to check; a client that was told "not yet confirmed" can wait this long.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const LEASE_TIME: Duration = Duration::from_secs(8);
 
-/// The loop.
-pub(crate) struct Confirm {
+pub(crate) struct ConfirmLoop {
     store: Store,
     id: SchedulerId,
 }
 
-impl Loop for Confirm {
+impl Loop for ConfirmLoop {
     const NAME: &'static str = "confirm";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        // Nearly always there is none, and this one command is all.
-        let waiting = self.store.unconfirmed_writes().await? > 0;
-        if !waiting || !self.store.lease(Self::NAME, &self.id, LEASE).await? {
+        // Usually there is none, and this one command is all.
+        let has_unconfirmed = self.store.unconfirmed_writes().await? > 0;
+        if !has_unconfirmed || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
             return Ok(Next::Rest);
         }
         let confirmed = self.store.confirm_writes().await?;
         if confirmed == 0 {
             return Ok(Next::Rest);
         }
-        tracing::info!("{confirmed} services that were not yet confirmed are stored by all replicas now");
+        tracing::info!("all replicas now have the unconfirmed writes of {confirmed} services");
         Ok(Next::Again)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         Ok(())
     }
 }
 
-impl Confirm {
-    pub(crate) fn new(context: &Context) -> Self {
+impl ConfirmLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self { store: context.store.clone(), id: context.id.clone() }
     }
 }

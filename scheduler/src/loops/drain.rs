@@ -1,97 +1,97 @@
 //! Moves the pods of dead nodes.
 //!
-//! Restores invariant 4: what stands in the queues of a node that was declared dead goes back to `sq`, once, however
-//! many schedulers drain it. Looks at all dead nodes, not only those that died just now: somebody may push to one
-//! later, and a scheduler may have died while draining.
+//! Restores invariant 4: the payloads in the queues of a node that was declared dead return to `sq` once,
+//! however many schedulers drain it. Checks all dead nodes, not only new ones: payloads can be pushed to a
+//! node that died long ago, and a scheduler can die while it drains.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::control_loop::{Loop, Next};
 use common::ids::NodeName;
 use common::node::{Node, NodeState};
-use common::store::{DrainOutcome, Store, StoreError};
+use common::store::{DrainOutcome, NodeQueues, Store, StoreError};
 use tokio::sync::Notify;
 
-use crate::Context;
-use crate::runner::{Loop, Next};
+use crate::SchedulerContext;
 
-/// So many scripts, of a hundred pods each, before another node has its turn.
-const STEPS: usize = 1000;
-/// Nodes asked for the lengths of their queues at a time.
-const PAGE: usize = 500;
+/// The number of scripts, of a hundred pods each, before the next node gets its turn.
+const MAX_SCRIPTS_PER_NODE: usize = 1000;
+/// The number of nodes whose queue lengths are read at a time.
+const PAGE_SIZE: usize = 500;
 
-/// The loop.
-pub(crate) struct Drain {
+pub(crate) struct DrainLoop {
     store: Store,
-    tick: Duration,
-    died: Arc<Notify>,
-    /// Nodes that could not be drained the last time: said once each.
-    stuck: Vec<NodeName>,
+    interval: Duration,
+    node_died: Arc<Notify>,
+    /// The nodes that could not be drained in the last step. Each is logged once.
+    failing: Vec<NodeName>,
 }
 
-impl Loop for Drain {
+impl Loop for DrainLoop {
     const NAME: &'static str = "drain";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let names = self.store.node_names().await?;
         let (nodes, _) = self.store.nodes_each(&names).await?;
         let dead: Vec<Node> = nodes.into_iter().filter(|node| node.state == NodeState::Dead).collect();
-        let mut stuck = Vec::new();
-        for node in self.holding(&dead).await? {
+        let mut failing = Vec::new();
+        for node in self.with_payloads(&dead).await? {
             match self.drain(node).await {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => return Err(error),
-                // A broken key of one node is no reason to leave the others.
+                // A broken key of one node must not hold up the others.
                 Err(error) => {
-                    if !self.stuck.contains(&node.name) {
-                        tracing::error!(node = %node.name, "the dead node's pods can not all be moved: {error}");
+                    if !self.failing.contains(&node.name) {
+                        tracing::error!(
+                            node = %node.name,
+                            "not all pods of this dead node can be moved: {error}; \
+                             fix the key, retrying every {:?}",
+                            self.interval
+                        );
                     }
-                    stuck.push(node.name.clone());
+                    failing.push(node.name.clone());
                 }
             }
         }
-        self.stuck = stuck;
+        self.failing = failing;
         Ok(Next::Rest)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        // Time is up, or a node died: both mean the same.
-        let _elapsed = tokio::time::timeout(self.tick, self.died.notified()).await;
+        // Ends after the interval or when a node died. The next step is the same for both.
+        let _elapsed = tokio::time::timeout(self.interval, self.node_died.notified()).await;
         Ok(())
     }
 }
 
-impl Drain {
-    pub(crate) fn new(context: &Context) -> Self {
+impl DrainLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self {
             store: context.store.clone(),
-            tick: context.pace.drain_tick,
-            died: Arc::clone(&context.died),
-            stuck: Vec::new(),
+            interval: context.timings.drain_interval,
+            node_died: Arc::clone(&context.node_died),
+            failing: Vec::new(),
         }
     }
 
-    /// Those with something in their queues; also those that can not be asked.
-    async fn holding<'a>(&self, dead: &'a [Node]) -> Result<Vec<&'a Node>, StoreError> {
-        let mut holding = Vec::new();
-        for page in dead.chunks(PAGE) {
+    /// Returns the nodes with payloads in their queues, and those whose queues cannot be read.
+    async fn with_payloads<'a>(&self, dead: &'a [Node]) -> Result<Vec<&'a Node>, StoreError> {
+        let mut found = Vec::new();
+        for page in dead.chunks(PAGE_SIZE) {
             let names: Vec<NodeName> = page.iter().map(|node| node.name.clone()).collect();
-            match self.store.node_queues(&names).await {
-                Ok(queues) => holding.extend(
-                    page.iter()
-                        .zip(queues)
-                        .filter(|(_, q)| q.pending + q.starting + q.running > 0)
-                        .map(|(node, _)| node),
-                ),
-                Err(error) if error.is_transient() => return Err(error),
-                Err(_) => holding.extend(page),
-            }
+            let (queues, broken) = self.store.node_queues(&names).await?;
+            // The length of a broken queue is 0: the drain of its node fails and is logged.
+            let has_broken = |node: &Node| broken.iter().any(|queue| queue.is_queue_of(&node.name));
+            let has_payloads = |q: &NodeQueues| q.pending + q.starting + q.running > 0;
+            let with_payloads = |(node, q): &(&Node, NodeQueues)| has_payloads(q) || has_broken(node);
+            found.extend(page.iter().zip(queues).filter(with_payloads).map(|(node, _)| node));
         }
-        Ok(holding)
+        Ok(found)
     }
 
     async fn drain(&self, node: &Node) -> Result<(), StoreError> {
-        for _ in 0..STEPS {
+        for _ in 0..MAX_SCRIPTS_PER_NODE {
             match self.store.drain_step(node).await? {
                 DrainOutcome::Moved(_) => {}
                 DrainOutcome::Empty | DrainOutcome::Alive => return Ok(()),

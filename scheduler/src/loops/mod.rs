@@ -1,10 +1,10 @@
-//! The control loops: one per file, each restoring one invariant, none knowing of another.
+//! The control loops: one per file. Each restores one invariant, and no loop depends on another.
 
 pub(crate) mod confirm;
-pub(crate) mod deaths;
+pub(crate) mod declare_dead;
 pub(crate) mod drain;
-pub(crate) mod guests;
-pub(crate) mod orphans;
+pub(crate) mod external_workers;
 pub(crate) mod place;
+pub(crate) mod reclaim;
 pub(crate) mod reconcile;
 pub(crate) mod unschedulable;

@@ -1,16 +1,17 @@
-//! The hot path: from `sq` to the queues of the nodes.
+//! The hot path: moves pods from `sq` to the queues of the nodes.
 //!
-//! Restores: a payload waits in `sq` or in a scheduler's hands only as long as it takes to decide about it
-//! (invariants 2, 7 and 9 are kept by the scripts).
+//! Restores: a payload stays in `sq` or in a scheduler's in-flight list only for as long as it takes to
+//! decide about it. (The scripts keep invariants 2, 7 and 9.)
 //!
-//! Why a crash on any line loses nothing: BRPOPLPUSH and `take` move payloads into our in-flight list, and only
-//! `assign`, `park` and `reject` take them out again, each in the very step that puts them where they belong. Between
-//! the two this process has copies in its memory and nothing else. What an error leaves behind is in the list, and
-//! `take` begins with it next time.
+//! A crash at any instruction loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list of
+//! this scheduler, and only `assign`, `park` and `reject` remove them, each in the same step that puts them
+//! where they belong. In between, this process holds nothing but copies. What remains after an error is still
+//! in the list, and the next `take` returns it first.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::control_loop::{Loop, Next, pending_hints};
 use common::ids::{NodeName, SchedulerId};
 use common::node::Resources;
 use common::payload::Payload;
@@ -20,292 +21,312 @@ use common::store::{
     channel,
 };
 
-use crate::Context;
-use crate::apply::{Assigned, Hands, sentence};
+use crate::SchedulerContext;
+use crate::apply::{AssignResult, Executor, unschedulable_message};
 use crate::decide::{Outcome, PodRequest, Policy, decide};
-use crate::intake::{Intake, Unspecified, Waiting};
-use crate::measure;
-use crate::runner::{Loop, Next, heard_already};
-use crate::view::View;
+use crate::intake::{Intake, PendingPod, PodWithoutSpec};
+use crate::metrics;
+use crate::view::ClusterView;
 
-/// How often a pod is decided about again in one step because its node refused it after all.
-const ROUNDS: usize = 6;
-/// With more pods or nodes than this a few pods more or less on one node are not worth another round.
-const FEW: usize = 64;
-/// Nodes named for each reason of an unschedulable pod.
-const EXAMPLES: usize = 5;
-const SMALLEST_BATCH: usize = 64;
-/// The more are decided about together, the more of them each node gets at once: on many nodes that is what a flood costs.
-const LARGEST_PER_NODE: usize = 32;
-/// However few nodes there are.
-const LARGEST_ON_FEW: usize = 8_192;
-/// However many: what one batch takes of this process' memory is some hundred bytes for each pod.
-const LARGEST: usize = 131_072;
-/// With a backlog the view is kept as fresh as that,
-const FRESH: Duration = Duration::from_millis(200);
-/// and a pod that comes after a quiet time need not wait for it to be read again, unless it is older than that: younger
-/// than a heartbeat, and what it gets wrong the script that assigns refuses.
-const OLD: Duration = Duration::from_secs(3);
-/// Many nodes are all read again at most so often because somebody said that room appeared.
-const ALL_AT_MOST: Duration = Duration::from_millis(500);
+/// How many times one step decides about a pod whose node refuses the assignment.
+const MAX_ROUNDS: usize = 6;
+/// The limit for both pods and nodes up to which schedulers spread pods exactly. Beyond it, a slightly uneven
+/// distribution is not worth another round.
+const MAX_EXACT_SPREAD: usize = 64;
+/// The number of nodes that are named for each reason of an unschedulable pod.
+const MAX_STORED_EXAMPLES: usize = 5;
+const MIN_BATCH: usize = 64;
+/// How much each node adds to the limit of a batch. The more pods are placed together, the more of them each
+/// node gets at once, which keeps a large backlog cheap on many nodes.
+const MAX_BATCH_PER_NODE: usize = 32;
+/// The limit of a batch in a small cluster.
+const MIN_BATCH_LIMIT: usize = 8_192;
+/// The limit of a batch in a large cluster. A batch takes some hundred bytes of memory for each pod.
+const MAX_BATCH_LIMIT: usize = 131_072;
+/// The age at which the view is refreshed while there is a backlog.
+const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
+/// The age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
+/// heartbeat interval, and the script that assigns pods refuses decisions that are wrong because of it.
+const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
+/// The shortest time between two reads of all nodes of a large cluster after hints that resources became
+/// free.
+const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
-/// The loop.
-pub(crate) struct Place {
+pub(crate) struct PlacementLoop {
     store: Store,
     id: SchedulerId,
-    block: Duration,
+    queue_block: Duration,
     policy: Policy,
-    view: View,
-    /// Our end of `sq`. Absent while we wait on it, and after an error: whoever drops the wait drops the connection.
+    view: ClusterView,
+    /// The blocking end of `sq`. None while a wait is under way, and after an error: dropping a wait must
+    /// also drop its connection.
     queue: Option<SchedulerQueue>,
-    /// What the wait has brought.
-    came: Vec<Bytes>,
-    batch: usize,
+    /// Payloads that the last wait returned.
+    received: Vec<Bytes>,
+    batch_size: usize,
     hints: Subscription,
-    /// Something changed that no heartbeat tells: a cordon, a pod that ended.
-    room_changed: bool,
+    /// Whether resources became free in a way that no heartbeat shows: an uncordoned node, or a pod that
+    /// ended.
+    must_read_all: bool,
 }
 
-impl Loop for Place {
+impl Loop for PlacementLoop {
     const NAME: &'static str = "place";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let begun = Instant::now();
-        // Whoever waited for a pod has looked at the nodes meanwhile.
-        let (mut taken, mut old) = (std::mem::take(&mut self.came), OLD);
-        if taken.is_empty() {
-            (taken, old) = (self.store.take(&self.id, self.batch).await?, FRESH);
+        let started = Instant::now();
+        let mut payloads = std::mem::take(&mut self.received);
+        // The wait that returned payloads has refreshed the view as well.
+        let mut max_view_age = MAX_IDLE_VIEW_AGE;
+        if payloads.is_empty() {
+            payloads = self.store.take(&self.id, self.batch_size).await?;
+            max_view_age = MAX_VIEW_AGE;
         }
-        if taken.is_empty() {
-            self.hear_of_room().await?;
+        if payloads.is_empty() {
+            self.handle_hints().await?;
             return Ok(Next::Rest);
         }
-        let count = taken.len();
+        let count = payloads.len();
         let store = self.store.clone();
-        let ((), intake) = tokio::try_join!(self.freshen(old), Intake::read(&store, taken))?;
-        self.place(intake.waiting, begun).await?;
-        self.park_unspecified(intake.unspecified).await?;
-        // Last, so that dead letters which can not be written hold up nobody else.
-        for bad in &intake.bad {
-            self.hands().reject(bad).await?;
+        let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
+        self.place(intake.pending, started).await?;
+        self.park_without_spec(intake.without_spec).await?;
+        // Last, so that dead letters that cannot be written hold up no valid pod.
+        for pod in &intake.invalid {
+            self.executor().reject(pod).await?;
         }
-        measure::batch_took(begun.elapsed());
-        let more = count >= self.batch.min(TAKEN_AT_ONCE);
-        self.batch = next_batch(self.batch, count, self.view.snapshot().len());
-        Ok(if more { Next::Again } else { Next::Rest })
+        metrics::batch_placed_in(started.elapsed());
+        let has_more = count >= self.batch_size.min(TAKEN_AT_ONCE);
+        self.batch_size = next_batch_size(self.batch_size, count, self.view.snapshot().len());
+        Ok(if has_more { Next::Again } else { Next::Rest })
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
         let mut queue = match self.queue.take() {
             Some(queue) => queue,
-            None => self.store.scheduler_queue(&self.id, self.block).await?,
+            None => self.store.scheduler_queue(&self.id, self.queue_block).await?,
         };
         let store = self.store.clone();
-        // What came is in our in-flight list as well: whoever drops this wait, or it fails, finds it there.
-        let (came, ()) = tokio::try_join!(queue.next(self.batch), self.view.freshen(&store, FRESH))?;
-        self.came = came;
+        // If this wait is dropped or fails, the payloads are still in the in-flight list and are taken from
+        // there.
+        let (received, ()) =
+            tokio::try_join!(queue.next(self.batch_size), self.view.refresh(&store, MAX_VIEW_AGE))?;
+        self.received = received;
         self.queue = Some(queue);
         Ok(())
     }
 }
 
-impl Place {
-    pub(crate) fn new(context: &Context) -> Self {
-        let policy = Policy { dead_after: context.pace.dead_after, ..Policy::default() };
+impl PlacementLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        let policy = Policy { dead_after: context.timings.dead_after, ..Policy::default() };
         Self {
             store: context.store.clone(),
             id: context.id.clone(),
-            block: context.pace.block,
-            view: View::new(policy.weights),
+            queue_block: context.timings.queue_block,
+            view: ClusterView::new(policy.weights),
             policy,
             queue: None,
-            came: Vec::new(),
-            batch: SMALLEST_BATCH,
+            received: Vec::new(),
+            batch_size: MIN_BATCH,
             hints: context.store.subscribe(channel::SCHEDULER),
-            room_changed: false,
+            must_read_all: false,
         }
     }
 
-    /// Reads all nodes if room appeared, and those that changed if the view is older than `old`.
-    async fn freshen(&mut self, old: Duration) -> Result<(), StoreError> {
-        self.hear_of_room().await?;
-        self.view.freshen(&self.store, old).await
+    /// Reads all nodes if resources became free, and those that changed if the view is older than `max_age`.
+    async fn refresh(&mut self, max_age: Duration) -> Result<(), StoreError> {
+        self.handle_hints().await?;
+        self.view.refresh(&self.store, max_age).await
     }
 
-    async fn hear_of_room(&mut self) -> Result<(), StoreError> {
-        self.room_changed |= !heard_already(&mut self.hints).is_empty();
-        if self.room_changed && self.may_read_all() {
+    async fn handle_hints(&mut self) -> Result<(), StoreError> {
+        self.must_read_all |= !pending_hints(&mut self.hints).is_empty();
+        if self.must_read_all && self.can_read_all() {
             self.view.read_all_after(&self.store, Instant::now()).await?;
-            // Only now: a hint that was put off, or whose reading failed, still stands.
-            self.room_changed = false;
+            // Only now: a hint that was postponed, or whose read failed, is still pending.
+            self.must_read_all = false;
         }
         Ok(())
     }
 
-    /// Few nodes are read at once. Of many the reading costs more than a moment with an old view.
-    fn may_read_all(&self) -> bool {
-        self.view.snapshot().len() <= FEW || self.view.all_read_ago().is_none_or(|ago| ago >= ALL_AT_MOST)
+    /// A small cluster is read at once. In a large one, reading all nodes costs more than a view that is
+    /// slightly old.
+    fn can_read_all(&self) -> bool {
+        self.view.snapshot().len() <= MAX_EXACT_SPREAD
+            || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
     }
 
-    /// Gives each pod a node, or records why it has none. The order is kept: in the in-flight list the oldest is
-    /// found first.
-    async fn place(&mut self, mut waiting: Vec<Waiting>, taken_at: Instant) -> Result<(), StoreError> {
-        for round in 1..=ROUNDS {
-            if waiting.is_empty() {
+    /// Assigns each pod to a node, or records why no node can run it. Keeps the order of the pods: the
+    /// scripts find the oldest entry of the in-flight list first.
+    async fn place(&mut self, mut pods: Vec<PendingPod>, taken_at: Instant) -> Result<(), StoreError> {
+        for round in 1..=MAX_ROUNDS {
+            if pods.is_empty() {
                 return Ok(());
             }
-            let mut outcomes = self.decide(&waiting);
+            let mut outcomes = self.decide(&pods);
             if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unschedulable { .. })) {
-                // Nobody is told that there is no room by a view from before the pod was taken.
+                // A view from before the pod was taken must not make it unschedulable.
                 self.view.read_all_after(&self.store, taken_at).await?;
-                outcomes = self.decide(&waiting);
+                outcomes = self.decide(&pods);
             }
-            let (placed, hopeless) = self.sort(waiting, outcomes);
-            self.hands().park(&hopeless).await?;
-            // In the last round any node with room will do.
-            waiting = self.assign(placed, round < ROUNDS).await?;
+            let (placed, parked) = self.split(pods, outcomes);
+            self.executor().park(&parked).await?;
+            // In the last round any node with enough resources will do.
+            let spread_exactly = round < MAX_ROUNDS;
+            pods = self.assign(placed, spread_exactly).await?;
         }
-        let parked: Vec<Parked> = waiting.into_iter().map(contended).collect();
-        self.hands().park(&parked).await
+        let parked: Vec<Parked> = pods.into_iter().map(parked_as_contended).collect();
+        self.executor().park(&parked).await
     }
 
-    fn decide(&self, waiting: &[Waiting]) -> Vec<Outcome> {
-        let pods: Vec<PodRequest> = waiting.iter().map(|waiting| waiting.pod.clone()).collect();
-        let decisions = decide(self.view.snapshot(), self.view.now(), &self.policy, &pods);
+    fn decide(&self, pods: &[PendingPod]) -> Vec<Outcome> {
+        let requests: Vec<PodRequest> = pods.iter().map(|pod| pod.request.clone()).collect();
+        let decisions = decide(self.view.snapshot(), self.view.now(), &self.policy, &requests);
         let mut outcomes: Vec<Outcome> = decisions.into_iter().map(|decision| decision.outcome).collect();
-        gather(&pods, &mut outcomes);
+        group_by_node(&requests, &mut outcomes);
         outcomes
     }
 
-    fn sort(
+    fn split(
         &self,
-        waiting: Vec<Waiting>,
+        pods: Vec<PendingPod>,
         outcomes: Vec<Outcome>,
-    ) -> (Vec<(Waiting, Assignment)>, Vec<Parked>) {
+    ) -> (Vec<(PendingPod, Assignment)>, Vec<Parked>) {
         let nodes = self.view.snapshot().len();
-        let (mut placed, mut hopeless) = (Vec::new(), Vec::new());
-        for (waiting, outcome) in waiting.into_iter().zip(outcomes) {
-            let request = waiting.pod.request;
+        let mut placed = Vec::new();
+        let mut parked = Vec::new();
+        for (pod, outcome) in pods.into_iter().zip(outcomes) {
+            let request = pod.request.requirements.resources();
             match outcome {
                 Outcome::Place(target) => {
                     let assignment = Assignment {
-                        payload: waiting.payload.clone(),
+                        payload: pod.payload.clone(),
                         node: target.name.clone(),
                         incarnation: target.incarnation.clone(),
                         request,
+                        host_ports: pod.request.requirements.host_ports.clone(),
                     };
-                    placed.push((waiting, assignment));
+                    placed.push((pod, assignment));
                 }
                 Outcome::Unschedulable { refusals } => {
-                    let message = sentence(nodes, &refusals);
-                    let refusals = refusals.iter().map(in_short).collect();
-                    hopeless.push(Parked { payload: waiting.payload, request, refusals, message });
+                    let message = unschedulable_message(nodes, &refusals);
+                    let refusals = refusals.iter().map(with_few_examples).collect();
+                    parked.push(Parked { payload: pod.payload, request, refusals, message });
                 }
             }
         }
-        (placed, hopeless)
+        (placed, parked)
     }
 
-    /// Carries out; gives those whose node refused, after reading these nodes again. With few pods and few nodes a node
-    /// also refuses when another scheduler has just given it some: else all would choose the same idle one.
+    /// Carries out assignments; returns the pods whose node refused, after reading these nodes again.
+    ///
+    /// With `spread_exactly`, few pods and few nodes, a node also refuses if another scheduler has just
+    /// assigned pods to it. Otherwise all schedulers would choose the same idle node.
     async fn assign(
         &mut self,
-        placed: Vec<(Waiting, Assignment)>,
-        choosy: bool,
-    ) -> Result<Vec<Waiting>, StoreError> {
-        let (waiting, assignments): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
+        placed: Vec<(PendingPod, Assignment)>,
+        spread_exactly: bool,
+    ) -> Result<Vec<PendingPod>, StoreError> {
+        let (pods, assignments): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
         let snapshot = self.view.snapshot();
-        let choosy = choosy && assignments.len() <= FEW && snapshot.len() <= FEW;
-        let seen = |node: &NodeName| snapshot.get(node).filter(|_| choosy).map(|node| node.used.pods);
-        let outcomes = self.hands().assign(&assignments, &seen).await?;
-        let mut again = Vec::new();
-        let mut nodes: Vec<NodeName> = Vec::new();
-        for ((waiting, assignment), outcome) in waiting.into_iter().zip(&assignments).zip(outcomes) {
-            match outcome {
-                Assigned::Said(AssignOutcome::Assigned) => {
-                    self.view.commit(&assignment.node, assignment.request);
+        let spread_exactly =
+            spread_exactly && assignments.len() <= MAX_EXACT_SPREAD && snapshot.len() <= MAX_EXACT_SPREAD;
+        let max_pods =
+            |node: &NodeName| snapshot.get(node).filter(|_| spread_exactly).map(|node| node.used.pods);
+        let results = self.executor().assign(&assignments, &max_pods).await?;
+        let mut refused = Vec::new();
+        let mut stale_nodes: Vec<NodeName> = Vec::new();
+        for ((pod, assignment), result) in pods.into_iter().zip(&assignments).zip(results) {
+            match result {
+                AssignResult::Answered(AssignOutcome::Assigned) => {
+                    self.view.commit(assignment, pod.request.name());
                 }
-                Assigned::Said(AssignOutcome::Refused) => {
-                    nodes.push(assignment.node.clone());
-                    again.push(waiting);
+                AssignResult::Answered(AssignOutcome::Refused) => {
+                    stale_nodes.push(assignment.node.clone());
+                    refused.push(pod);
                 }
-                Assigned::Said(AssignOutcome::Orphan) => {
-                    self.hands().reject_orphan(&assignment.payload).await?;
+                AssignResult::Answered(AssignOutcome::UnknownService) => {
+                    self.executor().reject_unknown_service(&assignment.payload).await?;
                 }
-                Assigned::NodeBroken(error) => {
-                    self.view.set_aside(&assignment.node, &error);
-                    again.push(waiting);
+                AssignResult::NodeBroken(error) => {
+                    self.view.quarantine(&assignment.node, &error);
+                    refused.push(pod);
                 }
-                Assigned::Said(AssignOutcome::Stale | AssignOutcome::Gone) | Assigned::Rejected => {}
+                AssignResult::Answered(AssignOutcome::Stale | AssignOutcome::Gone)
+                | AssignResult::Rejected => {}
             }
         }
-        nodes.sort();
-        nodes.dedup();
-        self.view.read_nodes(&self.store, &nodes).await?;
-        Ok(again)
+        stale_nodes.sort();
+        stale_nodes.dedup();
+        self.view.read_nodes(&self.store, &stale_nodes).await?;
+        Ok(refused)
     }
 
-    async fn park_unspecified(&self, unspecified: Vec<Unspecified>) -> Result<(), StoreError> {
-        let parked: Vec<Parked> = unspecified.into_iter().map(without_specification).collect();
-        self.hands().park(&parked).await
+    async fn park_without_spec(&self, pods: Vec<PodWithoutSpec>) -> Result<(), StoreError> {
+        let parked: Vec<Parked> = pods.into_iter().map(parked_without_spec).collect();
+        self.executor().park(&parked).await
     }
 
-    fn hands(&self) -> Hands<'_> {
-        Hands { store: &self.store, id: &self.id, dead_after: self.policy.dead_after }
+    fn executor(&self) -> Executor<'_> {
+        Executor { store: &self.store, id: &self.id, dead_after: self.policy.dead_after }
     }
 }
 
-/// Every unschedulable pod has a copy of this in Redis' memory, and there may be a hundred thousand of them.
-fn in_short(refusal: &Refusal) -> Refusal {
+/// Drops most examples: Redis stores a copy for every unschedulable pod, and there can be a hundred thousand
+/// of them.
+fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
-    Refusal { reason: reason.clone(), count: *count, nodes: nodes.iter().take(EXAMPLES).cloned().collect() }
+    let nodes = nodes.iter().take(MAX_STORED_EXAMPLES).cloned().collect();
+    Refusal { reason: reason.clone(), count: *count, nodes }
 }
 
-/// Pods in a row that ask for the same are as good as each other: those that one node gets are made to stand together.
-/// The pods' own order stays. So a script that assigns some of them reads and writes few nodes, and a worker finds
-/// its pods at once, claims and acknowledges them together.
-fn gather(pods: &[PodRequest], outcomes: &mut [Outcome]) {
-    let alike = |a: &PodRequest, b: &PodRequest| {
-        (a.request, a.needs_only_an_image, &a.service) == (b.request, b.needs_only_an_image, &b.service)
-    };
+/// Swaps nodes among consecutive pods with equal requirements, so that the pods of one node follow each
+/// other. The order of the pods stays. A script that assigns some of them then reads and writes few nodes,
+/// and a worker finds its pods at once and can claim and acknowledge them together.
+fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
+    let is_equal =
+        |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);
     let mut rest = outcomes;
-    for row in pods.chunk_by(alike) {
-        let (these, others) = rest.split_at_mut(row.len());
-        these.sort_by(|a, b| node_of(a).cmp(&node_of(b)));
+    for run in pods.chunk_by(is_equal) {
+        let (these, others) = rest.split_at_mut(run.len());
+        these.sort_by(|a, b| group_key(a).cmp(&group_key(b)));
         rest = others;
     }
 }
 
-/// Nodes by name, then those without one.
-fn node_of(outcome: &Outcome) -> (bool, Option<&NodeName>) {
+/// Orders nodes by name; pods without a node come last.
+fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     match outcome {
         Outcome::Place(target) => (false, Some(&target.name)),
         Outcome::Unschedulable { .. } => (true, None),
     }
 }
 
-/// Eight times as many while there is a backlog, so that a flood costs few calls; fewer when there is none, so that
-/// several schedulers share what comes.
-fn next_batch(batch: usize, taken: usize, nodes: usize) -> usize {
-    let next = if taken >= batch {
-        batch * 8
-    } else if taken < batch / 4 {
-        batch / 2
+/// Returns the size of the next batch: eight times as large while there is a backlog, so that it takes few
+/// calls, and smaller when there is none, so that several schedulers share the pods.
+fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
+    let next = if taken >= batch_size {
+        batch_size * 8
+    } else if taken < batch_size / 4 {
+        batch_size / 2
     } else {
-        batch
+        batch_size
     };
-    next.clamp(SMALLEST_BATCH, (nodes * LARGEST_PER_NODE).clamp(LARGEST_ON_FEW, LARGEST))
+    next.clamp(MIN_BATCH, (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT))
 }
 
-/// A pod that other schedulers were always faster with.
-fn contended(waiting: Waiting) -> Parked {
-    let message = "the nodes that had room filled up or changed while it was being placed; it is tried again";
-    parked(waiting.payload, waiting.pod.request, "Contended", message.to_owned())
+/// A pod whose nodes refused it in every round, because other schedulers were faster.
+fn parked_as_contended(pod: PendingPod) -> Parked {
+    let message = "the nodes with enough resources filled up or changed during placement; retrying";
+    let request = pod.request.requirements.resources();
+    parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// A pod that nobody can know the needs of. It waits: should its record be gone too, parking says so.
-fn without_specification(unspecified: Unspecified) -> Parked {
-    parked(unspecified.payload, Resources::default(), "NoSpecification", unspecified.why)
+/// A pod whose requirements are unknown. It waits for its specification. If its record is missing too, the
+/// park script answers so.
+fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
+    parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
 }
 
 fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
@@ -321,41 +342,40 @@ mod tests {
     use common::ids::PodId;
 
     use super::*;
-    use crate::decide::Target;
+    use crate::decide::{PlacementTarget, Requirements};
 
     #[test]
-    fn batches_follow_the_backlog() {
-        let mut batch = SMALLEST_BATCH;
+    fn the_batch_size_follows_the_backlog() {
+        let mut batch = MIN_BATCH;
         for _ in 0..10 {
-            batch = next_batch(batch, batch, 1_000);
+            batch = next_batch_size(batch, batch, 1_000);
         }
         assert_eq!(batch, 32_000);
-        assert_eq!(next_batch(batch, batch / 2, 1_000), batch);
-        assert_eq!(next_batch(batch, batch, 3), LARGEST_ON_FEW);
-        assert_eq!(next_batch(batch, batch, 5_000), LARGEST);
+        assert_eq!(next_batch_size(batch, batch / 2, 1_000), batch);
+        assert_eq!(next_batch_size(batch, batch, 3), MIN_BATCH_LIMIT);
+        assert_eq!(next_batch_size(batch, batch, 5_000), MAX_BATCH_LIMIT);
         for _ in 0..10 {
-            batch = next_batch(batch, 1, 1_000);
+            batch = next_batch_size(batch, 1, 1_000);
         }
-        assert_eq!(batch, SMALLEST_BATCH);
+        assert_eq!(batch, MIN_BATCH);
     }
 
     #[test]
-    fn alike_pods_of_one_node_stand_together_and_no_pod_gets_what_another_asked_for() {
+    fn equal_pods_are_grouped_by_node_and_keep_their_requirements() {
         let pod = |id: &str, cpu_millis| PodRequest {
             id: PodId::new(id).unwrap(),
-            request: Resources { cpu_millis, memory_bytes: 0, pods: 1 },
-            needs_only_an_image: false,
+            requirements: Requirements { cpu_millis, ..Requirements::default() },
             service: None,
         };
         let on = |name: &str| {
             let name = NodeName::new(name).unwrap();
-            Outcome::Place(Arc::new(Target { name, incarnation: None }))
+            Outcome::Place(Arc::new(PlacementTarget { name, incarnation: None }))
         };
         let nowhere = || Outcome::Unschedulable { refusals: Arc::from([]) };
         let pods =
             [pod("1", 1), pod("2", 1), pod("3", 1), pod("4", 1), pod("5", 2), pod("6", 2), pod("7", 1)];
         let mut outcomes = [on("b"), on("a"), on("b"), nowhere(), on("z"), on("a"), on("b")];
-        gather(&pods, &mut outcomes);
+        group_by_node(&pods, &mut outcomes);
         assert_eq!(outcomes, [on("a"), on("b"), on("b"), nowhere(), on("a"), on("z"), on("b")]);
     }
 }

@@ -1,368 +1,600 @@
-//! Makes services what somebody wants them to be.
+//! Makes every service have exactly its desired pods.
 //!
-//! Restores invariant 1, and 2 after a failover that lost writes: every service has exactly its pods, of its newest
-//! generation, and every pod's payload is where its phase says. One scheduler at a time does this, to save work; two
-//! at a time do no harm, because every script checks again.
+//! Restores invariant 1, and invariant 2 after a failover that lost writes: every service has exactly its
+//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease lets one
+//! scheduler at a time do this, to save work. Two at a time do no harm, because every script checks again.
 //!
-//! Looks at a service at once when somebody says that it changed, and at everything from time to time.
+//! Reconciles a service at once after a hint that it changed, and everything in regular full passes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
+use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
+use common::ids::{Incarnation, NodeName, SchedulerId, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::NodeState;
 use common::payload::Payload;
 use common::pod::PodRecord;
-use common::service::MADE_AT_ONCE;
-use common::store::{Store, StoreError, Subscription, channel};
+use common::service::PODS_CREATED_INLINE;
+use common::store::{NodeUsage, Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
-use crate::Context;
-use crate::reconcile::apply::{carry_out, read_slots, requeue};
+use crate::SchedulerContext;
+use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue};
+use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::plan::plan;
-use crate::reconcile::suspicion::{Facts, is_suspicious};
-use crate::runner::{Loop, Next, heard_already, tick_or_hints};
+use crate::reconcile::sums::{Drift, PassSums};
+use crate::reconcile::unlisted;
 
-/// The lease is renewed so often, and lapses after [`LEASE`].
-const TICK: Duration = Duration::from_secs(2);
-const LEASE: Duration = Duration::from_secs(8);
-/// Hints that come within so long of each other are looked at together.
-const GATHER: Duration = Duration::from_millis(20);
-/// One whose pods are being made is looked at again after this.
-const WHILE_MADE: Duration = Duration::from_millis(250);
-/// What a plan frees can be planned with at once, so many times; later by the next hint or pass.
-const ROUNDS: usize = 4;
-/// A service is looked at again after this many times the time it took to look, so that a large one, whose every pod
-/// says that it changed, takes a fifth of one loop and no more.
-const BREATHER: u32 = 4;
-const LONGEST_BREATHER: Duration = Duration::from_secs(5);
-/// Everything is not looked at more often than this, even if hints may have been missed.
-const LEAST_BETWEEN_PASSES: Duration = Duration::from_secs(2);
-/// With more waiting than this, a pod that waits is no reason to wonder.
-const SHORT: u64 = 10_000;
-/// Entries of queues that one pass may compare, more or less: a second of Redis.
-const COMPARISONS: u64 = 2_000_000;
-/// Pods looked for in one pass.
-const LEAST_LOOKED_FOR: u64 = 100;
-const MOST_LOOKED_FOR: u64 = 20_000;
+/// How long a pushed pod that ended is listed.
+const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
+const LEASE_TIME: Duration = Duration::from_secs(8);
+const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
+/// Hints that arrive within this time of each other are handled together.
+const HINT_WINDOW: Duration = Duration::from_millis(20);
+/// How soon a service whose pods are being created is checked again.
+const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// How many plans in a row one reconciliation of a service carries out. What is left waits for a hint or a
+/// pass.
+const MAX_PLANS: usize = 4;
+/// The cooldown of a service, as a multiple of the time that reconciling it took. Every pod of a large
+/// service publishes hints, and the service still takes no more than a fifth of this loop.
+const COOLDOWN_FACTOR: u32 = 4;
+const MAX_COOLDOWN: Duration = Duration::from_secs(5);
+/// The shortest time between two full passes, even if hints may have been missed.
+const MIN_PASS_INTERVAL: Duration = Duration::from_secs(2);
+/// Queues with fewer payloads in all are short: a pod should not wait in them for long.
+const SHORT_QUEUE_LENGTH: u64 = 10_000;
+/// About how many queue entries one pass may compare: one second of Redis.
+const MAX_COMPARISONS: u64 = 2_000_000;
+/// The limits of how many payloads one pass searches for.
+const MIN_SEARCHES: u64 = 100;
+const MAX_SEARCHES: u64 = 20_000;
 
-/// The loop.
-pub(crate) struct Reconcile {
+pub(crate) struct ReconcileLoop {
     store: Store,
     id: SchedulerId,
     hints: Subscription,
-    full_pass: Duration,
-    patience: Duration,
-    leading: bool,
-    renewed: Instant,
-    pass_due: Instant,
-    pass_ended: Instant,
-    /// Services somebody named, and when each may be looked at.
-    named: HashSet<ServiceName>,
-    rested: HashMap<ServiceName, Instant>,
-    /// Of those, services of which nobody has said more than that they were created: whoever did makes their pods.
-    created: HashSet<ServiceName>,
-    /// Services that missed many pods, and how many each had at the last look.
-    in_the_making: HashMap<ServiceName, u64>,
-    /// Services that can not be reconciled: said once each.
+    full_pass_interval: Duration,
+    settle_time: Duration,
+    is_leader: bool,
+    lease_renewed_at: Instant,
+    next_pass_at: Instant,
+    last_pass_ended_at: Instant,
+    /// The services that hints have named.
+    queued: HashSet<ServiceName>,
+    /// When each of these services may be reconciled again.
+    cooldowns: HashMap<ServiceName, Instant>,
+    /// Those of `queued` whose only hint is that they were created: the process that created them creates
+    /// their pods.
+    new_services: HashSet<ServiceName>,
+    /// The services that missed many pods, and how many pods each had at the last check.
+    in_creation: HashMap<ServiceName, u64>,
+    /// The services that cannot be reconciled. Each is logged once.
     broken: HashSet<ServiceName>,
+    /// The services without a record whose pods run. Each is logged once.
+    unknown_services: BTreeSet<ServiceName>,
+    /// By how much the sums of each node differed from the records of its pods in the last pass.
+    drifts: HashMap<(NodeName, Incarnation), Drift>,
+    /// What cannot be reconciled because a key of many objects is broken. Each is logged once.
+    broken_indexes: HashSet<&'static str>,
 }
 
-impl Loop for Reconcile {
+impl Loop for ReconcileLoop {
     const NAME: &'static str = "reconcile";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        if !self.lead().await? {
+        if !self.acquire_lease().await? {
             self.forget_hints();
             return Ok(Next::Rest);
         }
-        if Instant::now() >= self.pass_due {
-            // Taken first: what is named from here on is looked at afterwards.
+        if Instant::now() >= self.next_pass_at {
+            // Before the pass: what a hint names from here on is reconciled after it.
             self.forget_hints();
-            self.pass().await?;
+            self.full_pass().await?;
             return Ok(Next::Rest);
         }
         let due = self.due();
-        let counts = self.how_far(&due).await?;
-        for (name, counts) in due.into_iter().zip(counts) {
-            let is_new = self.created.remove(&name);
-            if is_new && counts.is_some_and(|(made, wanted)| made == wanted) {
-                self.named.remove(&name);
+        let progress = self.store.creation_progress(&due).await?;
+        for (name, counts) in due.into_iter().zip(progress) {
+            let is_new = self.new_services.remove(&name);
+            if is_new && counts.is_some_and(|(created, desired)| created == desired) {
+                self.queued.remove(&name);
                 continue;
             }
-            if let Some(rest) = self.rest_for_makers(&name, counts) {
-                self.rested.insert(name, Instant::now() + rest);
+            if let Some(delay) = self.creation_delay(&name, counts) {
+                self.cooldowns.insert(name, Instant::now() + delay);
                 continue;
             }
-            let begun = Instant::now();
-            let healed = self.heal(&name, None, &mut Vec::new()).await;
-            self.judge(&name, healed)?;
-            self.named.remove(&name);
-            let breather = (begun.elapsed() * BREATHER).min(LONGEST_BREATHER);
-            self.rested.insert(name, Instant::now() + breather);
-            self.keep_leading().await?;
+            if counts.is_some_and(|(created, desired)| created == 0 && desired > 0)
+                && self.may_have_lost_its_slots(&name).await?
+            {
+                self.queued.remove(&name);
+                self.next_pass_at = self.next_pass_at.min(self.last_pass_ended_at + MIN_PASS_INTERVAL);
+                continue;
+            }
+            let started = Instant::now();
+            let result = self.reconcile(&name, None, &mut PassSums::default()).await;
+            self.handle_result(&name, result)?;
+            self.queued.remove(&name);
+            let cooldown = (started.elapsed() * COOLDOWN_FACTOR).min(MAX_COOLDOWN);
+            self.cooldowns.insert(name, Instant::now() + cooldown);
+            self.renew_lease().await?;
         }
-        self.rested.retain(|_, until| *until > Instant::now());
+        self.cooldowns.retain(|_, until| *until > Instant::now());
         Ok(Next::Rest)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        if !self.leading {
-            // Whoever leads hears the same hints; whoever leads next looks at everything.
-            tokio::time::sleep(TICK).await;
-            drop(heard_already(&mut self.hints));
+        if !self.is_leader {
+            // The leader receives the same hints, and a new leader starts with a full pass.
+            tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
+            drop(pending_hints(&mut self.hints));
             return Ok(());
         }
         let now = Instant::now();
-        let pass = self.pass_due.saturating_duration_since(now);
-        let named = self.named.iter().map(|name| self.ready_at(name).saturating_duration_since(now)).min();
-        let wait = pass.min(named.unwrap_or(TICK)).min(TICK);
-        let heard = tick_or_hints(wait, &mut self.hints).await;
-        self.hear(&heard);
-        if !heard.is_empty() {
-            // What is said at once by many pods is one piece of news.
-            tokio::time::sleep(GATHER).await;
-            let heard = heard_already(&mut self.hints);
-            self.hear(&heard);
+        let until_pass = self.next_pass_at.saturating_duration_since(now);
+        let until_service =
+            self.queued.iter().map(|name| self.ready_at(name).saturating_duration_since(now)).min();
+        let wait = until_pass.min(LEASE_RENEWAL_INTERVAL).min(until_service.unwrap_or(Duration::MAX));
+        let hints = tick_or_hints(wait, &mut self.hints).await;
+        self.handle_hints(&hints);
+        if !hints.is_empty() {
+            // Many pods often publish a hint at the same time.
+            tokio::time::sleep(HINT_WINDOW).await;
+            let hints = pending_hints(&mut self.hints);
+            self.handle_hints(&hints);
         }
         Ok(())
     }
 }
 
-impl Reconcile {
-    pub(crate) fn new(context: &Context) -> Self {
+impl ReconcileLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
         let now = Instant::now();
         Self {
             store: context.store.clone(),
             id: context.id.clone(),
             hints: context.store.subscribe(channel::RECONCILE),
-            full_pass: context.pace.full_pass,
-            patience: context.pace.suspicious_after,
-            leading: false,
-            renewed: now,
-            pass_due: now,
-            pass_ended: now,
-            named: HashSet::new(),
-            rested: HashMap::new(),
-            created: HashSet::new(),
-            in_the_making: HashMap::new(),
+            full_pass_interval: context.timings.full_pass_interval,
+            settle_time: context.timings.settle_time,
+            is_leader: false,
+            lease_renewed_at: now,
+            next_pass_at: now,
+            last_pass_ended_at: now,
+            queued: HashSet::new(),
+            cooldowns: HashMap::new(),
+            new_services: HashSet::new(),
+            in_creation: HashMap::new(),
             broken: HashSet::new(),
+            unknown_services: BTreeSet::new(),
+            drifts: HashMap::new(),
+            broken_indexes: HashSet::new(),
         }
     }
 
-    fn hear(&mut self, heard: &[Bytes]) {
-        for message in heard {
-            let text = std::str::from_utf8(message).unwrap_or_default();
-            let name = |text: &str| ServiceName::new(text).ok();
-            if let Some(name) = text.strip_prefix("created ").and_then(name) {
-                self.hear_of_new(name);
-            } else if let Some(name) = name(text) {
-                if self.created.remove(&name) {
-                    self.rested.remove(&name);
+    fn handle_hints(&mut self, hints: &[Bytes]) {
+        for hint in hints {
+            let text = std::str::from_utf8(hint).unwrap_or_default();
+            let service_name = |text: &str| ServiceName::new(text).ok();
+            if let Some(name) = text.strip_prefix("created ").and_then(service_name) {
+                self.queue_new(name);
+            } else if let Some(name) = service_name(text) {
+                if self.new_services.remove(&name) {
+                    self.cooldowns.remove(&name);
                 }
-                self.named.insert(name);
+                self.queued.insert(name);
             } else {
-                // Hints may have been missed.
-                self.pass_due = self.pass_due.min(self.pass_ended + LEAST_BETWEEN_PASSES);
+                // An empty hint: some may have been missed.
+                self.next_pass_at = self.next_pass_at.min(self.last_pass_ended_at + MIN_PASS_INTERVAL);
             }
         }
     }
 
-    fn hear_of_new(&mut self, name: ServiceName) {
-        if self.named.insert(name.clone()) {
-            self.rested.insert(name.clone(), Instant::now() + WHILE_MADE);
-            self.created.insert(name);
+    fn queue_new(&mut self, name: ServiceName) {
+        if self.queued.insert(name.clone()) {
+            self.cooldowns.insert(name.clone(), Instant::now() + CREATION_CHECK_INTERVAL);
+            self.new_services.insert(name);
         }
     }
 
     fn forget_hints(&mut self) {
-        self.named.clear();
-        self.created.clear();
+        self.queued.clear();
+        self.new_services.clear();
     }
 
-    async fn lead(&mut self) -> Result<bool, StoreError> {
-        if self.leading && self.renewed.elapsed() < TICK / 2 {
+    /// Takes or keeps the lease. Returns whether this scheduler holds it.
+    async fn acquire_lease(&mut self) -> Result<bool, StoreError> {
+        if self.is_leader && self.lease_renewed_at.elapsed() < LEASE_RENEWAL_INTERVAL / 2 {
             return Ok(true);
         }
-        let leading = self.store.lease("reconcile", &self.id, LEASE).await?;
-        self.renewed = Instant::now();
-        if leading && !self.leading {
-            tracing::debug!("reconciling from now on");
-            self.pass_due = Instant::now();
+        let is_leader = self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
+        self.lease_renewed_at = Instant::now();
+        if is_leader && !self.is_leader {
+            tracing::debug!("this scheduler now reconciles services");
+            self.next_pass_at = Instant::now();
         }
-        self.leading = leading;
-        Ok(leading)
+        self.is_leader = is_leader;
+        Ok(is_leader)
     }
 
-    /// Renews the lease when it is time, in the middle of long work. Losing it is noticed in the next step.
-    async fn keep_leading(&mut self) -> Result<(), StoreError> {
-        if self.renewed.elapsed() >= TICK {
-            self.store.lease("reconcile", &self.id, LEASE).await?;
-            self.renewed = Instant::now();
+    /// Renews the lease if it is due, during long work. The next step notices if it was lost.
+    async fn renew_lease(&mut self) -> Result<(), StoreError> {
+        if self.lease_renewed_at.elapsed() >= LEASE_RENEWAL_INTERVAL {
+            self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
+            self.lease_renewed_at = Instant::now();
         }
         Ok(())
     }
 
     fn ready_at(&self, name: &ServiceName) -> Instant {
-        self.rested.get(name).copied().unwrap_or(self.pass_ended)
+        self.cooldowns.get(name).copied().unwrap_or(self.last_pass_ended_at)
     }
 
     fn due(&self) -> Vec<ServiceName> {
         let now = Instant::now();
-        self.named.iter().filter(|name| self.ready_at(name) <= now).cloned().collect()
+        self.queued.iter().filter(|name| self.ready_at(name) <= now).cloned().collect()
     }
 
-    /// How many pods each of these has and should have. What can not be read is healing's to say.
-    async fn how_far(&self, names: &[ServiceName]) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
-        match self.store.how_far(names).await {
-            Err(error) if !error.is_transient() => Ok(vec![None; names.len()]),
-            counts => counts,
+    /// Returns how long to leave a service alone because many of its pods are missing and another process
+    /// creates them right now: the API, after a POST. Reading all of them meanwhile would only slow it down,
+    /// and still does for a while after the last one. If the API dies, the number of pods stops growing.
+    fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
+        let previous = self.in_creation.remove(name);
+        let (created, desired) = counts?;
+        if created + u64::from(PODS_CREATED_INLINE) >= desired {
+            return previous.map(|_| MAX_COOLDOWN);
         }
-    }
-
-    /// How long a service is left alone because many of its pods are missing and somebody makes them right now: the API,
-    /// after a POST. To read all of them meanwhile would only be in the way, and that is so for a while after the last.
-    /// Should the API die, their number stands still.
-    fn rest_for_makers(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
-        let before = self.in_the_making.remove(name);
-        let (made, wanted) = counts?;
-        if made + u64::from(MADE_AT_ONCE) >= wanted {
-            return before.map(|_| LONGEST_BREATHER);
-        }
-        let stands_still = before == Some(made);
-        if stands_still {
+        let has_stopped_growing = previous == Some(created);
+        if has_stopped_growing {
             return None;
         }
-        self.in_the_making.insert(name.clone(), made);
-        Some(WHILE_MADE)
+        self.in_creation.insert(name.clone(), created);
+        Some(CREATION_CHECK_INTERVAL)
     }
 
-    /// Looks at everything.
-    async fn pass(&mut self) -> Result<(), StoreError> {
-        let begun = Instant::now();
+    /// Reconciles every service and every pushed pod, and searches for lost payloads.
+    async fn full_pass(&mut self) -> Result<(), StoreError> {
+        let started = Instant::now();
+        self.set_aside_wrong_types().await?;
         let lengths = self.store.queue_lengths().await?;
-        let in_line = lengths.waiting + lengths.in_flight;
-        let facts = self.read_facts(in_line < SHORT).await?;
-        let mut suspects = Vec::new();
-        let services = self.store.service_names().await?;
-        self.broken.retain(|name| services.contains(name));
-        self.in_the_making.retain(|name, _| services.contains(name));
-        for name in services {
-            let healed = self.heal(&name, Some(&facts), &mut suspects).await;
-            self.judge(&name, healed)?;
-            self.keep_leading().await?;
+        let queue_length = lengths.waiting + lengths.in_flight;
+        let restored = self.store.restore_members().await.map(|count| vec![(); count]);
+        if !self.or_logged("the lists of nodes", restored)?.is_empty() {
+            tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        suspects.extend(self.look_at_pushed(&facts).await?);
-        self.look_for(suspects, in_line).await?;
-        self.pass_ended = Instant::now();
-        self.pass_due = self.pass_ended + self.full_pass.max(begun.elapsed() * BREATHER);
+        // Before the pods. No pod that is created from here on names one of these specifications, and what is
+        // assigned from here on counts as a reservation.
+        let former_specs = self.store.former_specs().await;
+        let former_specs = self.or_logged("the former specifications", former_specs)?;
+        let nodes = self.store.node_names().await;
+        let nodes = self.or_logged("the names of the nodes", nodes)?;
+        let usage = self.store.node_usage(&nodes).await?;
+        let observed = self.observe(queue_length < SHORT_QUEUE_LENGTH).await?;
+        let mut sums = PassSums::default();
+        let services = self.store.service_names().await;
+        sums.is_incomplete |= services.is_err();
+        let mut services = self.or_logged("the names of the services", services)?;
+        if !sums.is_incomplete {
+            self.list_services_again(&mut services, &observed).await?;
+        }
+        self.broken.retain(|name| services.contains(name));
+        self.in_creation.retain(|name, _| services.contains(name));
+        for name in services {
+            let result = self.reconcile(&name, Some(&observed), &mut sums).await;
+            sums.is_incomplete |= result.is_err();
+            self.handle_result(&name, result)?;
+            self.renew_lease().await?;
+        }
+        self.count_pods_of_unknown_services(&observed, &mut sums).await?;
+        let pushed = self.reconcile_pushed_pods(&observed, &mut sums).await;
+        sums.is_incomplete |= pushed.is_err();
+        self.or_logged("the pushed pods", pushed.map(|()| Vec::<()>::new()))?;
+        if !sums.is_incomplete {
+            self.expire_specs(former_specs, &sums).await?;
+            self.correct_usage(&usage, &sums).await?;
+        }
+        self.restore_lost_payloads(sums.suspects, queue_length).await?;
+        self.last_pass_ended_at = Instant::now();
+        let pause = self.full_pass_interval.max(started.elapsed() * COOLDOWN_FACTOR);
+        self.next_pass_at = self.last_pass_ended_at + pause;
         Ok(())
     }
 
-    async fn read_facts(&self, queues_are_short: bool) -> Result<Facts, StoreError> {
-        // In this order: what changes from here on is too young to be suspicious.
-        let now = self.store.redis_now().await?;
-        let names = self.store.node_names().await?;
-        let (nodes, _) = self.store.nodes_each(&names).await?;
-        let mut sets = HashMap::new();
-        for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
-            if let Some(set) = self.container_set(&node.name).await? {
-                sets.insert(node.name, set);
-            }
+    /// Moves keys of a wrong type out of the way that would stop more than the object that they name. What
+    /// they should hold is written again, in this pass or by their writers.
+    async fn set_aside_wrong_types(&mut self) -> Result<(), StoreError> {
+        let mut moved = self.store.set_aside_cluster_keys().await?;
+        let nodes = self.store.node_names().await?;
+        let mut schedulers: Vec<SchedulerId> =
+            self.store.schedulers().await?.into_iter().map(|(id, _)| id).collect();
+        // This one is not listed while its own in-flight list has another type.
+        schedulers.push(self.id.clone());
+        moved.extend(self.store.set_aside_queues(&nodes, &schedulers).await?);
+        for key in moved {
+            tracing::error!(
+                key,
+                "another program wrote this key; it was moved to `broken:{key}`, which expires in a week, and \
+                 kubeleet goes on with a new one"
+            );
         }
-        Ok(Facts { now, patience: self.patience, queues_are_short, sets: Some(sets) })
+        Ok(())
     }
 
-    /// None when somebody broke the key: then its pods look suspicious, and the script that would requeue them fails.
-    async fn container_set(&self, name: &NodeName) -> Result<Option<HashSet<PodId>>, StoreError> {
-        match self.store.container_set(name).await {
-            Ok(set) => {
-                let ids = set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).map(|head| head.id);
-                Ok(Some(ids.collect()))
+    async fn observe(&mut self, queues_are_short: bool) -> Result<ObservedState, StoreError> {
+        // The time first: a pod that changes from here on is too young to be a suspect.
+        let now = self.store.redis_now().await?;
+        let names = self.store.node_names().await;
+        let names = self.or_logged("the names of the nodes", names)?;
+        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let mut container_sets = HashMap::new();
+        let mut on_nodes: HashMap<Option<ServiceName>, Vec<_>> = HashMap::new();
+        for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
+            if let Some(set) = self.container_set(&node.name).await? {
+                for pod in &set {
+                    let service = pod.spec.as_ref().and_then(|_| ServiceName::new(pod.name.as_str()).ok());
+                    on_nodes.entry(service).or_default().push(pod.id.clone());
+                }
+                container_sets.insert(node.name, set.into_iter().map(|pod| pod.id).collect());
             }
+        }
+        Ok(ObservedState {
+            now,
+            settle_time: self.settle_time,
+            queues_are_short,
+            container_sets: Some(container_sets),
+            on_nodes,
+        })
+    }
+
+    /// Returns the pods in a node's container set; none if the key is broken. The pods of that node are
+    /// suspects then, and the script that would requeue them fails.
+    async fn container_set(&self, name: &NodeName) -> Result<Option<Vec<Payload>>, StoreError> {
+        match self.store.container_set(name).await {
+            Ok(set) => Ok(Some(set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect())),
             Err(error) if error.is_transient() => Err(error),
             Err(_) => Ok(None),
         }
     }
 
-    /// Plans and carries out until there is nothing to do now; adds the pods that may have lost their payload.
-    async fn heal(
+    /// Returns whether a service has no slots although it has not changed for a while. Its pods may still
+    /// run: a full pass finds them on their nodes, and nothing is created before.
+    async fn may_have_lost_its_slots(&self, name: &ServiceName) -> Result<bool, StoreError> {
+        let now = self.store.redis_now().await?;
+        match self.store.service(name).await {
+            Ok(service) => Ok(service.is_some_and(|service| {
+                now.saturating_sub(service.updated_at) > self.settle_time.as_millis() as u64
+            })),
+            Err(error) if error.is_transient() => Err(error),
+            // Reconciling it reports the error.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Plans and carries out until there is nothing to do now. Counts its pods. None is a suspect
+    /// unless the state of the cluster was `observed`.
+    async fn reconcile(
         &self,
         name: &ServiceName,
-        facts: Option<&Facts>,
-        suspects: &mut Vec<PodRecord>,
+        observed: Option<&ObservedState>,
+        sums: &mut PassSums,
     ) -> Result<(), StoreError> {
-        let alone;
-        let facts = match facts {
-            Some(facts) => facts,
+        let only_time;
+        let observed = match observed {
+            Some(observed) => observed,
             None => {
-                // One service: its pods' payloads are the full pass' matter.
-                alone =
-                    Facts { now: self.store.redis_now().await?, patience: self.patience, ..Facts::default() };
-                &alone
+                let now = self.store.redis_now().await?;
+                only_time = ObservedState { now, settle_time: self.settle_time, ..ObservedState::default() };
+                &only_time
             }
         };
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(()) };
-            let (slots, unreadable) = read_slots(&self.store, &service).await?;
-            let plan = plan(&service, &slots, facts);
-            let more = !plan.changes_nothing() && carry_out(&self.store, &service, &plan).await?;
-            if !more || round == ROUNDS {
-                suspects.extend(plan.requeue);
+            let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
+            if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
+                (slots, unreadable) = read_slots(&self.store, &service).await?;
+            }
+            let plan = plan(&service, &slots, observed);
+            let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;
+            if !needs_another || round == MAX_PLANS {
+                sums.add_slots(&slots);
+                sums.suspects.extend(plan.requeue);
                 return unreadable.map_or(Ok(()), Err);
             }
         }
         Ok(())
     }
 
-    /// An error that concerns this service alone is said once, and is no reason to leave the others.
-    fn judge(&mut self, name: &ServiceName, done: Result<(), StoreError>) -> Result<(), StoreError> {
-        match done {
+    /// Lists services again whose pods run, and that have a record and are not among `services`.
+    async fn list_services_again(
+        &self,
+        services: &mut Vec<ServiceName>,
+        observed: &ObservedState,
+    ) -> Result<(), StoreError> {
+        let listed: HashSet<&ServiceName> = services.iter().collect();
+        let unlisted: Vec<_> =
+            observed.on_nodes.keys().flatten().filter(|name| !listed.contains(name)).collect();
+        let mut again = Vec::new();
+        for name in unlisted {
+            if self.store.list_service_again(name).await? {
+                tracing::error!(service = %name, "the service was missing from `services`; it is listed again");
+                again.push(name.clone());
+            }
+        }
+        services.extend(again);
+        Ok(())
+    }
+
+    /// Logs an error that concerns this service alone, once, so that the others are reconciled.
+    ///
+    /// # Errors
+    /// Those that concern all services.
+    fn handle_result(
+        &mut self,
+        name: &ServiceName,
+        result: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match result {
             Ok(()) => drop(self.broken.remove(name)),
+            // A service that grows must not keep others from shrinking.
+            Err(error) if error.is_out_of_memory() => {
+                if self.broken.insert(name.clone()) {
+                    tracing::error!(
+                        service = %name,
+                        "missing pods are not created, because Redis uses all of its maxmemory: {error}; \
+                         delete or scale down services, or raise maxmemory; retrying every {:?}",
+                        self.full_pass_interval
+                    );
+                }
+            }
             Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
                 if self.broken.insert(name.clone()) {
-                    tracing::error!(service = %name, "this service can not be reconciled: {error}");
+                    tracing::error!(
+                        service = %name,
+                        "the service cannot be fully reconciled: {error}; fix the key, retrying every {:?}",
+                        self.full_pass_interval
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    /// Pods somebody pushed are wanted until somebody stops them, and made by nobody but who pushed them.
-    async fn look_at_pushed(&self, facts: &Facts) -> Result<Vec<PodRecord>, StoreError> {
+    /// Returns what was read. If a key that all of these objects need is broken, logs that once and returns
+    /// none of them, so that the others are reconciled.
+    fn or_logged<T>(
+        &mut self,
+        what: &'static str,
+        read: Result<Vec<T>, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        match read {
+            Err(error) if !error.is_transient() => {
+                if self.broken_indexes.insert(what) {
+                    tracing::error!("{what} cannot be reconciled: {error}; fix the key");
+                }
+                Ok(Vec::new())
+            }
+            read => {
+                if read.is_ok() {
+                    self.broken_indexes.remove(what);
+                }
+                read
+            }
+        }
+    }
+
+    /// Stops pushed pods again whose stop request may have been lost, and forgets those that ended long ago.
+    /// A pushed pod is desired until it is stopped, and is never created anew.
+    async fn reconcile_pushed_pods(
+        &self,
+        observed: &ObservedState,
+        sums: &mut PassSums,
+    ) -> Result<(), StoreError> {
         let ids = self.store.pushed_pods().await?;
         let records = self.store.pods_each(&ids).await?;
+        sums.is_incomplete |= records.iter().any(Result::is_err);
+        let is_over = |pod: &PodRecord| {
+            let age = observed.now.saturating_sub(pod.since);
+            matches!(pod.phase, Phase::Succeeded | Phase::Failed)
+                && age >= ENDED_POD_RETENTION.as_millis() as u64
+        };
+        let over: Vec<_> = ids
+            .iter()
+            .zip(&records)
+            .filter(|(_, record)| match record {
+                Ok(record) => record.as_ref().is_none_or(is_over),
+                Err(_) => false,
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        self.store.forget_pushed(&over, ENDED_POD_RETENTION).await?;
+        unlisted::restore_pushed(&self.store, &ids, observed, sums).await?;
         let pods: Vec<PodRecord> = records.into_iter().filter_map(|record| record.ok().flatten()).collect();
-        let again: Vec<_> = pods
+        let stop_again: Vec<_> = pods
             .iter()
             .filter(|pod| {
-                pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && facts.is_settled(pod))
+                pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && observed.is_settled(pod))
             })
             .map(|pod| (pod.id.clone(), pod.node.clone()))
             .collect();
-        self.store.stop_pods(None, &again, "Stopping", "it was asked to stop before").await?;
-        Ok(pods.into_iter().filter(|pod| is_suspicious(pod, facts)).collect())
+        match self.store.stop_pods(None, &stop_again, "Stopping", STOPPED_AGAIN).await {
+            Err(error) if !error.is_transient() => {
+                tracing::debug!("not all pushed pods can be stopped again: {error}");
+            }
+            outcomes => drop(outcomes?),
+        }
+        pods.iter().for_each(|pod| sums.add(pod));
+        sums.suspects.extend(pods.into_iter().filter(|pod| may_have_lost_payload(pod, observed)));
+        Ok(())
     }
 
-    /// Looks for the payloads of as many suspects as Redis can bear; of more, for those chance picks: it picks others
-    /// the next time.
-    async fn look_for(&self, mut suspects: Vec<PodRecord>, in_line: u64) -> Result<(), StoreError> {
+    /// Counts the pods of services that have no record. They keep running: a service that was not deleted by
+    /// its command was lost by accident.
+    async fn count_pods_of_unknown_services(
+        &mut self,
+        observed: &ObservedState,
+        sums: &mut PassSums,
+    ) -> Result<(), StoreError> {
+        let unknown = unlisted::of_unknown_services(&self.store, observed, sums).await?;
+        for name in unknown.difference(&self.unknown_services) {
+            tracing::error!(
+                service = %name,
+                "pods of this service run, but it has no record, although no command deleted it; \
+                 its pods are kept: create the service again, or stop them with `kubeleet pod stop`"
+            );
+        }
+        self.unknown_services = unknown;
+        Ok(())
+    }
+
+    async fn expire_specs(&self, former: Vec<SpecId>, sums: &PassSums) -> Result<(), StoreError> {
+        let unused: Vec<SpecId> = former.into_iter().filter(|spec| !sums.uses(spec)).collect();
+        self.store.expire_specs(&unused).await?;
+        Ok(())
+    }
+
+    /// Corrects what nodes say their pods use, where it differed from the records by the same amounts in two
+    /// passes in a row.
+    async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
+        let mut drifts = HashMap::new();
+        for node in usage {
+            let Some(drift) = sums.drift(node) else { continue };
+            let key = (node.name.clone(), node.incarnation.clone());
+            if self.drifts.get(&key) == Some(&drift)
+                && self.store.correct_usage(node, &sums.used(&node.name), &drift.ports).await?
+            {
+                tracing::warn!(node = %node.name, "corrected what its pods use, by {drift:?}");
+            } else {
+                drifts.insert(key, drift);
+            }
+        }
+        self.drifts = drifts;
+        Ok(())
+    }
+
+    /// Searches for the payloads of as many suspects as Redis can bear, and queues again what is missing. If
+    /// there are more, picks them at random, so that each pass searches for others.
+    async fn restore_lost_payloads(
+        &mut self,
+        mut suspects: Vec<PodRecord>,
+        queue_length: u64,
+    ) -> Result<(), StoreError> {
         if suspects.is_empty() {
             return Ok(());
         }
-        let most = (COMPARISONS / (in_line + 1)).clamp(LEAST_LOOKED_FOR, MOST_LOOKED_FOR) as usize;
-        if suspects.len() > most {
-            let (chosen, _) = suspects.partial_shuffle(&mut rand::rng(), most);
+        let max = (MAX_COMPARISONS / (queue_length + 1)).clamp(MIN_SEARCHES, MAX_SEARCHES) as usize;
+        if suspects.len() > max {
+            let (chosen, _) = suspects.partial_shuffle(&mut rand::rng(), max);
             suspects = chosen.to_vec();
         }
-        let schedulers: Vec<SchedulerId> =
-            self.store.schedulers().await?.into_iter().map(|(id, _)| id).collect();
-        let put_back = requeue(&self.store, suspects, &schedulers).await?;
-        if put_back > 0 {
-            tracing::warn!("{put_back} pods had lost their payload and are queued again");
+        let schedulers = self.store.schedulers().await;
+        let schedulers = self.or_logged("lost payloads", schedulers)?;
+        let schedulers: Vec<SchedulerId> = schedulers.into_iter().map(|(id, _)| id).collect();
+        let requeued = requeue(&self.store, suspects, &schedulers).await?;
+        if requeued > 0 {
+            tracing::warn!("queued {requeued} pods again whose payload was missing from all queues");
         }
         Ok(())
     }

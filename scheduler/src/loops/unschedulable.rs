@@ -1,67 +1,66 @@
-//! Tries pods again that fitted nowhere.
+//! Queues unschedulable pods again.
 //!
-//! Restores: a pod stays unschedulable only as long as nothing changes: it is tried again when its wait is over
-//! (1 s at first, doubling up to 60 s), and at once when somebody says that room appeared.
+//! Restores: a pod stays unschedulable only while nothing changes. It is queued again when its backoff is
+//! over (1 s at first, doubling up to 60 s), and at once after a hint that resources became free.
 
 use std::time::Duration;
 
+use common::control_loop::{Loop, Next, tick_or_hints};
 use common::store::{Store, StoreError, Subscription, Unpark, channel};
 
-use crate::Context;
-use crate::runner::{Loop, Next, tick_or_hints};
+use crate::SchedulerContext;
 
-/// Pods whose wait is over are looked for so often.
-const TICK: Duration = Duration::from_secs(1);
-/// However often room appears, pods are queued again no more often than this.
-const LEAST: Duration = Duration::from_millis(500);
-/// So many at a time.
-const BATCH: usize = 1000;
+/// How often to check for pods whose backoff is over.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest time between two steps, however often resources become free.
+const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
+/// The number of pods that one step queues again.
+const MAX_BATCH: usize = 1000;
 
-/// The loop.
-pub(crate) struct Unschedulable {
+pub(crate) struct UnschedulableLoop {
     store: Store,
     hints: Subscription,
-    /// Room appeared since the last step.
-    room_appeared: bool,
-    /// How many pods are still to be tried since room appeared. Each pod gets its turn: one that is recorded again
-    /// stands behind those that are not through yet.
-    wave: usize,
+    /// Whether resources became free since the last step.
+    has_free_resources: bool,
+    /// The number of pods that are still to be queued since resources became free. Each pod gets its turn: a
+    /// pod that is parked again goes behind those that have not been queued yet.
+    remaining: usize,
 }
 
-impl Loop for Unschedulable {
+impl Loop for UnschedulableLoop {
     const NAME: &'static str = "unschedulable";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        self.store.unpark(Unpark::Due, BATCH).await?;
-        if self.room_appeared {
-            // Without a node there is nothing to try; the next one that registers says so.
-            let nodes = self.store.living_nodes().await?;
+        self.store.unpark(Unpark::Due, MAX_BATCH).await?;
+        if self.has_free_resources {
+            // Without nodes no pod can be placed. The next node that registers publishes a hint.
+            let nodes = self.store.live_nodes().await?;
             let lengths = self.store.queue_lengths().await?;
-            self.wave = if nodes > 0 { lengths.unschedulable as usize } else { 0 };
-            self.room_appeared = false;
+            self.remaining = if nodes > 0 { lengths.unschedulable as usize } else { 0 };
+            self.has_free_resources = false;
         }
-        if self.wave > 0 {
-            let tried = self.store.unpark(Unpark::All, self.wave.min(BATCH)).await?;
-            self.wave = if tried == 0 { 0 } else { self.wave.saturating_sub(tried) };
+        if self.remaining > 0 {
+            let queued = self.store.unpark(Unpark::All, self.remaining.min(MAX_BATCH)).await?;
+            self.remaining = if queued == 0 { 0 } else { self.remaining.saturating_sub(queued) };
         }
         Ok(Next::Rest)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        tokio::time::sleep(LEAST).await;
-        let tick = if self.wave > 0 { Duration::ZERO } else { TICK - LEAST };
-        self.room_appeared |= !tick_or_hints(tick, &mut self.hints).await.is_empty();
+        tokio::time::sleep(MIN_STEP_INTERVAL).await;
+        let wait = if self.remaining > 0 { Duration::ZERO } else { CHECK_INTERVAL - MIN_STEP_INTERVAL };
+        self.has_free_resources |= !tick_or_hints(wait, &mut self.hints).await.is_empty();
         Ok(())
     }
 }
 
-impl Unschedulable {
-    pub(crate) fn new(context: &Context) -> Self {
+impl UnschedulableLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self {
             store: context.store.clone(),
             hints: context.store.subscribe(channel::SCHEDULER),
-            room_appeared: false,
-            wave: 0,
+            has_free_resources: false,
+            remaining: 0,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Carrying a plan out. No choices are left here.
+//! Reads the input of a plan and carries the plan out. No decisions are left here.
 
 use common::ids::{PodId, SchedulerId};
 use common::pod::PodRecord;
@@ -6,55 +6,69 @@ use common::service::Service;
 use common::store::{CreateOutcome, RequeueOutcome, StopOutcome, Store, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::plan::{Holder, Plan, Slot, Stop, Why};
+use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
 
-/// Pods looked for in the queues at a time.
-const AT_A_TIME: usize = 16;
+/// The number of pods whose payloads are searched for at the same time.
+const CONCURRENT_SEARCHES: usize = 16;
 
-/// Who holds the slots of a service, now; and why the first of those can not be read that can not.
+/// The message for a pod that is stopped again.
+pub(crate) const STOPPED_AGAIN: &str = "stop requested again; the first request may have been lost";
+
+/// Reads the slots of a service. If some pod records are unreadable, also returns the first error.
 pub(crate) async fn read_slots(
     store: &Store,
     service: &Service,
-) -> Result<(Vec<Slot>, Option<StoreError>), StoreError> {
-    let held = store.slots(&service.name).await?;
-    let ids: Vec<PodId> = held.iter().map(|(_, id)| id.clone()).collect();
+) -> Result<(Vec<ReplicaSlot>, Option<StoreError>), StoreError> {
+    let taken = store.slots(&service.name).await?;
+    let ids: Vec<PodId> = taken.iter().map(|(_, id)| id.clone()).collect();
     let records = store.pods_each(&ids).await?;
-    let mut unreadable = None;
+    let mut first_error = None;
     let slot = |((replica, id), record)| {
         let holder = match record {
-            Ok(Some(pod)) => Holder::Pod(Box::new(pod)),
-            Ok(None) => Holder::Gone,
+            Ok(Some(pod)) => SlotHolder::Pod(Box::new(pod)),
+            Ok(None) => SlotHolder::NoRecord,
             Err(error) => {
-                unreadable.get_or_insert(error);
-                Holder::Unreadable
+                first_error.get_or_insert(error);
+                SlotHolder::Unreadable
             }
         };
-        Slot { replica, id, holder }
+        ReplicaSlot { replica, id, holder }
     };
-    let slots = held.into_iter().zip(records).map(slot).collect();
-    Ok((slots, unreadable))
+    let slots = taken.into_iter().zip(records).map(slot).collect();
+    Ok((slots, first_error))
 }
 
-/// Does what the plan says, except requeueing. True when slots became free, or the service is another one by now:
-/// then there is more to plan at once.
-pub(crate) async fn carry_out(store: &Store, service: &Service, plan: &Plan) -> Result<bool, StoreError> {
-    let mut more = store.free_slots(&service.name, &plan.free).await? > 0;
-    for stops in plan.stop.chunk_by(|a, b| a.why == b.why) {
-        more |= stop(store, service, stops).await?;
+/// Carries out a plan, except requeueing. Returns true if another plan is needed at once: slots became free,
+/// or the service has changed.
+///
+/// # Errors
+/// If keys of some pods are broken, everything else is carried out before this fails.
+pub(crate) async fn carry_out(
+    store: &Store,
+    service: &Service,
+    plan: &ReconcilePlan,
+) -> Result<bool, StoreError> {
+    let mut needs_another = store.free_slots(&service.name, &plan.free).await? > 0;
+    let mut first_error = None;
+    for stops in plan.stop.chunk_by(|a, b| a.reason == b.reason) {
+        match stop(store, service, stops).await {
+            Err(error) if !error.is_transient() => drop(first_error.get_or_insert(error)),
+            result => needs_another |= result?,
+        }
     }
     if !plan.create.is_empty() {
-        more |= store.create_pods(service, &plan.create).await? == CreateOutcome::Changed;
+        needs_another |= store.create_pods(service, &plan.create).await? == CreateOutcome::Changed;
     }
     if plan.forget && store.forget_service(service).await? {
-        tracing::info!(service = %service.name, "the last pod of the deleted service is gone");
+        tracing::info!(service = %service.name, "deleted service removed: its last pod is gone");
     }
-    Ok(more)
+    first_error.map_or(Ok(needs_another), Err)
 }
 
-/// True when a slot became free, or a pod is not where it was seen.
-async fn stop(store: &Store, service: &Service, stops: &[Stop]) -> Result<bool, StoreError> {
+/// Stops pods for the same reason. Returns true if a slot became free, or a pod has moved to another node.
+async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<bool, StoreError> {
     let Some(first) = stops.first() else { return Ok(false) };
-    let (reason, message) = words(service, first.why);
+    let (reason, message) = event_texts(service, first.reason);
     let pods: Vec<_> = stops.iter().map(|stop| (stop.id.clone(), stop.node.clone())).collect();
     let outcomes = store.stop_pods(Some(&service.name), &pods, reason, &message).await?;
     Ok(outcomes.into_iter().any(|outcome| match outcome {
@@ -63,25 +77,30 @@ async fn stop(store: &Store, service: &Service, stops: &[Stop]) -> Result<bool, 
     }))
 }
 
-fn words(service: &Service, why: Why) -> (&'static str, String) {
-    match why {
-        Why::Deleted => ("ServiceDeleted", "its service was deleted".to_owned()),
-        Why::ScaledDown => ("ScaledDown", format!("its service has {} replicas now", service.replicas)),
-        Why::Replaced => ("Replaced", format!("generation {} takes its place", service.generation)),
-        Why::AlreadyStopping => ("Stopping", "it was asked to stop before".to_owned()),
+/// Returns the reason and the message that the pod's record and event get.
+fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) {
+    let Service { name, replicas, generation, .. } = service;
+    match reason {
+        StopReason::ServiceDeleted => ("ServiceDeleted", format!("service {name} was deleted")),
+        StopReason::ScaledDown => ("ScaledDown", format!("service {name} was scaled down to {replicas}")),
+        StopReason::Replaced => {
+            ("Replaced", format!("replaced by generation {generation} of service {name}"))
+        }
+        StopReason::AlreadyStopping => ("Stopping", STOPPED_AGAIN.to_owned()),
     }
 }
 
-/// Looks for the payloads of these pods, and puts back what is nowhere. Gives how many were.
+/// Searches the queues for the payloads of these pods, and puts back those that are missing. Returns how many
+/// were.
 pub(crate) async fn requeue(
     store: &Store,
     suspects: Vec<PodRecord>,
     schedulers: &[SchedulerId],
 ) -> Result<usize, StoreError> {
-    let each = suspects.into_iter().map(async |pod| requeue_one(store, &pod, schedulers).await);
-    futures_util::stream::iter(each)
-        .buffer_unordered(AT_A_TIME)
-        .try_fold(0, async |sum, put| Ok(sum + usize::from(put)))
+    let searches = suspects.into_iter().map(async |pod| requeue_one(store, &pod, schedulers).await);
+    futures_util::stream::iter(searches)
+        .buffer_unordered(CONCURRENT_SEARCHES)
+        .try_fold(0, async |count, was_missing| Ok(count + usize::from(was_missing)))
         .await
 }
 
@@ -89,9 +108,9 @@ async fn requeue_one(store: &Store, pod: &PodRecord, schedulers: &[SchedulerId])
     match store.requeue_missing(pod, schedulers).await {
         Ok(outcome) => Ok(outcome == RequeueOutcome::Queued),
         Err(error) if error.is_transient() => Err(error),
-        // Broken keys of one pod or one node are no reason to leave the others.
+        // Broken keys of one pod or one node must not hold up the others.
         Err(error) => {
-            tracing::debug!(pod = %pod.id, "its payload can not be looked for: {error}");
+            tracing::debug!(pod = %pod.id, "cannot search for the pod's payload: {error}");
             Ok(false)
         }
     }

@@ -1,7 +1,9 @@
-//! What a service lacks, and what it has too much of. Deciding is pure: [`plan`]. Carrying out is [`apply`].
+//! Makes a service have exactly its desired pods. [`plan`] decides and is pure; [`apply`] carries out.
 
 pub(crate) mod apply;
+pub(crate) mod lost_payload;
 #[cfg(test)]
 mod model;
 pub(crate) mod plan;
-pub(crate) mod suspicion;
+pub(crate) mod sums;
+pub(crate) mod unlisted;

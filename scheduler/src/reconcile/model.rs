@@ -1,35 +1,38 @@
-//! Plans applied to a model of the cluster, in which anything happens in between.
+//! Property tests: plans are applied to a model of the cluster, which changes at random in between.
 
 use std::collections::BTreeMap;
 
+use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use proptest::prelude::*;
 
+use super::lost_payload::ObservedState;
 use super::plan::testing::{record, service};
-use super::plan::{Holder, Plan, Slot, Why, plan};
-use super::suspicion::Facts;
+use super::plan::{ReconcilePlan, ReplicaSlot, SlotHolder, StopReason, plan};
 
-/// A slot of the model; `None` is a slot whose pod has no record.
+/// The slots of the model by replica; the pod of a `None` has no record.
 type Slots = BTreeMap<u32, Option<PodRecord>>;
 
-fn seen(slots: &Slots) -> Vec<Slot> {
+/// Returns the slots as the planner reads them.
+fn read(slots: &Slots) -> Vec<ReplicaSlot> {
     let slot = |(replica, pod): (&u32, &Option<PodRecord>)| match pod {
         Some(pod) => {
-            Slot { replica: *replica, id: pod.id.clone(), holder: Holder::Pod(Box::new(pod.clone())) }
+            let holder = SlotHolder::Pod(Box::new(pod.clone()));
+            ReplicaSlot { replica: *replica, id: pod.id.clone(), holder }
         }
-        None => Slot { replica: *replica, id: common::ids::PodId::random(), holder: Holder::Gone },
+        None => ReplicaSlot { replica: *replica, id: PodId::random(), holder: SlotHolder::NoRecord },
     };
     slots.iter().map(slot).collect()
 }
 
-fn plan_for(service: &Service, slots: &Slots) -> Plan {
-    plan(service, &seen(slots), &Facts::default())
+fn plan_for(service: &Service, slots: &Slots) -> ReconcilePlan {
+    plan(service, &read(slots), &ObservedState::default())
 }
 
-/// What the scripts would do.
-fn apply(service: &Service, plan: &Plan, slots: &mut Slots) {
+/// Changes the model as the scripts would.
+fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     plan.free.iter().for_each(|(replica, _)| drop(slots.remove(replica)));
     for stop in &plan.stop {
         let Some(Some(pod)) = slots.get_mut(&stop.replica) else { continue };
@@ -41,13 +44,13 @@ fn apply(service: &Service, plan: &Plan, slots: &mut Slots) {
         }
     }
     for replica in &plan.create {
-        let made = record("web", *replica, service.generation, Phase::Pending);
-        assert!(slots.insert(*replica, Some(made)).is_none(), "slot {replica} is taken");
+        let created = record("web", *replica, service.generation, Phase::Pending);
+        assert!(slots.insert(*replica, Some(created)).is_none(), "slot {replica} is taken");
     }
 }
 
-/// What workers and schedulers would do to one slot.
-fn pass_time(replica: u32, slots: &mut Slots) {
+/// Changes one slot as workers and schedulers would.
+fn advance(replica: u32, slots: &mut Slots) {
     let Some(Some(pod)) = slots.get_mut(&replica) else { return };
     pod.phase = match pod.phase {
         Phase::Pending => Phase::Assigned,
@@ -56,21 +59,22 @@ fn pass_time(replica: u32, slots: &mut Slots) {
             slots.remove(&replica);
             return;
         }
-        rests => rests,
+        unchanged => unchanged,
     };
 }
 
-/// Slots out of service among those wanted.
-fn out_of_service(wanted: u32, slots: &Slots) -> usize {
-    let well = |replica: &u32| match slots.get(replica) {
+/// Returns how many of the desired slots are out of service.
+fn out_of_service(desired: u32, slots: &Slots) -> usize {
+    let is_in_service = |replica: &u32| match slots.get(replica) {
         Some(Some(pod)) => pod.phase == Phase::Running || pod.phase == Phase::Succeeded,
         _ => false,
     };
-    (0..wanted).filter(|replica| !well(replica)).count()
+    (0..desired).filter(|replica| !is_in_service(replica)).count()
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {
-    // A new pod that failed rests, and holds up a replacement: that is meant, and another test's matter.
+    // A new pod that has failed stays, and by design stops the replacement. The unit tests of the plan cover
+    // it.
     prop::sample::select(Phase::ALL.iter().copied().filter(|p| *p != Phase::Failed).collect::<Vec<_>>())
 }
 
@@ -89,68 +93,76 @@ fn any_slots() -> impl Strategy<Value = Slots> {
 
 proptest! {
     #[test]
-    fn it_converges_and_then_rests(mut slots in any_slots(), replicas in 0..20u32, deleting: bool) {
+    fn plans_converge_and_then_change_nothing(
+        mut slots in any_slots(),
+        replicas in 0..20u32,
+        deleting: bool,
+    ) {
         let state = if deleting { ServiceState::Deleting } else { ServiceState::Active };
         let service = service(replicas, 3, state);
-        let wanted = if deleting { 0 } else { replicas };
+        let desired = if deleting { 0 } else { replicas };
         let mut rounds = 0;
         loop {
             let plan = plan_for(&service, &slots);
-            let moving = slots.values().flatten()
+            let is_moving = slots.values().flatten()
                 .any(|p| matches!(p.phase, Phase::Pending | Phase::Assigned | Phase::Stopping));
-            if (plan.changes_nothing() || plan.forget) && !moving {
+            if (plan.is_complete() || plan.forget) && !is_moving {
                 prop_assert_eq!(plan.forget, deleting);
                 break;
             }
             apply(&service, &plan, &mut slots);
             let all: Vec<u32> = slots.keys().copied().collect();
-            all.into_iter().for_each(|replica| pass_time(replica, &mut slots));
+            all.into_iter().for_each(|replica| advance(replica, &mut slots));
             rounds += 1;
-            prop_assert!(rounds < 100, "still at it: {:?}", plan);
+            prop_assert!(rounds < 100, "no convergence: {:?}", plan);
         }
-        let held: Vec<u32> = slots.keys().copied().collect();
-        prop_assert_eq!(held, (0..wanted).collect::<Vec<_>>());
+        let taken: Vec<u32> = slots.keys().copied().collect();
+        prop_assert_eq!(taken, (0..desired).collect::<Vec<_>>());
         for pod in slots.values() {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
         let again = plan_for(&service, &slots);
-        prop_assert!(again.changes_nothing() || again.forget);
+        prop_assert!(again.is_complete() || again.forget);
         prop_assert!(again.requeue.is_empty());
     }
 
     #[test]
-    fn the_same_facts_give_the_same_plan(slots in any_slots(), replicas in 0..20u32) {
-        let (service, slots) = (service(replicas, 3, ServiceState::Active), seen(&slots));
-        prop_assert_eq!(plan(&service, &slots, &Facts::default()), plan(&service, &slots, &Facts::default()));
+    fn equal_arguments_give_equal_plans(slots in any_slots(), replicas in 0..20u32) {
+        let (service, slots) = (service(replicas, 3, ServiceState::Active), read(&slots));
+        let observed = ObservedState::default();
+        prop_assert_eq!(plan(&service, &slots, &observed), plan(&service, &slots, &observed));
     }
 
     #[test]
-    fn scaling_down_takes_the_highest_first(slots in any_slots(), replicas in 0..20u32) {
+    fn scaling_down_stops_the_highest_replicas_first(slots in any_slots(), replicas in 0..20u32) {
         let plan = plan_for(&service(replicas, 3, ServiceState::Active), &slots);
-        let gone: Vec<u32> =
-            plan.stop.iter().filter(|s| s.why == Why::ScaledDown).map(|s| s.replica).collect();
+        let scaled_down = plan.stop.iter().filter(|stop| stop.reason == StopReason::ScaledDown);
+        let gone: Vec<u32> = scaled_down.map(|stop| stop.replica).collect();
         prop_assert!(gone.windows(2).all(|pair| pair[0] > pair[1]), "{:?}", gone);
         prop_assert!(gone.iter().all(|replica| *replica >= replicas));
     }
 
-    /// In whatever order pods come up and go: replacing never takes more out of service than it may.
+    /// Replacing never takes more out of service than allowed, in any order in which pods start and stop.
     #[test]
-    fn replacing_keeps_three_quarters(replicas in 1..20u32, order in prop::collection::vec(any::<prop::sample::Index>(), 0..400)) {
+    fn replacing_keeps_three_quarters_in_service(
+        replicas in 1..20u32,
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
+    ) {
         let mut slots: Slots =
             (0..replicas).map(|i| (i, Some(record("web", i, 2, Phase::Running)))).collect();
         let service = service(replicas, 3, ServiceState::Active);
-        let may_be_out = (replicas as usize / 4).max(1);
+        let max_out_of_service = (replicas as usize / 4).max(1);
         for one in order {
             let plan = plan_for(&service, &slots);
             apply(&service, &plan, &mut slots);
-            prop_assert!(out_of_service(replicas, &slots) <= may_be_out);
+            prop_assert!(out_of_service(replicas, &slots) <= max_out_of_service);
             let moving: Vec<u32> = slots.iter()
                 .filter(|(_, p)| p.as_ref().is_some_and(|p| p.phase != Phase::Running))
                 .map(|(replica, _)| *replica)
                 .collect();
             if !moving.is_empty() {
-                pass_time(moving[one.index(moving.len())], &mut slots);
+                advance(moving[one.index(moving.len())], &mut slots);
             }
         }
     }

@@ -1,161 +1,182 @@
-//! From a service and who holds its slots to what is to be done. Pure; the same facts give the same plan.
+//! Compares a service with the pods in its slots and plans what to do. Pure: equal arguments give equal
+//! plans.
 //!
-//! A *slot* is a replica index of a service; its *holder* is the pod in it. A slot is *in service* when its holder runs
-//! well, or has ended well. *Old* are holders made from an earlier generation of the service.
+//! A *slot* is a replica index of a service; its *holder* is the pod in it. A slot is *in service* if its
+//! holder runs without problems or has succeeded. A pod is *old* if it was created for an earlier generation
+//! of the service.
 //!
-//! Replacing goes in steps: old pods that are not in service go at once, since nobody misses them; those that are, only
-//! as long as at most a quarter of all slots (and at least one) are out of service. So a new generation that does not
-//! come up leaves three quarters of the old one standing.
+//! A new generation replaces old pods step by step. Old pods that are not in service go at once, because
+//! nothing depends on them. Those in service go only while at most a quarter of all slots (and at least one)
+//! are out of service. If the new generation does not come up, three quarters of the old one therefore keep
+//! running.
 
 use common::ids::{NodeName, PodId};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 
-use super::suspicion::{Facts, is_suspicious};
+use super::lost_payload::{ObservedState, may_have_lost_payload};
 
-/// Who holds a slot.
+/// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Holder {
-    /// This pod.
+pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
     /// A pod without a record.
-    Gone,
-    /// A pod whose record can not be read. A person has to look; nothing is done.
+    NoRecord,
+    /// A pod whose record is unreadable. Nothing is done until an operator repairs it.
     Unreadable,
 }
 
 /// A slot that is taken.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Slot {
+pub(crate) struct ReplicaSlot {
     pub(crate) replica: u32,
     pub(crate) id: PodId,
-    pub(crate) holder: Holder,
+    pub(crate) holder: SlotHolder,
 }
 
 /// Why a pod is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     /// The service is being deleted.
-    Deleted,
-    /// There are fewer replicas now.
+    ServiceDeleted,
+    /// The service has fewer replicas now.
     ScaledDown,
-    /// A new generation takes its place.
+    /// A pod of a newer generation replaces it.
     Replaced,
-    /// It was asked to stop before: this makes sure.
+    /// It was stopped before, and the request may have been lost.
     AlreadyStopping,
 }
 
-/// A pod to be stopped.
+/// A pod to stop.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stop {
+pub(crate) struct PodStop {
     pub(crate) replica: u32,
     pub(crate) id: PodId,
-    /// Where it was seen.
+    /// The node that it was last seen on.
     pub(crate) node: Option<NodeName>,
-    pub(crate) why: Why,
+    pub(crate) reason: StopReason,
 }
 
-/// What is to be done, in this order.
+/// What to do, in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Plan {
-    /// Slots whose pod has no record.
+pub(crate) struct ReconcilePlan {
+    /// Slots to free, because their pod has no record.
     pub(crate) free: Vec<(u32, PodId)>,
-    /// Pods to stop. On scaling down, higher slots before lower ones.
-    pub(crate) stop: Vec<Stop>,
-    /// Slots nobody holds.
+    /// Pods to stop. When scaling down, higher replicas before lower ones.
+    pub(crate) stop: Vec<PodStop>,
+    /// Empty slots, for which pods are to be created.
     pub(crate) create: Vec<u32>,
     /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
-    /// Whether the service can be forgotten.
+    /// Whether the service can be removed.
     pub(crate) forget: bool,
 }
 
-impl Plan {
-    /// Whether there is anything to do to the service itself.
-    pub(crate) fn changes_nothing(&self) -> bool {
+impl ReconcilePlan {
+    /// Returns whether there is nothing to do but to requeue pods.
+    pub(crate) fn is_complete(&self) -> bool {
         self.free.is_empty() && self.stop.is_empty() && self.create.is_empty() && !self.forget
     }
 }
 
-/// Plans. `slots` are sorted by replica, each at most once.
-pub(crate) fn plan(service: &Service, slots: &[Slot], facts: &Facts) -> Plan {
-    let wanted = match service.state {
+/// Plans what to do about a service. `slots` must be sorted by replica, without duplicates.
+pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> ReconcilePlan {
+    let desired = match service.state {
         ServiceState::Active => service.replicas,
         ServiceState::Deleting => 0,
     };
-    Plan {
-        free: slots.iter().filter(|s| s.holder == Holder::Gone).map(|s| (s.replica, s.id.clone())).collect(),
-        stop: surplus(service, slots, wanted, facts)
-            .chain(replaced(service, slots, wanted))
-            .chain(again(slots, wanted, facts))
+    ReconcilePlan {
+        free: slots
+            .iter()
+            .filter(|slot| slot.holder == SlotHolder::NoRecord)
+            .map(|slot| (slot.replica, slot.id.clone()))
             .collect(),
-        create: missing(slots, wanted),
-        requeue: pods(slots).filter(|(_, pod)| is_suspicious(pod, facts)).map(|(_, p)| p.clone()).collect(),
+        stop: surplus(service, slots, desired, observed)
+            .chain(replaced(service, slots, desired))
+            .chain(stopped_again(slots, desired, observed))
+            .collect(),
+        create: missing(slots, desired),
+        requeue: pods(slots)
+            .filter(|(_, pod)| may_have_lost_payload(pod, observed))
+            .map(|(_, pod)| pod.clone())
+            .collect(),
         forget: service.state == ServiceState::Deleting && slots.is_empty(),
     }
 }
 
-fn pods(slots: &[Slot]) -> impl DoubleEndedIterator<Item = (&Slot, &PodRecord)> {
+fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
     slots.iter().filter_map(|slot| match &slot.holder {
-        Holder::Pod(pod) => Some((slot, &**pod)),
-        Holder::Gone | Holder::Unreadable => None,
+        SlotHolder::Pod(pod) => Some((slot, &**pod)),
+        SlotHolder::NoRecord | SlotHolder::Unreadable => None,
     })
 }
 
-fn missing(slots: &[Slot], wanted: u32) -> Vec<u32> {
+fn missing(slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
     let mut taken = slots.iter().map(|slot| slot.replica).peekable();
-    (0..wanted).filter(|replica| taken.next_if_eq(replica).is_none()).collect()
+    (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect()
 }
 
-/// Pods beyond the number wanted, the highest first.
+/// Stops the pods beyond the desired number, the highest replica first.
 fn surplus<'a>(
     service: &Service,
-    slots: &'a [Slot],
-    wanted: u32,
-    facts: &'a Facts,
-) -> impl Iterator<Item = Stop> + 'a {
-    let why = match service.state {
-        ServiceState::Deleting => Why::Deleted,
-        ServiceState::Active => Why::ScaledDown,
+    slots: &'a [ReplicaSlot],
+    desired: u32,
+    observed: &'a ObservedState,
+) -> impl Iterator<Item = PodStop> + 'a {
+    let reason = match service.state {
+        ServiceState::Deleting => StopReason::ServiceDeleted,
+        ServiceState::Active => StopReason::ScaledDown,
     };
-    let beyond = pods(slots).rev().filter(move |(slot, _)| slot.replica >= wanted);
-    beyond.filter(|(_, pod)| pod.phase != Phase::Stopping || facts.is_settled(pod)).map(move |(slot, pod)| {
-        stop(slot, pod, if pod.phase == Phase::Stopping { Why::AlreadyStopping } else { why })
-    })
+    pods(slots)
+        .rev()
+        .filter(move |(slot, _)| slot.replica >= desired)
+        .filter(|(_, pod)| pod.phase != Phase::Stopping || observed.is_settled(pod))
+        .map(move |(slot, pod)| {
+            let is_stopping = pod.phase == Phase::Stopping;
+            stop(slot, pod, if is_stopping { StopReason::AlreadyStopping } else { reason })
+        })
 }
 
-/// Pods of an earlier generation that may go now.
-fn replaced<'a>(service: &Service, slots: &'a [Slot], wanted: u32) -> impl Iterator<Item = Stop> + 'a {
+/// Stops the old pods that can be replaced now.
+fn replaced<'a>(
+    service: &Service,
+    slots: &'a [ReplicaSlot],
+    desired: u32,
+) -> impl Iterator<Item = PodStop> + 'a {
     let generation = service.generation;
-    let kept = move |slot: &Slot| slot.replica < wanted;
-    let in_service = pods(slots).filter(|(slot, pod)| kept(slot) && is_in_service(pod)).count();
-    let may_be_out = (wanted as usize / 4).max(1);
-    let mut allowed = may_be_out.saturating_sub(wanted as usize - in_service);
-    let old = pods(slots).rev().filter(move |(slot, pod)| kept(slot) && pod.generation < generation);
+    let is_kept = move |slot: &ReplicaSlot| slot.replica < desired;
+    let in_service = pods(slots).filter(|(slot, pod)| is_kept(slot) && is_in_service(pod)).count();
+    let max_out_of_service = (desired as usize / 4).max(1);
+    let mut allowed = max_out_of_service.saturating_sub(desired as usize - in_service);
+    let old = pods(slots).rev().filter(move |(slot, pod)| is_kept(slot) && pod.generation < generation);
     old.filter(move |(_, pod)| match pod.phase {
         Phase::Stopping | Phase::Stopped => false,
-        _ if is_missed_by_nobody(pod) => true,
+        _ if can_stop_at_once(pod) => true,
         _ => {
-            let goes = allowed > 0;
+            let is_allowed = allowed > 0;
             allowed = allowed.saturating_sub(1);
-            goes
+            is_allowed
         }
     })
-    .map(|(slot, pod)| stop(slot, pod, Why::Replaced))
+    .map(|(slot, pod)| stop(slot, pod, StopReason::Replaced))
 }
 
-/// Stopped pods that still hold a slot, and those that take long to stop: the request may have been lost.
-fn again<'a>(slots: &'a [Slot], wanted: u32, facts: &'a Facts) -> impl Iterator<Item = Stop> + 'a {
+/// Stops again what was stopped before: pods that have stopped but still hold a slot, and pods that take long
+/// to stop, because the request may have been lost.
+fn stopped_again<'a>(
+    slots: &'a [ReplicaSlot],
+    desired: u32,
+    observed: &'a ObservedState,
+) -> impl Iterator<Item = PodStop> + 'a {
     pods(slots)
         .filter(move |(slot, pod)| {
-            slot.replica < wanted
-                && (pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && facts.is_settled(pod)))
+            slot.replica < desired
+                && (pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && observed.is_settled(pod)))
         })
-        .map(|(slot, pod)| stop(slot, pod, Why::AlreadyStopping))
+        .map(|(slot, pod)| stop(slot, pod, StopReason::AlreadyStopping))
 }
 
-/// Whether the slot does what it is there for.
 fn is_in_service(pod: &PodRecord) -> bool {
     match pod.phase {
         Phase::Running => pod.reason.is_empty(),
@@ -164,77 +185,36 @@ fn is_in_service(pod: &PodRecord) -> bool {
     }
 }
 
-/// Whether stopping it takes nothing out of service.
-fn is_missed_by_nobody(pod: &PodRecord) -> bool {
+/// Returns whether stopping the pod takes nothing out of service.
+fn can_stop_at_once(pod: &PodRecord) -> bool {
     pod.phase.is_terminal() || !is_in_service(pod)
 }
 
-fn stop(slot: &Slot, pod: &PodRecord, why: Why) -> Stop {
-    Stop { replica: slot.replica, id: slot.id.clone(), node: pod.node.clone(), why }
+fn stop(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> PodStop {
+    PodStop { replica: slot.replica, id: slot.id.clone(), node: pod.node.clone(), reason }
 }
 
-/// Services and pods for tests.
+/// Fixtures: services and pods.
 #[cfg(test)]
 pub(crate) mod testing {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-    use std::collections::BTreeMap;
-
-    use common::ids::{PodName, ServiceName, SpecId};
-    use common::spec::{ContainerSpec, OnDisconnect, PodSpec};
+    use testkit::fixtures;
 
     use super::*;
 
     pub(crate) fn service(replicas: u32, generation: u64, state: ServiceState) -> Service {
-        Service {
-            name: ServiceName::new("web").unwrap(),
-            state,
-            generation,
-            spec_id: SpecId::new("spec").unwrap(),
-            replicas,
-            labels: BTreeMap::new(),
-            created_at: 0,
-            updated_at: 0,
-            pod: PodSpec {
-                containers: vec![ContainerSpec::of_image("nginx")],
-                on_disconnect: OnDisconnect::default(),
-                stop_grace_period: common::spec::Seconds::default(),
-            },
-        }
+        Service { state, generation, replicas, ..fixtures::service() }
     }
 
     pub(crate) fn record(service: &str, replica: u32, generation: u64, phase: Phase) -> PodRecord {
-        let node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
-        PodRecord {
-            id: PodId::random(),
-            name: PodName::new(service).unwrap(),
-            phase,
-            replica,
-            image: "nginx".into(),
-            service: Some(ServiceName::new(service).unwrap()),
-            spec: Some(SpecId::new("spec").unwrap()),
-            generation,
-            node: node.then(|| NodeName::new("n1").unwrap()),
-            assignment: None,
-            attempts: 0,
-            restarts: 0,
-            cpu_millis: 0,
-            memory_bytes: 0,
-            created_at: 0,
-            since: 0,
-            reason: String::new(),
-            message: String::new(),
-            exit_code: None,
-            address: String::new(),
-        }
+        PodRecord { generation, ..fixtures::pod_record(service, replica, phase) }
     }
 
-    pub(crate) fn slot(pod: PodRecord) -> Slot {
-        Slot { replica: pod.replica, id: pod.id.clone(), holder: Holder::Pod(Box::new(pod)) }
+    pub(crate) fn slot(pod: PodRecord) -> ReplicaSlot {
+        ReplicaSlot { replica: pod.replica, id: pod.id.clone(), holder: SlotHolder::Pod(Box::new(pod)) }
     }
 
-    /// Slots 0, 1, 2 … of these generations and phases.
-    pub(crate) fn slots(holders: &[(u64, Phase)]) -> Vec<Slot> {
+    /// Returns the slots 0, 1, 2 … with pods of these generations and phases.
+    pub(crate) fn slots(holders: &[(u64, Phase)]) -> Vec<ReplicaSlot> {
         let each = holders.iter().enumerate();
         each.map(|(i, (generation, phase))| slot(record("web", i as u32, *generation, *phase))).collect()
     }
@@ -246,110 +226,115 @@ mod tests {
     use super::*;
     use ServiceState::{Active, Deleting};
 
-    fn stops(plan: &Plan) -> Vec<(u32, Why)> {
-        plan.stop.iter().map(|stop| (stop.replica, stop.why)).collect()
+    fn stops(plan: &ReconcilePlan) -> Vec<(u32, StopReason)> {
+        plan.stop.iter().map(|stop| (stop.replica, stop.reason)).collect()
     }
 
-    fn now(service: &Service, slots: &[Slot]) -> Plan {
-        plan(service, slots, &Facts::default())
-    }
-
-    #[test]
-    fn missing_ones_are_made() {
-        let mut held = slots(&[(1, Phase::Running); 5]);
-        held.remove(3);
-        held.remove(1);
-        assert_eq!(now(&service(6, 1, Active), &held).create, [1, 3, 5]);
+    fn plan_now(service: &Service, slots: &[ReplicaSlot]) -> ReconcilePlan {
+        plan(service, slots, &ObservedState::default())
     }
 
     #[test]
-    fn surplus_goes_the_highest_first() {
-        let held =
+    fn missing_pods_are_created() {
+        let mut taken = slots(&[(1, Phase::Running); 5]);
+        taken.remove(3);
+        taken.remove(1);
+        assert_eq!(plan_now(&service(6, 1, Active), &taken).create, [1, 3, 5]);
+    }
+
+    #[test]
+    fn surplus_pods_are_stopped_the_highest_replica_first() {
+        let taken =
             slots(&[(1, Phase::Running), (1, Phase::Pending), (1, Phase::Failed), (1, Phase::Stopping)]);
-        let plan = now(&service(1, 1, Active), &held);
-        assert_eq!(stops(&plan), [(2, Why::ScaledDown), (1, Why::ScaledDown)]);
+        let plan = plan_now(&service(1, 1, Active), &taken);
+        assert_eq!(stops(&plan), [(2, StopReason::ScaledDown), (1, StopReason::ScaledDown)]);
         assert!(plan.create.is_empty());
     }
 
     #[test]
-    fn a_deleted_service_ends() {
-        let held = slots(&[(1, Phase::Running), (1, Phase::Pending)]);
-        let plan = now(&service(2, 1, Deleting), &held);
-        assert_eq!(stops(&plan), [(1, Why::Deleted), (0, Why::Deleted)]);
+    fn a_deleted_service_is_forgotten_when_its_pods_are_gone() {
+        let taken = slots(&[(1, Phase::Running), (1, Phase::Pending)]);
+        let plan = plan_now(&service(2, 1, Deleting), &taken);
+        assert_eq!(stops(&plan), [(1, StopReason::ServiceDeleted), (0, StopReason::ServiceDeleted)]);
         assert!(!plan.forget && plan.create.is_empty());
-        assert!(now(&service(2, 1, Deleting), &[]).forget);
-        assert!(!now(&service(0, 1, Active), &[]).forget);
+        assert!(plan_now(&service(2, 1, Deleting), &[]).forget);
+        assert!(!plan_now(&service(0, 1, Active), &[]).forget);
     }
 
     #[test]
-    fn what_rests_is_left_alone() {
-        let held = slots(&[(1, Phase::Failed), (1, Phase::Succeeded)]);
-        assert!(now(&service(2, 1, Active), &held).changes_nothing());
+    fn pods_that_ended_are_left_alone() {
+        let taken = slots(&[(1, Phase::Failed), (1, Phase::Succeeded)]);
+        assert!(plan_now(&service(2, 1, Active), &taken).is_complete());
     }
 
     #[test]
     fn slots_without_a_record_are_freed_and_unreadable_ones_kept() {
-        let mut held = slots(&[(1, Phase::Running); 3]);
-        held[0].holder = Holder::Gone;
-        held[2].holder = Holder::Unreadable;
-        let plan = now(&service(3, 1, Active), &held);
-        assert_eq!(plan.free, [(0, held[0].id.clone())]);
+        let mut taken = slots(&[(1, Phase::Running); 3]);
+        taken[0].holder = SlotHolder::NoRecord;
+        taken[2].holder = SlotHolder::Unreadable;
+        let plan = plan_now(&service(3, 1, Active), &taken);
+        assert_eq!(plan.free, [(0, taken[0].id.clone())]);
         assert!(plan.create.is_empty() && plan.stop.is_empty());
     }
 
     #[test]
-    fn a_stopped_pod_that_holds_a_slot_is_buried() {
-        let plan = now(&service(1, 1, Active), &slots(&[(1, Phase::Stopped)]));
-        assert_eq!(stops(&plan), [(0, Why::AlreadyStopping)]);
+    fn a_stopped_pod_that_still_holds_a_slot_is_stopped_again() {
+        let plan = plan_now(&service(1, 1, Active), &slots(&[(1, Phase::Stopped)]));
+        assert_eq!(stops(&plan), [(0, StopReason::AlreadyStopping)]);
     }
 
     #[test]
-    fn a_stop_that_takes_long_is_asked_for_again() {
-        let held = slots(&[(1, Phase::Stopping), (1, Phase::Stopping)]);
-        let facts = Facts { now: 60_000, patience: std::time::Duration::from_secs(30), ..Facts::default() };
-        let plan = plan(&service(1, 1, Active), &held, &facts);
-        assert_eq!(stops(&plan), [(1, Why::AlreadyStopping), (0, Why::AlreadyStopping)]);
+    fn a_stop_that_takes_long_is_requested_again() {
+        let taken = slots(&[(1, Phase::Stopping), (1, Phase::Stopping)]);
+        let settle_time = std::time::Duration::from_secs(30);
+        let observed = ObservedState { now: 60_000, settle_time, ..ObservedState::default() };
+        let plan = plan(&service(1, 1, Active), &taken, &observed);
+        assert_eq!(stops(&plan), [(1, StopReason::AlreadyStopping), (0, StopReason::AlreadyStopping)]);
     }
 
     #[test]
-    fn replacing_takes_a_quarter_at_a_time() {
+    fn a_quarter_of_the_pods_is_replaced_at_a_time() {
         use Phase::{Assigned, Failed, Pending, Running, Stopping};
         let all = |phase| [(1, phase); 8];
-        for (holders, expected, why) in [
+        for (holders, expected, case) in [
             (&all(Running)[..], &[7, 6][..], "two of eight"),
             (&[(1, Running)], &[0], "the only one"),
             (&[(1, Running), (1, Running), (1, Running)], &[2], "at least one"),
-            (&[(1, Running), (1, Running), (1, Running), (1, Stopping)], &[], "one is going"),
-            (&[(1, Running), (1, Running), (1, Running), (2, Assigned)], &[], "one is coming"),
+            (&[(1, Running), (1, Running), (1, Running), (1, Stopping)], &[], "one is stopping"),
+            (&[(1, Running), (1, Running), (1, Running), (2, Assigned)], &[], "one is starting"),
             (&[(1, Running), (1, Running), (1, Running), (2, Running)], &[2], "the next"),
-            (&all(Pending), &[7, 6, 5, 4, 3, 2, 1, 0], "nobody misses them"),
-            (&[(1, Running), (1, Failed), (1, Assigned), (1, Running)], &[2, 1], "these two, and no third"),
-            (&[(2, Running), (2, Failed), (2, Pending)], &[], "all new"),
-            (&[(3, Running)], &[], "newer than what was read"),
+            (&all(Pending), &[7, 6, 5, 4, 3, 2, 1, 0], "none is in service"),
+            (
+                &[(1, Running), (1, Failed), (1, Assigned), (1, Running)],
+                &[2, 1],
+                "two that are not in service",
+            ),
+            (&[(2, Running), (2, Failed), (2, Pending)], &[], "all are new"),
+            (&[(3, Running)], &[], "newer than the service that was read"),
         ] {
-            let held = slots(holders);
-            let plan = now(&service(holders.len() as u32, 2, Active), &held);
+            let taken = slots(holders);
+            let plan = plan_now(&service(holders.len() as u32, 2, Active), &taken);
             let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
-            assert_eq!(replicas, expected, "{why}");
-            assert!(plan.stop.iter().all(|stop| stop.why == Why::Replaced));
+            assert_eq!(replicas, expected, "{case}");
+            assert!(plan.stop.iter().all(|stop| stop.reason == StopReason::Replaced));
         }
     }
 
     #[test]
-    fn a_new_generation_that_does_not_come_up_leaves_the_old_one() {
-        let mut held = slots(&[(1, Phase::Running), (1, Phase::Running), (1, Phase::Running)]);
+    fn a_new_generation_that_does_not_come_up_keeps_the_old_one_running() {
+        let mut taken = slots(&[(1, Phase::Running), (1, Phase::Running), (1, Phase::Running)]);
         let mut looping = record("web", 3, 2, Phase::Running);
         looping.reason = "CrashLoopBackOff".into();
-        held.push(slot(looping));
-        assert!(now(&service(4, 2, Active), &held).stop.is_empty());
+        taken.push(slot(looping));
+        assert!(plan_now(&service(4, 2, Active), &taken).stop.is_empty());
     }
 
     #[test]
-    fn an_old_pod_that_is_not_well_goes_at_once() {
+    fn an_old_pod_with_a_problem_is_replaced_at_once() {
         let mut looping = record("web", 0, 1, Phase::Running);
         looping.reason = "CrashLoopBackOff".into();
-        let mut held = vec![slot(looping)];
-        held.extend(slots(&[(1, Phase::Stopping); 4]).split_off(1));
-        assert_eq!(stops(&now(&service(4, 2, Active), &held)), [(0, Why::Replaced)]);
+        let mut taken = vec![slot(looping)];
+        taken.extend(slots(&[(1, Phase::Stopping); 4]).split_off(1));
+        assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
     }
 }

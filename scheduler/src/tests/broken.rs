@@ -1,16 +1,15 @@
-//! What somebody else broke holds up nobody else (invariant 7).
+//! Broken input and broken keys hold up nothing else (invariants 7 and 13).
 
 use common::ids::{PodId, SpecId};
 use common::store::QueueName;
 
-use super::cluster::{Cluster, calm, pushed};
-use super::need_redis;
-use super::redis::eventually;
+use super::cluster::{Cluster, defaults, pushed};
+use testkit::{eventually, need_redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_payloads_become_dead_letters_and_the_others_are_placed() {
-    need_redis!("malformed_payloads_become_dead_letters_and_the_others_are_placed");
-    let cluster = Cluster::new(calm());
+async fn malformed_payloads_become_dead_letters_and_valid_ones_are_placed() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 1000).await;
     let bad: Vec<Vec<u8>> = (0..500)
         .map(|i| match i % 5 {
@@ -30,31 +29,31 @@ async fn malformed_payloads_become_dead_letters_and_the_others_are_placed() {
         }
     }
     let _scheduler = cluster.scheduler();
-    eventually("all are sorted", async || {
+    eventually("every payload is placed or a dead letter", async || {
         let lengths = cluster.store.queue_lengths().await.unwrap();
-        let waiting = cluster.spread(&[&node]).await;
-        let right = lengths.dead == 500 && lengths.waiting + lengths.in_flight == 0 && waiting == [50];
-        if right { Ok(()) } else { Err(format!("{lengths:?} {waiting:?}")) }
+        let waiting = cluster.pending_counts(&[&node]).await;
+        let is_done = lengths.dead == 500 && lengths.waiting + lengths.in_flight == 0 && waiting == [50];
+        if is_done { Ok(()) } else { Err(format!("{lengths:?} {waiting:?}")) }
     })
     .await;
-    let mut letters: Vec<Vec<u8>> = Vec::new();
-    for letter in cluster.store.letters(0, 1000).await.unwrap() {
-        assert!(!letter.reason.is_empty() && letter.queue == "sq");
-        letters.push(letter.payload);
+    let mut rejected: Vec<Vec<u8>> = Vec::new();
+    for dead_letter in cluster.store.dead_letters(0, 1000).await.unwrap() {
+        assert!(!dead_letter.reason.is_empty() && dead_letter.queue == "sq");
+        rejected.push(dead_letter.payload);
     }
-    letters.sort();
+    rejected.sort();
     let mut bad = bad;
     bad.sort();
-    assert_eq!(letters, bad, "byte for byte");
+    assert_eq!(rejected, bad, "byte for byte");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_pod_record_stops_one_pod_and_a_broken_node_one_node() {
-    need_redis!("a_broken_pod_record_stops_one_pod_and_a_broken_node_one_node");
-    let cluster = Cluster::new(calm());
+async fn a_broken_pod_record_affects_one_pod_and_a_broken_queue_of_a_node_is_moved_out_of_the_way() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let (bad, good) = (cluster.node("a-bad", 100).await, cluster.node("b-good", 100).await);
-    let _: () = cluster.server.cli(&["SET", "pod:broken", "a text"]);
-    let _: () = cluster.server.cli(&["SET", "pq:a-bad", "a text"]);
+    let _: () = cluster.server.cli(&["SET", "pod:broken", "some text"]).await;
+    let _: () = cluster.server.cli(&["SET", "pq:a-bad", "some text"]).await;
     for i in 0..20 {
         cluster.push("sq", pushed(&format!("p{i}")));
         if i == 10 {
@@ -62,65 +61,164 @@ async fn a_broken_pod_record_stops_one_pod_and_a_broken_node_one_node() {
         }
     }
     let _scheduler = cluster.scheduler();
-    eventually("the others are on the good node", async || {
-        let waiting = cluster.spread(&[&good]).await;
+    eventually("the other pods are on the nodes", async || {
+        let waiting = cluster.pending_counts(&[&bad, &good]).await;
         let dead = cluster.store.queue_lengths().await.unwrap().dead;
-        if waiting == [20] && dead == 1 { Ok(()) } else { Err(format!("{waiting:?} {dead}")) }
+        if waiting.iter().sum::<u64>() == 20 && dead == 1 {
+            Ok(())
+        } else {
+            Err(format!("{waiting:?} {dead}"))
+        }
     })
     .await;
-    let letter = cluster.store.letters(0, 1).await.unwrap().remove(0);
-    assert_eq!(letter.payload, pushed("broken").into_bytes());
-    assert!(letter.reason.contains("wrong type"), "{}", letter.reason);
+    let dead_letter = cluster.store.dead_letters(0, 1).await.unwrap().remove(0);
+    assert_eq!(dead_letter.payload, pushed("broken").into_bytes());
+    assert!(dead_letter.reason.contains("wrong type"), "{}", dead_letter.reason);
 
-    // Repaired, the node gets pods again.
-    let _: u64 = cluster.server.cli(&["DEL", "pq:a-bad"]);
     let mut next = 0;
-    eventually("the repaired node gets pods", async || {
+    eventually("the node gets pods again", async || {
         next += 1;
         cluster.push("sq", pushed(&format!("later{next}")));
-        let waiting = cluster.spread(&[&bad]).await;
+        let waiting = cluster.pending_counts(&[&bad]).await;
         if waiting > vec![0] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
+    let moved: String = cluster.server.cli(&["GET", "broken:pq:a-bad"]).await;
+    assert_eq!(moved, "some text");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_type_at_sq_is_waited_out() {
-    need_redis!("a_wrong_type_at_sq_is_waited_out");
-    let cluster = Cluster::new(calm());
+async fn placement_resumes_after_a_wrong_type_at_sq() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 100).await;
-    let _: () = cluster.server.cli(&["SET", "sq", "a text"]);
+    let _: () = cluster.server.cli(&["SET", "sq", "some text"]).await;
     let _scheduler = cluster.scheduler();
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    let _: u64 = cluster.server.cli(&["DEL", "sq"]);
+    let _: u64 = cluster.server.cli(&["DEL", "sq"]).await;
     cluster.push("sq", pushed("p"));
-    eventually("it goes on", async || {
-        let waiting = cluster.spread(&[&node]).await;
+    eventually("the pod is placed", async || {
+        let waiting = cluster.pending_counts(&[&node]).await;
         if waiting == [1] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_whose_specification_is_gone_waits_and_says_so() {
-    need_redis!("a_pod_whose_specification_is_gone_waits_and_says_so");
-    let cluster = Cluster::new(calm());
+async fn a_pod_without_specification_waits_with_a_message_until_it_is_back() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 100).await;
     let service = cluster.post(r#"{"name":"web","image":"nginx","replicas":1}"#, None).await;
     let spec: &SpecId = &service.spec_id;
-    let text: Vec<u8> = cluster.server.cli(&["GET", &format!("spec:{spec}")]);
-    let _: u64 = cluster.server.cli(&["DEL", &format!("spec:{spec}")]);
+    let text: Vec<u8> = cluster.server.cli(&["GET", &format!("spec:{spec}")]).await;
+    let _: u64 = cluster.server.cli(&["DEL", &format!("spec:{spec}")]).await;
     let _scheduler = cluster.scheduler();
-    let id: PodId = eventually("it says so", async || {
+    let id: PodId = eventually("the pod has a message", async || {
         let pod = cluster.pods("web").await.remove(0);
         if pod.message.contains("specification") { Ok(pod.id) } else { Err(format!("{pod:?}")) }
     })
     .await;
     assert_eq!(cluster.store.refusals(&id).await.unwrap().unwrap()[0].reason, "NoSpecification");
-    let _: () = cluster.server.cli(&[&b"SET"[..], format!("spec:{spec}").as_bytes(), &text]);
-    eventually("it is placed when the specification is back", async || {
+    let _: () = cluster.server.cli(&[&b"SET"[..], format!("spec:{spec}").as_bytes(), &text]).await;
+    eventually("the pod is placed when the specification is back", async || {
         let waiting = cluster.queue(QueueName::Pending(node.name.clone())).await;
         if waiting.len() == 1 { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
+}
+
+/// Keys of one object, and what is written to each: a string, or a field of a hash.
+const BROKEN_KEYS: &[(&str, Option<(&str, &str)>)] = &[
+    ("pod:BAD", None),
+    ("pod:BAD", Some(("phase", "Running"))),
+    ("pod:BAD", Some(("replica", "99999999999999"))),
+    ("service:bad", None),
+    ("service:bad", Some(("spec_text", "{"))),
+    ("service:bad", Some(("replicas", "many"))),
+    ("slots:bad", None),
+    ("slots:bad", Some(("first", "x"))),
+    ("node:b-bad", None),
+    ("node:b-bad", Some(("used_cpu", "much"))),
+    ("node:b-bad", Some(("beat", "99999999999999999999"))),
+    ("pq:b-bad", None),
+    ("rq:b-bad", None),
+    ("cs:b-bad", None),
+    ("stop:b-bad", None),
+    ("hb:c-external", None),
+    ("fq:silent", None),
+    ("services", None),
+    ("nodes", None),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped() {
+    need_redis!();
+    let cluster = Cluster::new(super::cluster::fast_repair());
+    let (good, _bad) = (cluster.node("a-good", 1000).await, cluster.node("b-bad", 1).await);
+    cluster.post(r#"{"name":"bad","image":"nginx","replicas":2}"#, None).await;
+    let bad_pod = cluster.pods("bad").await.remove(0).id;
+    let _: u64 = cluster.server.cli(&["ZADD", "schedulers", "1", "silent"]).await;
+    let _scheduler = cluster.scheduler();
+    for (number, (key, field)) in BROKEN_KEYS.iter().enumerate() {
+        let key = key.replace("BAD", bad_pod.as_str());
+        let before: Option<Vec<u8>> = cluster.server.cli(&["DUMP", &key]).await;
+        match field {
+            None => drop(cluster.server.cli::<String>(&["SET", &key, "some text"]).await),
+            Some((field, value)) => drop(cluster.server.cli::<u64>(&["HSET", &key, field, value]).await),
+        }
+        let name = format!("web{number}");
+        // Without the set of their names no service can be stored.
+        let services = usize::from(key != "services");
+        if services > 0 {
+            cluster.post(&format!(r#"{{"name":"{name}","image":"nginx","replicas":1}}"#), None).await;
+        }
+        cluster.push("sq", pushed(&format!("pushed{number}")));
+        let pushed = PodId::new(format!("pushed{number}")).unwrap();
+        eventually(&format!("with {key} {field:?} other pods run, and stop when they must"), async || {
+            good.work().await;
+            let own = cluster.pods(&name).await;
+            let pushed = cluster.store.pod(&pushed).await.unwrap();
+            let is_running = |pod: &common::pod::PodRecord| pod.phase == common::lifecycle::Phase::Running;
+            let own_run = own.iter().all(is_running) && own.len() == services;
+            if own_run && pushed.as_ref().is_some_and(is_running) {
+                Ok(())
+            } else {
+                Err(format!("{own:?} {pushed:?}"))
+            }
+        })
+        .await;
+        let service = common::ids::ServiceName::new(&name).unwrap();
+        if services > 0 {
+            cluster.store.delete_service(&service).await.unwrap();
+            eventually(&format!("with {key} {field:?} a deleted service ends"), async || {
+                good.work().await;
+                let left = cluster.store.service(&service).await.unwrap();
+                if left.is_none() { Ok(()) } else { Err(format!("{left:?}")) }
+            })
+            .await;
+        }
+        let _: u64 = cluster.server.cli(&["DEL", &key]).await;
+        if let Some(dump) = before {
+            let restore = [&b"RESTORE"[..], key.as_bytes(), b"0", &dump];
+            let _: String = cluster.server.cli(&restore).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_key_of_one_silent_node_does_not_keep_the_others_alive() {
+    need_redis!();
+    let cluster = Cluster::new(super::cluster::fast_failure_detection());
+    let (bad, good) = (cluster.node("a-bad", 10).await, cluster.node("b-good", 10).await);
+    let _: String = cluster.server.cli(&["SET", "stop:a-bad", "some text"]).await;
+    let _scheduler = cluster.scheduler();
+    bad.fall_silent();
+    good.fall_silent();
+    eventually("the other node is declared dead", async || {
+        let node = cluster.store.node(&good.name).await.unwrap();
+        let is_dead = node.as_ref().is_some_and(|node| node.state == common::node::NodeState::Dead);
+        if is_dead { Ok(()) } else { Err(format!("{node:?}")) }
     })
     .await;
 }

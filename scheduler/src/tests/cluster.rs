@@ -1,57 +1,64 @@
-//! A cluster of schedulers and of nodes that only beat.
+//! Fixture: a cluster of schedulers and of fake nodes that only send heartbeats.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::config::Timing;
 use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
-use common::node::{NodeFacts, Resources};
+use common::node::{NodeInfo, Resources};
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::service::Service;
 use common::spec::ServiceInput;
 use common::store::{
-    AckItem, FinishReport, Outcome, PodRef, PutMode, QueueName, Registration, Session, Store,
+    AckItem, FinishReport, PodOutcome, PodRef, PutMode, QueueName, Registration, Session, Store,
 };
+use testkit::Redis;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::redis::Server;
-use crate::pace::Pace;
-use crate::{Context, run_context};
+use crate::timings::LoopTimings;
+use crate::{SchedulerContext, run_context};
 
-/// Silence is noticed within three seconds, of nodes that beat five times a second.
-pub(super) fn quick() -> Pace {
+/// Timings with which a node is declared dead after three seconds, for nodes with five heartbeats per second.
+pub(super) fn fast_failure_detection() -> LoopTimings {
     let timing = Timing {
         heartbeat: Duration::from_millis(200),
         fence_after: Duration::from_millis(2000),
         dead_after: Duration::from_millis(3000),
     };
-    Pace {
-        suspicious_after: Duration::from_millis(300),
-        full_pass: Duration::from_secs(1),
-        ..Pace::of(&timing)
+    LoopTimings {
+        settle_time: Duration::from_millis(300),
+        full_pass_interval: Duration::from_secs(1),
+        ..LoopTimings::of(&timing)
     }
 }
 
-/// Nobody dies, however slow the machine is; all else is noticed soon.
-pub(super) fn healing() -> Pace {
-    let Pace { orphan_tick, orphan_after, full_pass, suspicious_after, .. } = quick();
-    Pace { orphan_tick, orphan_after, full_pass, suspicious_after, ..calm() }
+/// Timings with which all else is repaired soon, but no node is declared dead, however slow the machine is.
+pub(super) fn fast_repair() -> LoopTimings {
+    let fast = fast_failure_detection();
+    LoopTimings {
+        reclaim_interval: fast.reclaim_interval,
+        reclaim_after: fast.reclaim_after,
+        full_pass_interval: fast.full_pass_interval,
+        settle_time: fast.settle_time,
+        ..defaults()
+    }
 }
 
-/// Nobody dies, nothing is suspicious: for tests of other things.
-pub(super) fn calm() -> Pace {
-    Pace::of(&Timing::default())
+/// The default timings: no node is declared dead and nothing is repaired during a test.
+pub(super) fn defaults() -> LoopTimings {
+    LoopTimings::of(&Timing::default())
 }
 
 pub(super) struct Cluster {
-    pub(super) server: Server,
+    pub(super) server: Redis,
     pub(super) store: Store,
-    pace: Pace,
+    timings: LoopTimings,
 }
 
-/// A running scheduler; it ends when this is dropped.
+/// A running scheduler. It stops when this is dropped.
 pub(super) struct Scheduler {
     pub(super) id: SchedulerId,
     pub(super) task: JoinHandle<Result<(), crate::SchedulerError>>,
@@ -59,34 +66,35 @@ pub(super) struct Scheduler {
     _guard: DropGuard,
 }
 
-/// A node that beats as long as this lives, and does nothing else. Declared dead, it begins another life.
+/// A node that sends heartbeats until this is dropped, and does nothing else. If it is declared dead, it
+/// registers again.
 pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
-    beating: JoinHandle<()>,
+    heartbeats: JoinHandle<()>,
 }
 
 impl Drop for FakeNode {
     fn drop(&mut self) {
-        self.beating.abort();
+        self.heartbeats.abort();
     }
 }
 
 impl Cluster {
-    pub(super) fn new(pace: Pace) -> Self {
-        let server = Server::start();
+    pub(super) fn new(timings: LoopTimings) -> Self {
+        let server = Redis::blocking_start();
         let store = server.store();
-        Self { server, store, pace }
+        Self { server, store, timings }
     }
 
     pub(super) fn scheduler(&self) -> Scheduler {
         let id = SchedulerId::random();
-        let context = Context {
+        let context = SchedulerContext {
             store: self.server.store(),
             id: id.clone(),
-            pace: self.pace.clone(),
-            guest_pods: 100,
-            died: Arc::default(),
+            timings: self.timings.clone(),
+            external_worker_pods: 100,
+            node_died: Arc::default(),
         };
         let stop = CancellationToken::new();
         let task = tokio::spawn(run_context(context, stop.clone()));
@@ -95,7 +103,7 @@ impl Cluster {
 
     pub(super) async fn node(&self, name: &str, pods: u64) -> FakeNode {
         let capacity = Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pods };
-        let facts = NodeFacts {
+        let facts = NodeInfo {
             labels: std::collections::BTreeMap::new(),
             capacity,
             runtime: "fake".into(),
@@ -105,46 +113,61 @@ impl Cluster {
         let name = NodeName::new(name).unwrap();
         let first = register(&self.store, &name, &facts).await.unwrap();
         let session = Arc::new(Mutex::new(first));
-        let (shared, store, own) = (Arc::clone(&session), self.store.clone(), name.clone());
-        let beating = tokio::spawn(async move {
+        let shared = Arc::clone(&session);
+        let store = self.store.clone();
+        let own_name = name.clone();
+        let heartbeats = tokio::spawn(async move {
             loop {
                 let current = shared.lock().unwrap().clone();
-                if let Ok(Err(_fenced)) = current.heartbeat(None, None, &[]).await
-                    && let Some(next) = register(&store, &own, &facts).await
+                if let Ok(Err(_fenced)) = current.heartbeat(None, None, 0, &[]).await
+                    && let Some(next) = register(&store, &own_name, &facts).await
                 {
                     *shared.lock().unwrap() = next;
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         });
-        FakeNode { name, session, beating }
+        FakeNode { name, session, heartbeats }
     }
 
-    /// What `POST /service` does; with fewer `made` than replicas, what an API does that is killed on the way.
-    pub(super) async fn post(&self, json: &str, made: Option<u32>) -> Service {
+    /// Does what `POST /service` does. With fewer `created` pods than replicas, the API is killed on the way.
+    pub(super) async fn post(&self, json: &str, created: Option<u32>) -> Service {
         let desired = serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
         let service = self.store.service(&desired.name).await.unwrap().unwrap();
-        let replicas: Vec<u32> = (0..made.unwrap_or(service.replicas)).collect();
+        let replicas: Vec<u32> = (0..created.unwrap_or(service.replicas)).collect();
         self.store.create_pods(&service, &replicas).await.unwrap();
         service
     }
 
     pub(super) fn push(&self, key: &str, payload: impl AsRef<[u8]>) {
-        let _length: u64 = self.server.cli(&[b"LPUSH", key.as_bytes(), payload.as_ref()]);
+        let _length: u64 = self.server.blocking_cli(&[b"LPUSH", key.as_bytes(), payload.as_ref()]);
+    }
+
+    /// Writes another value to this key ten times a second, until the handle is dropped.
+    pub(super) fn write_often(&self, key: &'static str) -> AbortOnDropHandle<()> {
+        let url = self.server.url();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut connection = testkit::redis::connect(&url, Duration::from_secs(30)).await.unwrap();
+            for count in 0.. {
+                let value = format!("any words {count}");
+                redis::cmd("SET").arg(key).arg(value).exec_async(&mut connection).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }))
     }
 
     pub(super) async fn queue(&self, queue: QueueName) -> Vec<Vec<u8>> {
         self.store.peek(&queue, 100_000).await.unwrap()
     }
 
-    /// How many wait on each of these nodes.
-    pub(super) async fn spread(&self, nodes: &[&FakeNode]) -> Vec<u64> {
+    /// Returns the number of pods that wait on each of these nodes.
+    pub(super) async fn pending_counts(&self, nodes: &[&FakeNode]) -> Vec<u64> {
         let names: Vec<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
-        self.store.node_queues(&names).await.unwrap().into_iter().map(|queues| queues.pending).collect()
+        self.store.node_queues(&names).await.unwrap().0.into_iter().map(|queues| queues.pending).collect()
     }
 
-    /// The records of a service's pods, by slot.
+    /// Returns the records of a service's pods, by replica.
     pub(super) async fn pods(&self, service: &str) -> Vec<PodRecord> {
         let slots = self.store.slots(&ServiceName::new(service).unwrap()).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
@@ -152,21 +175,21 @@ impl Cluster {
     }
 }
 
-/// None while it is still being drained.
-async fn register(store: &Store, name: &NodeName, facts: &NodeFacts) -> Option<Session> {
-    match store.register(name, facts).await {
+/// Registers a node; none while it is still being drained.
+async fn register(store: &Store, name: &NodeName, facts: &NodeInfo) -> Option<Session> {
+    match store.register(name, facts, None).await {
         Ok(Registration::Registered { session, .. }) => Some(session),
-        Ok(Registration::Draining) | Err(_) => None,
+        Ok(Registration::Draining | Registration::Held { .. }) | Err(_) => None,
     }
 }
 
-/// A payload as a person pushes it.
+/// Returns a payload as a user pushes it with redis-cli.
 pub(super) fn pushed(id: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{id}","image":"nginx","replica":0}}"#)
 }
 
 impl Scheduler {
-    /// As SIGKILL would, as far as that goes within a process: nothing is given back.
+    /// Ends the scheduler like SIGKILL, as far as possible within a process: it returns nothing to the queue.
     pub(super) async fn kill(mut self) {
         self.task.abort();
         let ended = (&mut self.task).await;
@@ -175,25 +198,25 @@ impl Scheduler {
 }
 
 impl FakeNode {
-    /// Does not beat any more.
+    /// Stops the heartbeats.
     pub(super) fn fall_silent(&self) {
-        self.beating.abort();
+        self.heartbeats.abort();
     }
 
     pub(super) fn session(&self) -> Session {
         self.session.lock().unwrap().clone()
     }
 
-    /// Starts all that waits here, and stops all that shall be stopped, in no time.
+    /// Starts all pods that wait on this node, and stops those that are to stop.
     pub(super) async fn work(&self) {
         self.work_on(1000).await;
     }
 
-    /// The same, with so many at most.
-    pub(super) async fn work_on(&self, most: usize) {
+    /// Starts at most `max` pods, and stops those that are to stop.
+    pub(super) async fn work_on(&self, max: usize) {
         let session = self.session();
         let store = session.store();
-        let taken = session.take_more(most).await.unwrap();
+        let taken = session.pop_more(max).await.unwrap();
         let payloads: Vec<Payload> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
         let ids: Vec<PodId> = payloads.iter().map(|payload| payload.id.clone()).collect();
         let records = store.pods(&ids).await.unwrap();
@@ -201,8 +224,8 @@ impl FakeNode {
             let assignment = record?.assignment?;
             Some(AckItem { payload, assignment, address: String::new() })
         });
-        let _said = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
-        let Ok(reply) = session.heartbeat(None, None, &[]).await.unwrap() else { return };
+        let _outcomes = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
+        let Ok(reply) = session.heartbeat(None, None, 0, &[]).await.unwrap() else { return };
         for id in reply.stop {
             stop(&session, &id).await;
         }
@@ -215,11 +238,11 @@ async fn stop(session: &Session, id: &PodId) {
     let Some(payload) = store.payload_of(&record).await.unwrap() else { return };
     let Some(assignment) = &record.assignment else { return };
     let report = FinishReport {
-        outcome: Outcome::Stopped,
+        outcome: PodOutcome::Stopped,
         reason: "Stopped",
-        message: "as asked",
+        message: "as requested",
         exit_code: Some(0),
     };
     let pod = PodRef { id, assignment };
-    let _said = session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap();
+    let _outcome = session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap();
 }

@@ -1,70 +1,70 @@
-//! Services become what they shall be, whatever was lost (invariants 1 and 2).
+//! Services converge to their desired pods, whatever was lost (invariants 1 and 2).
 
 use std::time::{Duration, Instant};
 
 use common::ids::ServiceName;
 use common::lifecycle::Phase;
 
-use super::cluster::{Cluster, FakeNode, calm, healing};
-use super::need_redis;
-use super::redis::eventually;
+use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
+use testkit::{eventually, need_redis};
 
-/// Works until the service has just so many pods, all running, all of this generation, and nothing is queued.
-async fn runs(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize, generation: u64) {
+/// Lets the nodes work until the service has exactly `replicas` pods, all running and of this generation, and
+/// nothing is queued.
+async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize, generation: u64) {
     eventually("the service has its pods", async || {
         for node in nodes {
             node.work().await;
         }
         let pods = cluster.pods(service).await;
-        let right = pods.iter().filter(|p| p.phase == Phase::Running && p.generation == generation).count();
+        let running = pods.iter().filter(|p| p.phase == Phase::Running && p.generation == generation).count();
         let lengths = cluster.store.queue_lengths().await.unwrap();
-        if right == replicas && pods.len() == replicas && lengths.waiting + lengths.in_flight == 0 {
+        if running == replicas && pods.len() == replicas && lengths.waiting + lengths.in_flight == 0 {
             return Ok(());
         }
-        Err(format!("{right} of {} {lengths:?}", pods.len()))
+        Err(format!("{running} of {} {lengths:?}", pods.len()))
     })
     .await;
 }
 
-/// Everything is looked at every 30 s; this one must not wait for that.
+/// A full pass takes place every 30 s. A new service must not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_service_whose_maker_died_is_made_soon() {
-    need_redis!("a_new_service_whose_maker_died_is_made_soon");
-    let cluster = Cluster::new(calm());
+async fn the_missing_pods_of_a_new_service_are_created_soon() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 100).await;
     let _scheduler = cluster.scheduler();
     for name in ["first", "second"] {
         let input = format!(r#"{{"name":"{name}","image":"nginx","replicas":4}}"#);
         let begun = Instant::now();
         cluster.post(&input, Some(1)).await;
-        runs(&cluster, &[&node], name, 4, 1).await;
+        converge(&cluster, &[&node], name, 4, 1).await;
         assert!(begun.elapsed() < Duration::from_secs(15), "{name}: {:?}", begun.elapsed());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_makes_scales_replaces_and_deletes() {
-    need_redis!("it_makes_scales_replaces_and_deletes");
-    let cluster = Cluster::new(healing());
+async fn services_are_created_scaled_replaced_and_deleted() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
     let (a, b) = (cluster.node("a", 100).await, cluster.node("b", 100).await);
     let nodes = [&a, &b];
     let _schedulers = [cluster.scheduler(), cluster.scheduler()];
-    // The API was killed after it had stored the service and made three of ten pods.
+    // The API was killed after it had stored the service and created three of ten pods.
     cluster.post(r#"{"name":"web","image":"nginx","replicas":10}"#, Some(3)).await;
-    runs(&cluster, &nodes, "web", 10, 1).await;
+    converge(&cluster, &nodes, "web", 10, 1).await;
 
     let name = ServiceName::new("web").unwrap();
     cluster.store.scale_service(&name, 4).await.unwrap();
-    runs(&cluster, &nodes, "web", 4, 1).await;
+    converge(&cluster, &nodes, "web", 4, 1).await;
     let kept: Vec<u32> = cluster.pods("web").await.iter().map(|pod| pod.replica).collect();
     assert_eq!(kept, [0, 1, 2, 3]);
 
     cluster.post(r#"{"name":"web","image":"nginx:2","replicas":6}"#, Some(0)).await;
-    runs(&cluster, &nodes, "web", 6, 2).await;
+    converge(&cluster, &nodes, "web", 6, 2).await;
     assert!(cluster.pods("web").await.iter().all(|pod| pod.image == "nginx:2"));
 
     cluster.store.delete_service(&name).await.unwrap();
-    eventually("it is forgotten", async || {
+    eventually("the service is forgotten", async || {
         for node in &nodes {
             node.work().await;
         }
@@ -81,50 +81,191 @@ async fn it_makes_scales_replaces_and_deletes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_lost_by_hand_is_healed() {
-    need_redis!("what_was_lost_by_hand_is_healed");
-    let cluster = Cluster::new(healing());
-    // Nobody takes from sq yet.
+async fn lost_payloads_records_and_slots_are_restored() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    // No scheduler takes from sq yet.
     cluster.post(r#"{"name":"web","image":"nginx","replicas":5}"#, None).await;
-    let payload: Vec<u8> = cluster.server.cli(&["LPOP", "sq"]);
+    let payload: Vec<u8> = cluster.server.cli(&["LPOP", "sq"]).await;
     assert!(!payload.is_empty());
     let node = cluster.node("a", 100).await;
     let _scheduler = cluster.scheduler();
-    runs(&cluster, &[&node], "web", 5, 1).await;
+    converge(&cluster, &[&node], "web", 5, 1).await;
 
-    // Out of the container set: put back. A record: its slot is freed and its pod made anew. A slot: made anew.
+    // A payload that is missing from the container set is put back, and so is a pod that runs into its slot.
+    // A pod without a record is created anew.
     let pods = cluster.pods("web").await;
-    let member: Vec<u8> = cluster.server.cli(&["SRANDMEMBER", "cs:a"]);
-    let _: u64 = cluster.server.cli(&[&b"SREM"[..], b"cs:a", &member[..]]);
-    eventually("it is in the set again", async || {
-        let found: bool = cluster.server.cli(&[&b"SISMEMBER"[..], b"cs:a", &member[..]]);
-        if found { Ok(()) } else { Err("not".into()) }
+    let member: Vec<u8> = cluster.server.cli(&["SRANDMEMBER", "cs:a"]).await;
+    let _: u64 = cluster.server.cli(&[&b"SREM"[..], b"cs:a", &member[..]]).await;
+    eventually("the payload is in the set again", async || {
+        let found: bool = cluster.server.cli(&[&b"SISMEMBER"[..], b"cs:a", &member[..]]).await;
+        if found { Ok(()) } else { Err("missing") }
     })
     .await;
-    let _: u64 = cluster.server.cli(&["DEL", &format!("pod:{}", pods[2].id)]);
-    let _: u64 = cluster.server.cli(&["HDEL", "slots:web", "4"]);
-    runs(&cluster, &[&node], "web", 5, 1).await;
+    let _: u64 = cluster.server.cli(&["DEL", &format!("pod:{}", pods[2].id)]).await;
+    let _: u64 = cluster.server.cli(&["HDEL", "slots:web", "4"]).await;
+    converge(&cluster, &[&node], "web", 5, 1).await;
     let after = cluster.pods("web").await;
-    assert!(after[2].id != pods[2].id && after[4].id != pods[4].id && after[0].id == pods[0].id);
+    assert!(after[2].id != pods[2].id && after[4].id == pods[4].id && after[0].id == pods[0].id);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_assigned_pod_that_stands_in_no_queue_is_queued_again() {
-    need_redis!("an_assigned_pod_that_stands_in_no_queue_is_queued_again");
-    let cluster = Cluster::new(healing());
+async fn an_assigned_pod_in_no_queue_is_queued_again() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
     let node = cluster.node("a", 100).await;
     let _scheduler = cluster.scheduler();
     cluster.post(r#"{"name":"web","image":"nginx","replicas":3}"#, None).await;
-    cluster.push("sq", super::cluster::pushed("mine"));
+    cluster.push("sq", pushed("mine"));
     eventually("all are placed", async || {
-        let waiting = cluster.spread(&[&node]).await;
+        let waiting = cluster.pending_counts(&[&node]).await;
         if waiting == [4] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
-    let _: u64 = cluster.server.cli(&["DEL", "pq:a"]);
-    eventually("all are back", async || {
-        let waiting = cluster.spread(&[&node]).await;
+    let _: u64 = cluster.server.cli(&["DEL", "pq:a"]).await;
+    eventually("all are queued again", async || {
+        let waiting = cluster.pending_counts(&[&node]).await;
         if waiting == [4] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_maxmemory_a_service_that_cannot_grow_keeps_no_other_from_being_deleted() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    cluster.post(r#"{"name":"a-grows","image":"nginx","replicas":5}"#, Some(2)).await;
+    cluster.post(r#"{"name":"z-goes","image":"nginx","replicas":3}"#, Some(3)).await;
+    let name = ServiceName::new("z-goes").unwrap();
+    let () = cluster.server.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    cluster.store.delete_service(&name).await.unwrap();
+    let _scheduler = cluster.scheduler();
+    eventually("the service is gone", async || cluster.store.service(&name).await.unwrap().is_none()).await;
+    assert_eq!(cluster.pods("a-grows").await.len(), 2);
+    let () = cluster.server.cli(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    eventually("the other service grows", async || cluster.pods("a-grows").await.len() == 5).await;
+}
+
+/// Whatever list is lost: the same pods run, are listed, and none is created beside them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn running_pods_are_listed_again_after_the_loss_of_any_list() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":4}"#, None).await;
+    // To the schedulers: this rig claims nothing that has no record.
+    cluster.push("sq", pushed("mine"));
+    let _scheduler = cluster.scheduler();
+    converge(&cluster, &[&node], "web", 4, 1).await;
+    eventually("the pushed pod runs too", async || {
+        node.work().await;
+        let running: u64 = cluster.server.cli(&["SCARD", "cs:a"]).await;
+        if running == 5 { Ok(()) } else { Err(running) }
+    })
+    .await;
+    let before = cluster.pods("web").await;
+    for key in ["slots:web", "pushed", "nodes", "beats", "hb:a", "cs:a"] {
+        // Longer than the settle time: the service must not look as if it had just changed.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let _: u64 = cluster.server.cli(&["DEL", key]).await;
+        let name = ServiceName::new("web").unwrap();
+        let _: u64 = cluster.server.cli(&["PUBLISH", "wake:reconcile", name.as_str()]).await;
+        eventually("the key is back", async || {
+            node.work().await;
+            match cluster.server.cli::<u64>(&["EXISTS", key]).await {
+                1 => Ok(()),
+                _ => Err(key),
+            }
+        })
+        .await;
+        converge(&cluster, &[&node], "web", 4, 1).await;
+        assert_eq!(cluster.pods("web").await.len(), 4, "{key}");
+        let ids = |pods: &[common::pod::PodRecord]| pods.iter().map(|pod| pod.id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&cluster.pods("web").await), ids(&before), "{key}");
+        assert_eq!(cluster.server.cli::<u64>(&["SCARD", "cs:a"]).await, 5, "{key}");
+        assert!(cluster.server.cli::<bool>(&["SISMEMBER", "pushed", "mine"]).await, "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_slot_is_taken_is_stopped_and_pods_of_a_lost_service_are_kept() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":2}"#, None).await;
+    cluster.post(r#"{"name":"kept","image":"nginx","replicas":2}"#, None).await;
+    let _scheduler = cluster.scheduler();
+    converge(&cluster, &[&node], "web", 2, 1).await;
+    converge(&cluster, &[&node], "kept", 2, 1).await;
+    let pods = cluster.pods("web").await;
+    let slot = pods[1].id.as_str();
+    let _: u64 = cluster.server.cli(&["DEL", "service:kept"]).await;
+    let _: u64 = cluster.server.cli(&["HSET", "slots:web", "0", slot]).await;
+    eventually("the pod without a slot is stopped", async || {
+        node.work().await;
+        match cluster.store.pod(&pods[0].id).await.unwrap().map(|pod| pod.phase) {
+            Some(Phase::Stopping | Phase::Stopped) | None => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert!(cluster.pods("kept").await.iter().all(|pod| pod.phase == Phase::Running));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drifted_sums_are_corrected_and_replaced_specifications_expire() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":2}"#, None).await;
+    let _scheduler = cluster.scheduler();
+    converge(&cluster, &[&node], "web", 2, 1).await;
+    let first = cluster.pods("web").await[0].spec.clone().unwrap();
+    for (field, value) in [("used_pods", "90"), ("used_cpu", "-500"), ("used_memory", "99")] {
+        let _: u64 = cluster.server.cli(&["HSET", "node:a", field, value]).await;
+    }
+    eventually("the sums are corrected", async || {
+        let used: Vec<String> =
+            cluster.server.cli(&["HMGET", "node:a", "used_pods", "used_cpu", "used_memory"]).await;
+        if used == ["2", "0", "0"] { Ok(()) } else { Err(format!("{used:?}")) }
+    })
+    .await;
+
+    let ttl = async || cluster.server.cli::<i64>(&["TTL", &format!("spec:{first}")]).await;
+    cluster.post(r#"{"name":"web","image":"nginx:2","replicas":2}"#, Some(0)).await;
+    converge(&cluster, &[&node], "web", 2, 2).await;
+    eventually("the former specification expires", async || match ttl().await {
+        1.. => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    let current = cluster.pods("web").await[0].spec.clone().unwrap();
+    assert_eq!(cluster.server.cli::<i64>(&["TTL", &format!("spec:{current}")]).await, -1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushed_pods_that_ended_a_day_ago_are_forgotten() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let now = cluster.store.redis_now().await.unwrap();
+    for (id, phase, since) in [
+        ("old", "succeeded", now - 25 * 3_600_000),
+        ("recent", "failed", now - 23 * 3_600_000),
+        ("ahead", "failed", now + 48 * 3_600_000),
+    ] {
+        let (key, since) = (format!("pod:{id}"), since.to_string());
+        let fields = ["HSET", &key, "name", "job", "phase", phase, "since", &since, "image", "nginx"];
+        let _: u64 = cluster.server.cli(&fields).await;
+        let _: u64 = cluster.server.cli(&["SADD", "pushed", id]).await;
+    }
+    let _: u64 = cluster.server.cli(&["SADD", "pushed", "without-a-record"]).await;
+    let _scheduler = cluster.scheduler();
+    eventually("the old ones are forgotten", async || {
+        let mut left: Vec<String> = cluster.server.cli(&["SMEMBERS", "pushed"]).await;
+        left.sort();
+        if left == ["ahead", "recent"] { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    assert!(cluster.server.cli::<i64>(&["TTL", "pod:old"]).await > 0);
+    assert_eq!(cluster.server.cli::<i64>(&["TTL", "pod:recent"]).await, -1);
 }

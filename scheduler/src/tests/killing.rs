@@ -1,4 +1,4 @@
-//! Schedulers that are killed on any line (invariants 1, 2 and 9).
+//! Schedulers that are killed at any instruction (invariants 1, 2 and 9).
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -8,73 +8,73 @@ use common::lifecycle::Phase;
 use common::payload::Payload;
 use common::store::QueueName;
 
-use super::cluster::{Cluster, FakeNode, healing};
-use super::need_redis;
-use super::redis::eventually;
+use super::cluster::{Cluster, FakeNode, fast_repair};
+use testkit::{eventually, need_redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killing_schedulers_over_and_over_loses_and_doubles_nothing() {
-    need_redis!("killing_schedulers_over_and_over_loses_and_doubles_nothing");
-    let cluster = Cluster::new(healing());
+async fn killing_schedulers_repeatedly_loses_and_duplicates_no_pod() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
     let nodes = [cluster.node("a", 4000).await, cluster.node("b", 4000).await];
-    let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
-    let mut in_hand = 0;
+    let mut desired: BTreeMap<String, u32> = BTreeMap::new();
+    let mut in_flight = 0;
     for round in 0..60 {
         let schedulers = [cluster.scheduler(), cluster.scheduler()];
-        tokio::join!(change_something(&cluster, round, &mut wanted), async {
+        tokio::join!(change_a_service(&cluster, round, &mut desired), async {
             if round % 2 == 0 {
                 tokio::time::sleep(Duration::from_millis(rand::random_range(0..100))).await;
             } else {
-                until_one_has_pods_in_hand(&cluster).await;
+                until_pods_are_in_flight(&cluster).await;
             }
             for scheduler in schedulers {
                 scheduler.kill().await;
             }
         });
-        in_hand += cluster.store.queue_lengths().await.unwrap().in_flight;
+        in_flight += cluster.store.queue_lengths().await.unwrap().in_flight;
         nodes[0].work().await;
         nodes[1].work().await;
     }
-    assert!(in_hand > 0, "nothing was in the hands of the killed: no test of anything");
+    assert!(in_flight > 0, "no scheduler was killed with pods in flight: the test is void");
     let _schedulers = [cluster.scheduler(), cluster.scheduler()];
-    eventually("everything is as it was asked for", async || {
+    eventually("the cluster converges", async || {
         for node in &nodes {
             node.work().await;
         }
-        at_rest(&cluster, &nodes, &wanted).await
+        check_converged(&cluster, &nodes, &desired).await
     })
     .await;
 }
 
-/// Or until that has taken long enough.
-async fn until_one_has_pods_in_hand(cluster: &Cluster) {
+/// Waits until a scheduler has pods in flight, or for 200 ms.
+async fn until_pods_are_in_flight(cluster: &Cluster) {
     let limit = Instant::now() + Duration::from_millis(200);
     while Instant::now() < limit && cluster.store.queue_lengths().await.unwrap().in_flight == 0 {}
 }
 
-/// Something new, something larger or smaller, something replaced, something deleted, of the last few.
-async fn change_something(cluster: &Cluster, round: u32, wanted: &mut BTreeMap<String, u32>) {
+/// Creates, scales, replaces or deletes one of the last few services.
+async fn change_a_service(cluster: &Cluster, round: u32, desired: &mut BTreeMap<String, u32>) {
     let name = format!("s{}", round % 12);
     let service = ServiceName::new(name.clone()).unwrap();
     if round % 5 == 4 {
         cluster.store.delete_service(&service).await.unwrap();
-        wanted.insert(name, 0);
-    } else if wanted.get(&name) != Some(&0) || cluster.store.service(&service).await.unwrap().is_none() {
+        desired.insert(name, 0);
+    } else if desired.get(&name) != Some(&0) || cluster.store.service(&service).await.unwrap().is_none() {
         let replicas = rand::random_range(1..300);
         let json = format!(r#"{{"name":"{name}","image":"nginx:{round}","replicas":{replicas}}}"#);
         cluster.post(&json, Some(replicas / 2)).await;
-        wanted.insert(name, replicas);
+        desired.insert(name, replicas);
     }
 }
 
-/// Exactly the pods that are wanted, each running, each payload in one place, and counted right.
-async fn at_rest(
+/// Checks that exactly the desired pods run, that each payload is in one place, and that the resource counts
+/// are right.
+async fn check_converged(
     cluster: &Cluster,
     nodes: &[FakeNode],
-    wanted: &BTreeMap<String, u32>,
+    desired: &BTreeMap<String, u32>,
 ) -> Result<(), String> {
     let mut expected: HashSet<PodId> = HashSet::new();
-    for (name, replicas) in wanted {
+    for (name, replicas) in desired {
         let pods = cluster.pods(name).await;
         let slots: Vec<u32> = pods.iter().map(|pod| pod.replica).collect();
         if slots != (0..*replicas).collect::<Vec<_>>() {
@@ -93,7 +93,7 @@ async fn at_rest(
     for node in nodes {
         let set = cluster.queue(QueueName::Running(node.name.clone())).await;
         let used = cluster.store.node(&node.name).await.unwrap().unwrap().used.pods;
-        let queues = cluster.store.node_queues(std::slice::from_ref(&node.name)).await.unwrap()[0];
+        let queues = cluster.store.node_queues(std::slice::from_ref(&node.name)).await.unwrap().0[0];
         if queues.pending + queues.starting > 0 || used != set.len() as u64 {
             return Err(format!("{} counts {used} pods and has {} ({queues:?})", node.name, set.len()));
         }
@@ -103,5 +103,5 @@ async fn at_rest(
     if distinct.len() == running.len() && distinct == expected {
         return Ok(());
     }
-    Err(format!("{} run, {} different ones, {} are wanted", running.len(), distinct.len(), expected.len()))
+    Err(format!("{} pods run, {} distinct, {} are desired", running.len(), distinct.len(), expected.len()))
 }

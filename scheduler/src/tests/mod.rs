@@ -1,23 +1,11 @@
-//! Whole schedulers against a real Redis, with nodes that only beat.
+//! Whole schedulers against a real Redis, with fake nodes that only send heartbeats.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a skipped test has to say so")]
 
 mod broken;
 mod cluster;
-mod dying;
-mod guests;
+mod external_workers;
+mod failure_detection;
 mod healing;
 mod killing;
 mod placing;
-mod redis;
-
-/// Ends the test early, and loudly, where there is no redis-server.
-macro_rules! need_redis {
-    ($test:literal) => {
-        if !crate::tests::redis::is_available($test) {
-            return;
-        }
-    };
-}
-use need_redis;

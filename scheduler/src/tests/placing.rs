@@ -1,27 +1,26 @@
-//! From `sq` to the nodes.
+//! Placement, from `sq` to the queues of the nodes.
 
 use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::store::QueueName;
 
-use super::cluster::{Cluster, calm, healing, pushed};
-use super::need_redis;
-use super::redis::eventually;
+use super::cluster::{Cluster, defaults, fast_repair, pushed};
+use testkit::{eventually, need_redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_is_spread_evenly() {
-    need_redis!("a_service_is_spread_evenly");
-    let cluster = Cluster::new(calm());
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let (a, b, c) =
         (cluster.node("a", 500).await, cluster.node("b", 500).await, cluster.node("c", 500).await);
     let _scheduler = cluster.scheduler();
     cluster.post(r#"{"name":"web","image":"nginx","replicas":900}"#, None).await;
-    let spread = eventually("all are placed", async || {
-        let spread = cluster.spread(&[&a, &b, &c]).await;
-        if spread.iter().sum::<u64>() == 900 { Ok(spread) } else { Err(format!("{spread:?}")) }
+    let counts = eventually("all are placed", async || {
+        let counts = cluster.pending_counts(&[&a, &b, &c]).await;
+        if counts.iter().sum::<u64>() == 900 { Ok(counts) } else { Err(format!("{counts:?}")) }
     })
     .await;
-    assert_eq!(spread, [300, 300, 300]);
+    assert_eq!(counts, [300, 300, 300]);
     let lengths = cluster.store.queue_lengths().await.unwrap();
     assert_eq!((lengths.waiting, lengths.in_flight, lengths.unschedulable, lengths.dead), (0, 0, 0, 0));
     let used = cluster.store.node(&a.name).await.unwrap().unwrap().used;
@@ -29,10 +28,10 @@ async fn a_service_is_spread_evenly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_joined_a_moment_ago_is_not_overlooked() {
-    need_redis!("a_node_that_joined_a_moment_ago_is_not_overlooked");
+async fn a_node_that_has_just_joined_gets_the_next_pod() {
+    need_redis!();
     const ROUNDS: usize = 8;
-    // A hint travels on a connection of its own: on a busy machine one or the other comes too late, seldom most of them.
+    // A hint travels on its own connection: on a busy machine some of them come too late, but rarely most.
     let mut best = 0;
     for _ in 0..3 {
         best = best.max(new_nodes_seen_in_time(ROUNDS).await);
@@ -43,17 +42,18 @@ async fn a_node_that_joined_a_moment_ago_is_not_overlooked() {
     panic!("only {best} of {ROUNDS} new nodes were seen in time");
 }
 
-/// Each new node is the emptiest: the pod that is posted right after it belongs there. The hint that tells of it comes
-/// while the scheduler's last look at all nodes is only milliseconds old.
+/// Returns how many new nodes got the next pod. Each new node is the emptiest, so the pod that is posted
+/// right after it belongs there. The hint that announces it arrives milliseconds after the scheduler has read
+/// all nodes.
 async fn new_nodes_seen_in_time(rounds: usize) -> usize {
-    let cluster = Cluster::new(calm());
+    let cluster = Cluster::new(defaults());
     let _scheduler = cluster.scheduler();
     let mut nodes = Vec::new();
     let mut seen = 0;
     for round in 0..rounds {
         let node = cluster.node(&format!("n{round}"), 10).await;
         cluster.post(&format!(r#"{{"name":"s{round}","image":"nginx","replicas":1}}"#), None).await;
-        let pod = eventually("it is placed", async || {
+        let pod = eventually("the pod is placed", async || {
             let pod = cluster.pods(&format!("s{round}")).await.remove(0);
             if pod.phase == Phase::Assigned { Ok(pod) } else { Err(format!("{pod:?}")) }
         })
@@ -65,17 +65,17 @@ async fn new_nodes_seen_in_time(rounds: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_schedulers_place_each_pod_once_and_overcommit_nothing() {
-    need_redis!("many_schedulers_place_each_pod_once_and_overcommit_nothing");
-    let cluster = Cluster::new(calm());
+async fn several_schedulers_place_each_pod_once_and_overcommit_nothing() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let (a, b) = (cluster.node("a", 700).await, cluster.node("b", 700).await);
     let _schedulers = [cluster.scheduler(), cluster.scheduler(), cluster.scheduler()];
     cluster.post(r#"{"name":"web","image":"nginx","replicas":1500}"#, None).await;
     eventually("1,400 fit, 100 do not", async || {
-        let spread = cluster.spread(&[&a, &b]).await;
+        let counts = cluster.pending_counts(&[&a, &b]).await;
         let lengths = cluster.store.queue_lengths().await.unwrap();
-        let right = spread == [700, 700] && lengths.unschedulable == 100;
-        if right { Ok(()) } else { Err(format!("{spread:?} {lengths:?}")) }
+        let is_done = counts == [700, 700] && lengths.unschedulable == 100;
+        if is_done { Ok(()) } else { Err(format!("{counts:?} {lengths:?}")) }
     })
     .await;
     let pods = cluster.pods("web").await;
@@ -84,36 +84,84 @@ async fn many_schedulers_place_each_pod_once_and_overcommit_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fits_nowhere_says_why_and_is_placed_as_soon_as_there_is_room() {
-    need_redis!("what_fits_nowhere_says_why_and_is_placed_as_soon_as_there_is_room");
-    let cluster = Cluster::new(calm());
+async fn pods_with_a_host_port_go_to_different_nodes_and_the_one_too_many_says_which_pod_has_the_port() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
+    let (a, b) = (cluster.node("a", 10).await, cluster.node("b", 10).await);
+    let _schedulers = [cluster.scheduler(), cluster.scheduler()];
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":3,"ports":["8080:80"]}"#, None).await;
+    let message = eventually("two are placed and one is not", async || {
+        let pods = cluster.pods("web").await;
+        let counts = cluster.pending_counts(&[&a, &b]).await;
+        let waiting = pods.iter().find(|pod| pod.reason == "Unschedulable" && counts == [1, 1]);
+        waiting.map(|pod| pod.message.clone()).ok_or(format!("{counts:?} {pods:?}"))
+    })
+    .await;
+    assert_eq!(message, "0/2 nodes are available: 2 HostPortTaken (port 8080/tcp is taken by web)");
+    // A pod with another port, or none, is not affected.
+    cluster.post(r#"{"name":"dns","image":"nginx","replicas":2,"ports":["53:53/udp"]}"#, None).await;
+    eventually("the others are placed", async || {
+        let counts = cluster.pending_counts(&[&a, &b]).await;
+        if counts == [2, 2] { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+    let third = cluster.node("c", 10).await;
+    eventually("a new node gets the waiting pod", async || {
+        let counts = cluster.pending_counts(&[&third]).await;
+        if counts == [1] { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_port_that_no_pod_has_is_free_again_after_a_while() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let a = cluster.node("a", 10).await;
+    for port in ["port:8080/tcp", "port:9090/tcp"] {
+        let holder = if port.contains("8080") { "- another program" } else { "gone web" };
+        let _: u64 = cluster.server.cli(&["HSET", "node:a", port, holder]).await;
+    }
+    let _scheduler = cluster.scheduler();
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":1,"ports":["8080:80","9090:90"]}"#, None).await;
+    eventually("the pod is placed", async || {
+        let counts = cluster.pending_counts(&[&a]).await;
+        if counts == [1] { Ok(()) } else { Err(format!("{counts:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unschedulable_pod_has_a_message_and_is_placed_when_resources_are_free() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let _scheduler = cluster.scheduler();
     cluster.post(r#"{"name":"early","image":"nginx","replicas":1}"#, None).await;
-    let message = eventually("it is recorded that there is no node", async || {
+    let message = eventually("the message says that there are no nodes", async || {
         let pod = cluster.pods("early").await.remove(0);
         if pod.reason == "Unschedulable" { Ok(pod.message) } else { Err(format!("{pod:?}")) }
     })
     .await;
-    assert!(message.contains("there is none"), "{message}");
+    assert!(message.contains("has no nodes"), "{message}");
 
-    // Its own wait is not what places it.
+    // The pod must not be placed because its own backoff is over.
     let id = cluster.pods("early").await.remove(0).id;
-    let in_a_while = cluster.store.redis_now().await.unwrap() + 100_000;
-    let _: u64 = cluster.server.cli(&["ZADD", "uq:at", "XX", &in_a_while.to_string(), id.as_str()]);
+    let later = cluster.store.redis_now().await.unwrap() + 100_000;
+    let _: u64 = cluster.server.cli(&["ZADD", "uq:at", "XX", &later.to_string(), id.as_str()]).await;
     let small = cluster.node("small", 10).await;
-    eventually("the new node gets it", async || {
-        let waiting = cluster.spread(&[&small]).await;
+    eventually("the new node gets the pod", async || {
+        let waiting = cluster.pending_counts(&[&small]).await;
         if waiting == [1] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
 
     cluster.post(r#"{"name":"large","image":"nginx","replicas":1,"memory":"2GiB"}"#, None).await;
-    let pod = eventually("it is recorded that it is too large", async || {
+    let pod = eventually("the message says that the pod is too large", async || {
         let pod = cluster.pods("large").await.remove(0);
         if pod.reason == "Unschedulable" { Ok(pod) } else { Err(format!("{pod:?}")) }
     })
     .await;
-    assert_eq!(pod.message, "0/1 nodes take it: 1 InsufficientMemory");
+    assert_eq!(pod.message, "0/1 nodes are available: 1 InsufficientMemory");
     let refusals = cluster.store.refusals(&pod.id).await.unwrap().unwrap();
     assert_eq!(
         (refusals[0].reason.as_str(), refusals[0].nodes[0].node.as_str()),
@@ -122,15 +170,15 @@ async fn what_fits_nowhere_says_why_and_is_placed_as_soon_as_there_is_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cordon_is_heeded_and_lifting_it_places_what_waited() {
-    need_redis!("a_cordon_is_heeded_and_lifting_it_places_what_waited");
-    let cluster = Cluster::new(calm());
+async fn a_cordoned_node_gets_no_pods_until_it_is_uncordoned() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 10).await;
     let _scheduler = cluster.scheduler();
     cluster.push("sq", pushed("before"));
     let waits = async |expected: u64| {
-        eventually("so many wait on the node", async || {
-            let waiting = cluster.spread(&[&node]).await;
+        eventually("the expected number of pods wait on the node", async || {
+            let waiting = cluster.pending_counts(&[&node]).await;
             if waiting == [expected] { Ok(()) } else { Err(format!("{waiting:?}")) }
         })
         .await;
@@ -138,10 +186,10 @@ async fn a_cordon_is_heeded_and_lifting_it_places_what_waited() {
     waits(1).await;
     assert!(cluster.store.cordon(&node.name, true).await.unwrap());
     cluster.push("sq", pushed("after"));
-    eventually("it is refused", async || {
+    eventually("the node refuses the pod", async || {
         let pod = cluster.store.pod(&PodId::new("after").unwrap()).await.unwrap();
         match pod {
-            Some(pod) if pod.message == "0/1 nodes take it: 1 Cordoned" => Ok(()),
+            Some(pod) if pod.message == "0/1 nodes are available: 1 Cordoned" => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })
@@ -151,55 +199,55 @@ async fn a_cordon_is_heeded_and_lifting_it_places_what_waited() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pod_pushed_twice_is_one_and_its_payload_stays_as_it_is() {
-    need_redis!("a_pod_pushed_twice_is_one_and_its_payload_stays_as_it_is");
-    let cluster = Cluster::new(calm());
+async fn a_pod_pushed_twice_is_placed_once_with_its_payload_unchanged() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 10).await;
     let payload =
         r#"{ "replica":3, "uuid":"djkf…","image":"spaster/alpine-sleep", "name":"test", "mine":[1, 2] }"#;
     cluster.push("sq", payload);
     cluster.push("sq", payload);
     let _scheduler = cluster.scheduler();
-    eventually("the queue is empty, and one of them on the node", async || {
+    eventually("the queue is empty, and one payload is on the node", async || {
         let lengths = cluster.store.queue_lengths().await.unwrap();
         let placed = cluster.queue(QueueName::Pending(node.name.clone())).await;
-        let is_so = lengths.waiting + lengths.in_flight == 0 && placed == [payload.as_bytes()];
-        if is_so { Ok(()) } else { Err(format!("{lengths:?} {placed:?}")) }
+        let is_done = lengths.waiting + lengths.in_flight == 0 && placed == [payload.as_bytes()];
+        if is_done { Ok(()) } else { Err(format!("{lengths:?} {placed:?}")) }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_scheduler_had_in_hand_is_placed_by_another() {
-    need_redis!("what_a_killed_scheduler_had_in_hand_is_placed_by_another");
-    let cluster = Cluster::new(healing());
+async fn the_in_flight_pods_of_a_killed_scheduler_are_placed_by_another() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
     let node = cluster.node("a", 100).await;
     for i in 0..40 {
         cluster.push("sq", pushed(&format!("p{i}")));
     }
-    // One that took all and was never heard of again.
+    // A scheduler that took all of them and then died.
     let killed = common::ids::SchedulerId::random();
     assert_eq!(cluster.store.take(&killed, 100).await.unwrap().len(), 40);
     let _scheduler = cluster.scheduler();
-    eventually("another one places them", async || {
-        let waiting = cluster.spread(&[&node]).await;
+    eventually("the other scheduler places them", async || {
+        let waiting = cluster.pending_counts(&[&node]).await;
         if waiting == [40] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_orderly_end_leaves_nothing_in_hand() {
-    need_redis!("an_orderly_end_leaves_nothing_in_hand");
-    let cluster = Cluster::new(calm());
+async fn a_graceful_shutdown_leaves_nothing_in_flight() {
+    need_redis!();
+    let cluster = Cluster::new(defaults());
     let scheduler = cluster.scheduler();
-    eventually("it lives", async || {
+    eventually("the scheduler is known", async || {
         let seen = cluster.store.schedulers().await.unwrap();
         if seen.iter().any(|(id, _)| *id == scheduler.id) { Ok(()) } else { Err(format!("{seen:?}")) }
     })
     .await;
-    // As if it had just taken this.
-    cluster.push(&format!("fq:{}", scheduler.id), pushed("in-hand"));
+    // As if the scheduler had just taken this payload.
+    cluster.push(&format!("fq:{}", scheduler.id), pushed("in-flight"));
     scheduler.stop.cancel();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(10), scheduler.task).await;
     ended.unwrap().unwrap().unwrap();

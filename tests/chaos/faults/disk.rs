@@ -1,34 +1,34 @@
-//! A full disk below the append-only file: of the master, which then takes no writes, and of a replica, which then ends.
+//! A full disk under the append-only file: the master then refuses writes, and a replica ends.
 
 use std::time::Duration;
 
-use crate::arena::Arena;
+use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-const FULL: Duration = Duration::from_secs(3);
+const FULL_FOR: Duration = Duration::from_secs(3);
 
-/// All of it.
-pub async fn run(arena: &mut Arena, times: usize) {
-    arena
+/// Injects all faults of this module.
+pub async fn run(runner: &mut FaultRunner, times: usize) {
+    runner
         .rounds("disk full for the master's AOF", times, async |stack: &mut Stack, _| {
             let master = stack.trio.master().await;
             let redis = &stack.trio.redis[master];
             redis.limit_files(Some(redis.log_size()));
-            tokio::time::sleep(FULL).await;
+            tokio::time::sleep(FULL_FOR).await;
             stack.trio.redis[master].limit_files(None);
             stack.trio.is_well().await;
         })
         .await;
-    arena
+    runner
         .rounds("disk full for a replica's AOF", times, async |stack: &mut Stack, _| {
             let replica = (stack.trio.master().await + 1) % 3;
             let redis = &stack.trio.redis[replica];
             redis.limit_files(Some(redis.log_size()));
-            tokio::time::sleep(FULL).await;
+            tokio::time::sleep(FULL_FOR).await;
             if stack.trio.redis[replica].lives() {
                 stack.trio.redis[replica].limit_files(None);
             } else {
-                // Redis ends rather than to be a replica that can not write down what it was sent.
+                // A replica that cannot write what it was sent exits.
                 stack.trio.start_redis(replica).await;
             }
             stack.trio.is_well().await;

@@ -1,32 +1,57 @@
-//! The engine of a node dies or hangs, and comes back.
+//! The container engine of a node dies or hangs, and comes back.
 
 use std::time::Duration;
 
-use crate::arena::Arena;
+use testkit::faulty_engine::EngineFault;
+
+use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the engine is away.
-const AWAY: Duration = Duration::from_secs(2);
-/// How long it hangs: longer than a worker waits for a ping.
-const HUNG: Duration = Duration::from_secs(4);
+/// How long the engine is down.
+const DOWNTIME: Duration = Duration::from_secs(2);
+/// How long the engine hangs: longer than a worker waits for a ping.
+const HANG: Duration = Duration::from_secs(4);
 
-/// All of it; nothing where there is no engine (that was said).
-pub async fn run(arena: &mut Arena, times: usize) {
-    if arena.stack.engine.is_none() {
+/// How much later a list arrives.
+const SLOW_LIST: Duration = Duration::from_secs(2);
+
+/// Injects all faults of this module. Does nothing if there is no private engine; its start has reported why.
+pub async fn run(runner: &mut FaultRunner, times: usize) {
+    if runner.stack.engine.is_none() {
         return;
     }
-    arena
+    runner
         .rounds("engine kill -9, restarted", times, async |stack: &mut Stack, _| {
             if let Some(engine) = &stack.engine {
-                engine.kill(AWAY).await;
+                engine.kill(DOWNTIME).await;
             }
         })
         .await;
-    arena
+    runner
         .rounds("SIGSTOP engine", times, async |stack: &mut Stack, _| {
             if let Some(engine) = &stack.engine {
-                engine.freeze(HUNG).await;
+                engine.freeze(HANG).await;
             }
         })
         .await;
+    runner
+        .rounds("engine hangs on inspect", times, async |stack: &mut Stack, _| {
+            // A request to inspect has no parameters, one to list has.
+            be_sick(stack, "/json HTTP", EngineFault::Hang).await;
+        })
+        .await;
+    runner
+        .rounds("engine lists slowly", times, async |stack: &mut Stack, _| {
+            be_sick(stack, "/containers/json", EngineFault::Delay(SLOW_LIST)).await;
+        })
+        .await;
+}
+
+/// Makes requests whose first line contains `part` fail for [`HANG`].
+async fn be_sick(stack: &Stack, part: &str, fault: EngineFault) {
+    if let Some(engine) = &stack.faulty_engine {
+        engine.set(part, fault);
+        tokio::time::sleep(HANG).await;
+        engine.heal();
+    }
 }

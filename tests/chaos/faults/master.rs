@@ -1,34 +1,33 @@
-//! What befalls the master.
+//! Faults of the Redis master.
 
 use std::time::Duration;
 
-use kubeleet_tests::eventually;
-use kubeleet_tests::wait::that;
+use testkit::eventually::{check, eventually_within};
 
-use crate::arena::Arena;
+use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the master is cut off: another one has been made by then.
-const CUT: Duration = Duration::from_secs(7);
+/// How long the master is cut off: longer than a failover takes.
+const CUT_OFF_FOR: Duration = Duration::from_secs(7);
 
-/// All of it.
-pub async fn run(arena: &mut Arena, times: usize) {
-    arena.rounds("kill -9 master", times, async |stack: &mut Stack, _| kill(stack).await).await;
-    arena.rounds("SENTINEL FAILOVER", times, async |stack: &mut Stack, _| planned(stack).await).await;
-    arena
+/// Injects all faults of this module that are part of the default round.
+pub async fn run(runner: &mut FaultRunner, times: usize) {
+    runner.rounds("kill -9 master", times, async |stack: &mut Stack, _| kill(stack).await).await;
+    runner.rounds("SENTINEL FAILOVER", times, async |stack: &mut Stack, _| fail_over(stack).await).await;
+    runner
         .rounds("master cut off with clients", times, async |stack: &mut Stack, _| cut_off(stack).await)
         .await;
-    arena
+    runner
         .rounds("all Redis killed, AOF read", times, async |stack: &mut Stack, _| restart_all(stack).await)
         .await;
 }
 
-/// What takes longer and tells little more.
-pub async fn slow(arena: &mut Arena, times: usize) {
-    arena.rounds("SIGSTOP master", times, async |stack: &mut Stack, _| freeze(stack).await).await;
+/// Injects the fault that takes longer and shows little more.
+pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
+    runner.rounds("SIGSTOP master", times, async |stack: &mut Stack, _| freeze(stack).await).await;
 }
 
-/// It is killed, another one takes over, and it comes back as a replica.
+/// Kills the master. Another one takes over, and the old one comes back as a replica.
 pub async fn kill(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.trio.redis[old].kill();
@@ -45,35 +44,36 @@ async fn freeze(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// A Sentinel is told to make another one master.
-pub async fn planned(stack: &mut Stack) {
+/// Asks a Sentinel for a failover.
+pub async fn fail_over(stack: &mut Stack) {
     let old = stack.trio.master().await;
-    // It says no while it thinks that an earlier one is not over.
-    eventually(Duration::from_secs(30), "the failover begins", || async {
-        let told: Result<String, _> =
+    // It refuses as long as it believes that an earlier failover is not over.
+    eventually_within(Duration::from_secs(30), "the failover begins", || async {
+        let reply: Result<String, _> =
             stack.trio.sentinels[0].ask(&["SENTINEL", "FAILOVER", "mymaster"]).await;
-        let begun = told.as_ref().is_ok_and(|word| word == "OK");
-        that(begun || stack.trio.agreed_master().await.is_some_and(|now| now != old), || format!("{told:?}"))
+        let has_begun = reply.as_ref().is_ok_and(|word| word == "OK");
+        let has_ended = stack.trio.agreed_master().await.is_some_and(|now| now != old);
+        check(has_begun || has_ended, || format!("{reply:?}"))
     })
     .await;
     stack.trio.other_master_than(old).await;
     stack.trio.is_well().await;
 }
 
-/// The machine of the master is cut off, and the API, scheduler and worker on it as well, under load.
+/// Cuts off the master's machine, with the API, scheduler and worker on it, under load.
 pub async fn cut_off(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.net.cut(old);
-    tokio::time::sleep(CUT).await;
+    tokio::time::sleep(CUT_OFF_FOR).await;
     stack.trio.other_master_than(old).await;
     stack.net.heal();
     stack.trio.is_well().await;
 }
 
-/// All three die at once and come back with what is on disk.
+/// Kills all three Redis at once and starts them again with what is on disk.
 async fn restart_all(stack: &mut Stack) {
     let master = stack.trio.master().await;
-    // What comes back first must be the one that had everything: replicas copy it.
+    // The former master must come back first: it had every write, and the others copy it.
     for machine in [master, (master + 1) % 3, (master + 2) % 3] {
         stack.trio.redis[machine].kill();
     }

@@ -1,9 +1,11 @@
-//! The faults, a file for each family. Each begins with a stack that is well and leaves one that can become well again.
+//! The faults, one file for each family. Each fault begins with a healthy stack and leaves one that can
+//! recover.
 
+mod background_load;
+pub mod data;
 pub mod disk;
 pub mod engine;
 pub mod master;
 pub mod processes;
 pub mod sentinels;
 pub mod steps;
-mod stir;

@@ -1,120 +1,121 @@
-//! Killing and freezing processes of each kind.
+//! Processes of each kind are killed and frozen.
 
 use std::time::Duration;
 
 use kubeleet_tests::cluster::Daemon;
-use kubeleet_tests::eventually;
+use testkit::eventually::eventually_within;
 
-use crate::arena::Arena;
+use crate::fault_runner::FaultRunner;
 use crate::net::Machine;
 use crate::stack::{DEAD_AFTER, Stack};
 
-/// How long a daemon is away.
-const AWAY: Duration = Duration::from_millis(400);
-/// How long something is frozen: clients and Sentinels notice.
-const FROZEN: Duration = Duration::from_millis(2500);
+/// How long a killed daemon is down.
+const DOWNTIME: Duration = Duration::from_millis(400);
+/// How long a process is frozen: long enough for clients and Sentinels to notice.
+const FROZEN_FOR: Duration = Duration::from_millis(2500);
 
-/// How long its pods may take to run elsewhere.
-const MOVE: Duration = Duration::from_secs(4);
+/// How long the pods of a dead node take to run elsewhere.
+const MOVE_TIME: Duration = Duration::from_secs(4);
 
-type Pick = fn(&mut Stack) -> &mut Vec<Daemon>;
+type Daemons = fn(&mut Stack) -> &mut Vec<Daemon>;
 
-const KINDS: [(&str, Pick); 3] = [
+const KINDS: [(&str, Daemons); 3] = [
     ("api", |stack| &mut stack.apis),
     ("scheduler", |stack| &mut stack.schedulers),
     ("worker", |stack| &mut stack.workers),
 ];
 
-/// All of it: killed so often, frozen so often.
-pub async fn run(arena: &mut Arena, kills: usize, times: usize) {
-    for (kind, pick) in KINDS {
-        arena
+/// Kills processes of each kind `kills` times and freezes them `times` times.
+pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
+    for (kind, daemons) in KINDS {
+        runner
             .round(&format!("kill -9 {kind}"), kills, async |stack: &mut Stack, number| {
-                let daemon = &mut pick(stack)[number % 3];
+                let daemon = &mut daemons(stack)[number % 3];
                 daemon.kill();
-                tokio::time::sleep(AWAY).await;
-                pick(stack)[number % 3].start_again();
+                tokio::time::sleep(DOWNTIME).await;
+                daemons(stack)[number % 3].start_again();
             })
             .await;
-        arena
+        runner
             .round(&format!("SIGSTOP {kind}"), times, async |stack: &mut Stack, number| {
-                pick(stack)[number % 3].freeze();
-                tokio::time::sleep(FROZEN).await;
-                pick(stack)[number % 3].thaw();
+                daemons(stack)[number % 3].freeze();
+                tokio::time::sleep(FROZEN_FOR).await;
+                daemons(stack)[number % 3].thaw();
             })
             .await;
     }
-    servers(arena, kills, times).await;
+    run_servers(runner, kills, times).await;
 }
 
-/// Workers that are silent until their pods run elsewhere, and come back.
-pub async fn slow(arena: &mut Arena, times: usize) {
-    arena
+/// Injects faults that make a worker silent until its pods run elsewhere.
+pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
+    runner
         .rounds("node cut off until it is dead", times, async |stack: &mut Stack, _| cut_off(stack).await)
         .await;
-    arena
+    runner
         .rounds("SIGSTOP worker until it is dead", times, async |stack: &mut Stack, number| {
             let worker = 1 + number % 2;
             stack.workers[worker].freeze();
-            moved(stack, worker).await;
+            wait_until_pods_moved(stack, worker).await;
             stack.workers[worker].thaw();
         })
         .await;
 }
 
-/// A machine that has not the master is cut off until its node is dead and its pods run elsewhere.
+/// Cuts off a machine without the master until its node is dead and its pods run elsewhere.
 pub async fn cut_off(stack: &mut Stack) {
-    // It has some pods by then.
-    tokio::time::sleep(FROZEN).await;
+    // Until the machine has some pods.
+    tokio::time::sleep(FROZEN_FOR).await;
     let machine = (stack.trio.master().await + 1) % 3;
     stack.net.cut(machine);
-    moved(stack, machine).await;
+    wait_until_pods_moved(stack, machine).await;
     stack.net.heal();
     stack.trio.is_well().await;
 }
 
-/// Waits until a machine's node is declared dead, and a moment longer.
-async fn moved(stack: &Stack, machine: Machine) {
+/// Waits until a machine's node is declared dead and its pods have had the time to move.
+async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     let node = format!("node:{}", stack.node(machine));
-    eventually(DEAD_AFTER * 6, "the node is dead", || async {
+    eventually_within(DEAD_AFTER * 6, "the node is dead", || async {
         let master = stack.trio.agreed_master().await.ok_or("there is no master")?;
         let state: Result<String, _> = stack.trio.redis[master].ask(&["HGET", &node, "state"]).await;
-        if state.is_ok_and(|state| state == "dead") { Ok(()) } else { Err("it is not") }
+        if state.is_ok_and(|state| state == "dead") { Ok(()) } else { Err("it is not declared dead yet") }
     })
     .await;
-    tokio::time::sleep(MOVE).await;
+    tokio::time::sleep(MOVE_TIME).await;
 }
 
-async fn servers(arena: &mut Arena, kills: usize, times: usize) {
-    arena
+/// Kills and freezes replicas and Sentinels.
+async fn run_servers(runner: &mut FaultRunner, kills: usize, times: usize) {
+    runner
         .round("kill -9 replica", kills, async |stack: &mut Stack, number| {
             let replica = (stack.trio.master().await + 1 + number % 2) % 3;
             stack.trio.redis[replica].kill();
-            tokio::time::sleep(AWAY).await;
+            tokio::time::sleep(DOWNTIME).await;
             stack.trio.start_redis(replica).await;
             stack.trio.is_well().await;
         })
         .await;
-    arena
+    runner
         .round("SIGSTOP replica", times, async |stack: &mut Stack, number| {
             let replica = (stack.trio.master().await + 1 + number % 2) % 3;
             stack.trio.redis[replica].freeze();
-            tokio::time::sleep(FROZEN).await;
+            tokio::time::sleep(FROZEN_FOR).await;
             stack.trio.redis[replica].thaw();
             stack.trio.is_well().await;
         })
         .await;
-    arena
+    runner
         .round("kill -9 sentinel", kills, async |stack: &mut Stack, number| {
             stack.trio.sentinels[number % 3].kill();
-            tokio::time::sleep(AWAY).await;
+            tokio::time::sleep(DOWNTIME).await;
             stack.trio.start_sentinel(number % 3);
         })
         .await;
-    arena
+    runner
         .round("SIGSTOP sentinel", times, async |stack: &mut Stack, number| {
             stack.trio.sentinels[number % 3].freeze();
-            tokio::time::sleep(FROZEN).await;
+            tokio::time::sleep(FROZEN_FOR).await;
             stack.trio.sentinels[number % 3].thaw();
         })
         .await;

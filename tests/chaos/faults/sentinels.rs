@@ -1,42 +1,43 @@
-//! Too few Sentinels: nobody may be made master, and work goes on under the one there is.
+//! Too few Sentinels: none of the replicas may become master, and the stack works on with the master that it
+//! has.
 
 use std::time::Duration;
 
-use crate::arena::Arena;
+use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// Longer than a Sentinel waits before it calls a master down.
-const MASTER_SILENT: Duration = Duration::from_secs(4);
+/// Longer than a Sentinel waits before it considers a master down.
+const MASTER_FROZEN_FOR: Duration = Duration::from_secs(4);
 
-/// All of it.
-pub async fn run(arena: &mut Arena, times: usize) {
+/// Injects the fault of this module.
+pub async fn run(runner: &mut FaultRunner, times: usize) {
     let mut wrong = Vec::new();
-    arena
+    runner
         .rounds("one Sentinel left, master silent", times, async |stack: &mut Stack, number| {
             let master = stack.trio.master().await;
-            let left = number % 3;
-            let gone: Vec<usize> = (0..3).filter(|machine| *machine != left).collect();
-            for machine in &gone {
+            let survivor = number % 3;
+            let others: Vec<usize> = (0..3).filter(|machine| *machine != survivor).collect();
+            for machine in &others {
                 stack.trio.sentinels[*machine].kill();
             }
             stack.trio.redis[master].freeze();
-            tokio::time::sleep(MASTER_SILENT).await;
-            let named: Result<redis::Value, _> = stack.trio.redis[(master + 1) % 3].ask(&["ROLE"]).await;
-            let other: Result<redis::Value, _> = stack.trio.redis[(master + 2) % 3].ask(&["ROLE"]).await;
+            tokio::time::sleep(MASTER_FROZEN_FOR).await;
+            let first: Result<redis::Value, _> = stack.trio.redis[(master + 1) % 3].ask(&["ROLE"]).await;
+            let second: Result<redis::Value, _> = stack.trio.redis[(master + 2) % 3].ask(&["ROLE"]).await;
             stack.trio.redis[master].thaw();
-            for role in [named, other] {
+            for role in [first, second] {
                 if !format!("{role:?}").contains("slave") {
-                    wrong.push(format!("one Sentinel alone has made another master: {role:?}"));
+                    wrong.push(format!("a single Sentinel made another Redis the master: {role:?}"));
                 }
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
-            for machine in gone {
+            for machine in others {
                 stack.trio.start_sentinel(machine);
             }
             stack.trio.is_well().await;
         })
         .await;
-    if let Some(row) = arena.rows.last_mut() {
-        row.wrong.extend(wrong);
+    if let Some(result) = runner.results.last_mut() {
+        result.wrong.extend(wrong);
     }
 }

@@ -1,4 +1,5 @@
-//! kubeleet on several hosts as docs/HA.md has it: on each a Redis, a Sentinel, an API, a scheduler and a worker.
+//! kubeleet on several hosts as docs/how-to/high-availability.md has it: on each a Redis, a Sentinel, an API,
+//! a scheduler and a worker.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,27 +7,29 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Pid;
+use testkit::ChildGuard;
+use testkit::eventually::eventually_within;
+use testkit::sentinel::check_complete;
 
 use super::{Host, Hosts};
 use crate::invariants::Running;
-use crate::leash::Leashed;
-use crate::{Daemon, Docker, Http, Timing, eventually};
+use crate::{Daemon, Docker, Http, Timing};
 
-/// How long all of it may take to come up on a machine that does other things as well.
-const START: Duration = Duration::from_secs(60);
+/// How long the whole cluster may take to come up on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Three hosts and what runs there.
+/// Three hosts and the processes that run on them.
 pub struct HostCluster {
-    /// In the order of the hosts.
+    /// The engines, in the order of the hosts.
     engines: Vec<Docker>,
     daemons: Vec<Daemon>,
-    _redis: Vec<Leashed>,
+    _redis: Vec<ChildGuard>,
     /// The hosts.
     pub hosts: Hosts,
     timing: Timing,
 }
 
-/// What its Redis and Sentinels said, when its test failed.
+/// Prints the logs of its Redis servers and Sentinels if the test failed.
 impl Drop for HostCluster {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -50,15 +53,16 @@ impl Drop for HostCluster {
 }
 
 impl HostCluster {
-    /// Starts it, and waits until every node is ready; none where there can be no hosts.
+    /// Starts it, and waits until every node is ready. None where hosts are not possible; see
+    /// [`Hosts::start`].
     pub async fn start(timing: Timing) -> Option<Self> {
         let hosts = Hosts::start(3).await?;
         let mut redis = Vec::new();
         for host in hosts.all() {
-            redis.push(server(host, hosts.host(0)));
+            redis.push(start_redis(host, hosts.host(0)));
         }
         for host in hosts.all() {
-            redis.push(sentinel(host, hosts.host(0)));
+            redis.push(start_sentinel(host, hosts.host(0)));
         }
         let mut engines = Vec::new();
         for host in hosts.all() {
@@ -66,22 +70,27 @@ impl HostCluster {
         }
         let mut cluster = Self { engines, daemons: Vec::new(), _redis: redis, hosts, timing };
         for index in 0..3 {
-            for what in ["api", "scheduler", "worker"] {
-                let daemon = cluster.daemon(index, what);
+            for command in ["api", "scheduler", "worker"] {
+                let daemon = cluster.start_daemon(index, command);
                 cluster.daemons.push(daemon);
             }
         }
-        eventually(START, "the API is ready", || async {
+        eventually_within(START_TIMEOUT, "the API is ready", || async {
             let http = cluster.http(0);
             let answer = http.try_send(reqwest::Method::GET, "/readyz", None).await;
             answer.map_err(|error| error.to_string())?.error_for_status().map_err(|error| error.to_string())
         })
         .await;
         cluster.http(0).nodes_ready(3).await;
+        eventually_within(START_TIMEOUT, "the Sentinels can fail over", || async {
+            let hosts = cluster.hosts.all().iter();
+            check_complete(hosts.map(|host| format!("redis://{}:26379", host.address())), 2).await
+        })
+        .await;
         Some(cluster)
     }
 
-    fn daemon(&self, index: usize, what: &str) -> Daemon {
+    fn start_daemon(&self, index: usize, command: &str) -> Daemon {
         let host = self.hosts.host(index);
         let folder = host.folder();
         let addresses: Vec<_> =
@@ -102,21 +111,21 @@ impl HostCluster {
         .into();
         let timing = self.timing.settings().iter();
         environment.extend(timing.map(|(name, value)| (format!("KUBELEET_{name}"), (*value).to_owned())));
-        Daemon::start_within(&host.entry(), what, environment, folder.join(format!("{what}.log")))
+        Daemon::start_within(&host.entry(), command, environment, folder.join(format!("{command}.log")))
     }
 
-    /// The API of one of the hosts.
+    /// A client of the API on the host with this index.
     pub fn http(&self, index: usize) -> Http {
         Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
     }
 
-    /// What runs on one of the hosts, by its engine, each with its first process.
+    /// The running containers on the host with this index, each with the id of its first process.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
     }
 }
 
-fn server(host: &Host, master: &Host) -> Leashed {
+fn start_redis(host: &Host, master: &Host) -> ChildGuard {
     let mut command = host.command("redis-server");
     command.args(["--port", "6379", "--bind", host.address(), "127.0.0.1", "--protected-mode", "no"]);
     command.args(["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"]);
@@ -126,10 +135,10 @@ fn server(host: &Host, master: &Host) -> Leashed {
         command.args(["--replicaof", master.address(), "6379"]);
     }
     let log = fs::File::create(host.folder().join("redis.log")).unwrap();
-    Leashed::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
+    ChildGuard::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
 }
 
-fn sentinel(host: &Host, master: &Host) -> Leashed {
+fn start_sentinel(host: &Host, master: &Host) -> ChildGuard {
     let configuration = format!(
         "port 26379\nbind {} 127.0.0.1\nprotected-mode no\nsentinel monitor mymaster {} 6379 2\n\
          sentinel down-after-milliseconds mymaster 2000\nsentinel failover-timeout mymaster 3000\n",
@@ -141,5 +150,5 @@ fn sentinel(host: &Host, master: &Host) -> Leashed {
     let mut command = host.command("redis-server");
     let log = fs::File::create(host.folder().join("sentinel.log")).unwrap();
     command.arg(&path).arg("--sentinel").stdout(log).stderr(Stdio::null());
-    Leashed::spawn(&mut command).expect("redis-server can be started as a sentinel")
+    ChildGuard::spawn(&mut command).expect("redis-server can be started as a sentinel")
 }

@@ -1,34 +1,34 @@
-//! A Docker engine of a host.
+//! The Docker engine of a host.
 
 use std::path::Path;
 use std::process::Stdio;
 
+use testkit::ChildGuard;
+use testkit::eventually::eventually_within;
 use worker::runtime::docker::DockerRuntime;
-use worker::runtime::hello::import_recipe;
+use worker::runtime::sample_image::import_recipe;
 
-use super::host::Space;
+use super::host::Namespaces;
 use crate::docker::{IMAGE, recipe};
-use crate::leash::Leashed;
-use crate::wait::LIMIT;
-use crate::{docker, eventually};
+use crate::{LIMIT, docker};
 
-/// Starts it there, with all that it keeps in the host's folder.
-pub(super) fn start(space: &Space) -> Leashed {
-    let folder = space.folder();
-    // The machine's own engine may have a configuration, which is not this one's.
+/// Starts it there; it stores everything in the folder of the host.
+pub(super) fn start(namespaces: &Namespaces) -> ChildGuard {
+    let folder = namespaces.folder();
+    // Without this, it would read the configuration of the machine's own engine.
     std::fs::write(folder.join("daemon.json"), "{}").unwrap();
     let log = std::fs::File::create(folder.join("engine.log")).unwrap();
-    let mut command = space.command("dockerd");
+    let mut command = namespaces.command("dockerd");
     command.arg("--config-file").arg(folder.join("daemon.json"));
     command.arg("--data-root").arg(folder.join("data")).arg("--exec-root").arg(folder.join("exec"));
     command.arg("--pidfile").arg(folder.join("engine.pid"));
     command.arg("--host").arg(format!("unix://{}", folder.join("docker.sock").display()));
     command.args(["--cgroup-parent", &cgroup(folder), "--log-level", "warn"]);
     command.stdout(Stdio::null()).stderr(log);
-    Leashed::spawn(&mut command).expect("dockerd can be started")
+    ChildGuard::spawn(&mut command).expect("dockerd can be started")
 }
 
-/// Of its containers: it is what tells them from those of other engines, as the kernel sees them.
+/// The control group of its containers, which distinguishes them from those of other engines.
 fn cgroup(folder: &Path) -> String {
     format!(
         "/kubeleet-test-{}",
@@ -36,9 +36,9 @@ fn cgroup(folder: &Path) -> String {
     )
 }
 
-/// Waits until it answers, and gives it the test image.
-pub(super) async fn is_up(host: &str, engine: &Leashed, folder: &Path) {
-    eventually(LIMIT * 3, "the engine answers", || async {
+/// Waits until it answers, and loads the test image into it.
+pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path) {
+    eventually_within(LIMIT * 3, "the engine answers", || async {
         let log = || std::fs::read_to_string(folder.join("engine.log")).unwrap_or_default();
         assert!(engine.ended().is_none(), "dockerd has ended:\n{}", log());
         docker::connect(Some(host)).await.map(drop).map_err(|error| format!("{error}\n{}", log()))
@@ -48,11 +48,12 @@ pub(super) async fn is_up(host: &str, engine: &Leashed, folder: &Path) {
     import_recipe(&docker, recipe(), IMAGE).await.unwrap();
 }
 
-/// Takes away the control groups that its containers were in.
-pub(super) fn tidy(folder: &Path) {
+/// Removes the control groups of its containers.
+pub(super) fn remove_cgroups(folder: &Path) {
     let name = cgroup(folder);
     for controller in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        // Not there, or not empty yet: a directory without processes, which costs nothing.
+        // It fails where there is none or it is not empty yet. What is left is an empty directory that costs
+        // nothing.
         let _left = std::fs::remove_dir(controller.path().join(name.trim_start_matches('/')));
     }
     let _left = std::fs::remove_dir(format!("/sys/fs/cgroup{name}"));

@@ -1,4 +1,4 @@
-//! One host: its namespaces, its cable, its engine.
+//! One host: its namespaces, its network interface, its engine.
 
 use std::fs;
 use std::path::Path;
@@ -6,25 +6,26 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::Pid;
 use tempfile::TempDir;
+use testkit::ChildGuard;
+use testkit::eventually::eventually_within;
 
 use super::engine;
-use crate::eventually;
-use crate::leash::Leashed;
-use crate::wait::LIMIT;
+use crate::LIMIT;
 
-/// Collects orphans, which is what a first process is for.
+/// The first process of a host. It reaps the processes that lose their parent.
 const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
 
-/// Namespaces for network, processes and mounts, and the first process in them. Dropped, all in them is killed.
-pub(super) struct Space {
+/// Namespaces for network, processes and mounts, with the first process in them. Dropped, all processes in
+/// them are killed.
+pub(super) struct Namespaces {
     name: String,
     init: Pid,
-    // Before the folder, which is in use until it is gone.
-    holder: Leashed,
+    // Declared before the folder, which is in use until the processes are gone.
+    holder: ChildGuard,
     folder: TempDir,
 }
 
-impl Space {
+impl Namespaces {
     pub(super) async fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("unshare");
@@ -40,8 +41,8 @@ impl Space {
             INIT,
         ]);
         command.arg(folder.path()).stdout(Stdio::null());
-        let holder = Leashed::spawn(&mut command).expect("unshare can be started");
-        let init = eventually(LIMIT, &format!("{name} is made"), || async {
+        let holder = ChildGuard::spawn(&mut command).expect("unshare can be started");
+        let init = eventually_within(LIMIT, &format!("the namespaces of {name} are made"), || async {
             let children = format!("/proc/{0}/task/{0}/children", holder.id());
             let first = fs::read_to_string(children).unwrap_or_default();
             let init = first.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
@@ -51,7 +52,7 @@ impl Space {
         Self { name: name.to_owned(), init, folder, holder }
     }
 
-    fn end(&mut self) {
+    fn kill(&mut self) {
         self.holder.kill();
     }
 
@@ -63,7 +64,7 @@ impl Space {
         self.folder.path()
     }
 
-    /// The words that go before a command to have it run there.
+    /// The command line prefix that runs a command there.
     pub(super) fn entry(&self) -> Vec<String> {
         let target = self.init.as_raw_nonzero().to_string();
         ["nsenter", "--target", &target, "--net", "--pid", "--mount"].map(str::to_owned).to_vec()
@@ -76,7 +77,10 @@ impl Space {
         command
     }
 
-    /// A line of shell there.
+    /// Runs a line of shell there.
+    ///
+    /// # Panics
+    /// If it fails.
     pub(super) fn run(&self, line: &str) -> Output {
         let output = self.command("sh").args(["-c", line]).output().unwrap();
         assert!(
@@ -91,34 +95,34 @@ impl Space {
 
 /// A host with an engine.
 pub struct Host {
-    space: Space,
+    namespaces: Namespaces,
     address: String,
     port: String,
     switch: Pid,
-    engine: Leashed,
+    engine: ChildGuard,
 }
 
 impl Host {
     pub(super) async fn start(number: u8, net: &str, switch: Pid) -> Self {
-        let space = Space::new(&format!("h{number}")).await;
+        let namespaces = Namespaces::new(&format!("h{number}")).await;
         let (address, port) = (format!("{net}.{number}"), format!("h{number}"));
-        let (own, far) = (space.init().as_raw_nonzero(), switch.as_raw_nonzero());
+        let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
         super::shell(&format!("ip link add {port} netns {far} type veth peer name eth0 netns {own}"));
-        space.run(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
-        let engine = engine::start(&space);
-        let host = Self { space, address, port, switch, engine };
-        host.at_the_switch("up");
+        namespaces.run(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
+        let engine = engine::start(&namespaces);
+        let host = Self { namespaces, address, port, switch, engine };
+        host.set_switch_port("up");
         host.join();
         host
     }
 
-    pub(super) async fn engine_is_up(&mut self) {
-        engine::is_up(&self.docker_host(), &self.engine, self.space.folder()).await;
+    pub(super) async fn wait_until_engine_is_up(&mut self) {
+        engine::wait_until_up(&self.docker_host(), &self.engine, self.namespaces.folder()).await;
     }
 
-    /// What it is called: `h1` …
+    /// Its name: `h1` …
     pub fn name(&self) -> &str {
-        &self.space.name
+        &self.namespaces.name
     }
 
     /// Its address on the switch.
@@ -126,45 +130,45 @@ impl Host {
         &self.address
     }
 
-    /// `DOCKER_HOST` of its engine, good on the whole machine.
+    /// `DOCKER_HOST` of its engine, valid on the whole machine.
     pub fn docker_host(&self) -> String {
-        format!("unix://{}/docker.sock", self.space.folder().display())
+        format!("unix://{}/docker.sock", self.namespaces.folder().display())
     }
 
-    /// Its folder, the same in it and outside.
+    /// Its folder, the same inside and outside.
     pub fn folder(&self) -> &Path {
-        self.space.folder()
+        self.namespaces.folder()
     }
 
-    /// The words that go before a command to have it run there.
+    /// The command line prefix that runs a command there.
     pub fn entry(&self) -> Vec<String> {
-        self.space.entry()
+        self.namespaces.entry()
     }
 
     /// A command that runs there.
     pub fn command(&self, program: &str) -> Command {
-        self.space.command(program)
+        self.namespaces.command(program)
     }
 
-    /// A line of shell there, with its output.
+    /// Runs a line of shell there and returns its output.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     pub fn exec(&self, line: &str) -> Output {
-        self.space.run(line)
+        self.namespaces.run(line)
     }
 
-    /// Its cable leads nowhere: what it sends vanishes, and nobody is told.
+    /// Unplugs it from the switch: packets are lost without any error, and connections stay open.
     pub fn cut(&self) {
-        self.at_the_switch("nomaster");
+        self.set_switch_port("nomaster");
     }
 
-    /// Its cable is in the switch.
+    /// Plugs it into the switch again.
     pub fn join(&self) {
-        self.at_the_switch("master bridge");
+        self.set_switch_port("master bridge");
     }
 
-    fn at_the_switch(&self, what: &str) {
+    fn set_switch_port(&self, what: &str) {
         let (switch, port) = (self.switch.as_raw_nonzero(), &self.port);
         super::shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
     }
@@ -172,9 +176,10 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The engine first, so that it does not start anything; what is in the host goes with its first process.
+        // The engine first, so that it starts nothing more. The processes of the host end with its first
+        // process.
         self.engine.kill();
-        self.space.end();
-        engine::tidy(self.space.folder());
+        self.namespaces.kill();
+        engine::remove_cgroups(self.namespaces.folder());
     }
 }

@@ -1,8 +1,10 @@
-//! Several hosts on one machine: each has its own network, process numbers and mounts, and in them its own Docker engine and
-//! whatever is started there. They hang on a switch; a host that is cut off is taken from it, as if its cable led nowhere.
+//! Several hosts on one machine: each has its own network, process ids and mounts, and in them its own Docker
+//! engine and the processes started there. They are connected by a switch; a host that is cut off is
+//! unplugged from it.
 //!
-//! A host is the first process of its own pid namespace: when it is gone so is everything in it, containers and interfaces
-//! included, whatever becomes of the test. `/sys` stays the machine's, or the engines would miss their control groups.
+//! A host is the first process of its own pid namespace. When it ends, everything in it ends, including
+//! containers and interfaces, however the test ends. `/sys` stays that of the machine, because the engines
+//! need its control groups.
 
 mod cluster;
 mod engine;
@@ -10,35 +12,36 @@ mod host;
 
 use std::process::Command;
 
-use crate::require;
+use testkit::require;
 
 pub use self::cluster::HostCluster;
 pub use self::host::Host;
-use self::host::Space;
+use self::host::Namespaces;
 
-/// Hosts on a switch, and the machine they run on as one more that is never cut off.
+/// Hosts on a switch, and the machine they run on as one more member that is never cut off.
 pub struct Hosts {
     hosts: Vec<Host>,
     machine: String,
-    _switch: Space,
+    _switch: Namespaces,
 }
 
-/// What a host is made with.
+/// The programs that make a host.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl Hosts {
-    /// So many hosts with their engines, which have the test image; none when that can not be done here (the test says so).
+    /// Starts `count` hosts with their engines, which have the test image. None where this is not possible;
+    /// the test is reported as skipped then.
     ///
     /// # Panics
-    /// When it can not be done and `REQUIRE` lists `netns`, or when it fails half-way.
+    /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
     pub async fn start(count: u8) -> Option<Self> {
-        if let Err(why) = possible() {
+        if let Err(why) = check_prerequisites() {
             require::skipped("netns", &why);
             return None;
         }
-        let switch = Space::new("switch").await;
+        let switch = Namespaces::new("switch").await;
         switch.run("ip link add bridge type bridge && ip link set bridge up");
-        // A network of its own among those that are private, so that tests do not meet.
+        // A random private network, so that tests do not meet.
         let net = uuid::Uuid::new_v4().into_bytes();
         let net = format!("10.{}.{}", 100 + net[0] % 100, net[1]);
         let machine = format!("{net}.254");
@@ -48,29 +51,29 @@ impl Hosts {
             hosts.push(Host::start(number, &net, switch.init()).await);
         }
         for host in &mut hosts {
-            host.engine_is_up().await;
+            host.wait_until_engine_is_up().await;
         }
         Some(Self { hosts, machine, _switch: switch })
     }
 
-    /// One of them, from 0.
+    /// The host with this index, from 0.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
 
-    /// The machine's own address on the switch.
+    /// The address of the machine on the switch.
     pub fn machine(&self) -> &str {
         &self.machine
     }
 
-    /// All of them.
+    /// All hosts.
     pub fn all(&self) -> &[Host] {
         &self.hosts
     }
 }
 
-/// The machine's own plug in the switch. It goes when the switch goes.
-fn uplink(switch: &Space, address: &str) {
+/// Connects the machine to the switch, until the switch is gone.
+fn uplink(switch: &Namespaces, address: &str) {
     let name = format!("kt{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
     let init = switch.init().as_raw_nonzero();
     shell(&format!("ip link add {name} type veth peer name uplink netns {init}"));
@@ -78,14 +81,14 @@ fn uplink(switch: &Space, address: &str) {
     switch.run("ip link set dev uplink master bridge && ip link set dev uplink up");
 }
 
-fn possible() -> Result<(), String> {
+fn check_prerequisites() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
-        return Err("network namespaces take root".to_owned());
+        return Err("network namespaces require root".to_owned());
     }
     for program in PROGRAMS {
-        let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-        if !there.is_ok_and(|output| output.status.success()) {
-            return Err(format!("there is no {program}"));
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        if !found.is_ok_and(|output| output.status.success()) {
+            return Err(format!("{program} is not installed"));
         }
     }
     let tried = Command::new("unshare").args(["--net", "--pid", "--mount", "--fork", "true"]).output();
@@ -96,7 +99,7 @@ fn possible() -> Result<(), String> {
     }
 }
 
-/// A line of shell on the machine itself.
+/// Runs a line of shell on the machine itself.
 fn shell(line: &str) {
     let output = Command::new("sh").args(["-c", line]).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));

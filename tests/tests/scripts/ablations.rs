@@ -1,17 +1,20 @@
-//! Our scripts with something taken out: the checks that hold the invariants notice. What they notice is shown, so that
-//! an ablation that fails for another reason than its own can be told.
+//! The store's scripts with something taken out: the checks of the invariants must notice, each by a sign of
+//! its own.
 
-use kubeleet_tests::{Ablation, Bed};
+use kubeleet_tests::{Ablation, Fixture};
 
-use crate::checks;
+use crate::{checks, host_ports};
 
 macro_rules! notices {
-    ($($(#[$doc:meta])* $name:ident: $check:ident, $file:literal, $from:literal => $to:literal, $sign:literal;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident: $check:path, $file:literal, $from:literal => $to:literal, $sign:literal;
+    )*) => {$(
         $(#[$doc])*
         #[tokio::test]
         async fn $name() {
-            let bed = Bed::ablated(Ablation { file: $file, from: $from, to: $to }).await;
-            let wrong = checks::$check(&bed).await;
+            let fixture = Fixture::ablated(Ablation { file: $file, from: $from, to: $to }).await;
+            let wrong = $check(&fixture).await;
             assert!(wrong.iter().any(|line| line.contains($sign)), "it did not notice; it saw {wrong:?}");
         }
     )*};
@@ -19,39 +22,51 @@ macro_rules! notices {
 
 notices! {
     /// Invariant 2.
-    an_ack_that_leaves_the_payload_in_rq: pods_start, "ack",
-        "take_out(run)" => "", "Starting(\"w1\")";
+    an_ack_that_leaves_the_payload_in_rq: checks::pods_start, "ack",
+        "remove_from_rq(acked)" => "", "Starting(\"w1\")";
     /// Invariant 3.
-    writes_that_are_not_fenced: a_zombie_speaks, "_prelude",
-        "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false", "not told";
+    writes_that_are_not_fenced: checks::a_dead_worker_writes, "_prelude",
+        "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false", "not fenced";
     /// Invariant 3.
-    an_ack_that_does_not_compare_the_assignment: an_old_assignment_speaks, "ack",
-        "node ~= name or held ~= assignment" => "node ~= name", "Running";
+    an_ack_that_does_not_compare_the_assignment: checks::an_old_assignment_is_acknowledged, "ack",
+        "holder ~= node or current_assignment ~= assignment" => "holder ~= node", "Running";
     /// Invariant 9.
-    an_assignment_that_does_not_look_for_room: two_schedulers_fill_a_node, "assign",
-        "node.free_pods < 1 or (cpu_wanted > 0 and node.free_cpu < cpu_wanted)" => "node.free_pods < 1", "holds";
+    an_assignment_that_does_not_check_resources: checks::two_schedulers_fill_a_node, "assign",
+        "node.free_pods < 1 or not fits(request, node.free)" => "node.free_pods < 1", "has a capacity of";
     /// Invariant 9.
-    an_assignment_that_sets_nothing_aside: two_schedulers_fill_a_node, "assign",
-        "redis.call('HINCRBY', node_key, 'used_cpu', node.cpu)" => "", "holds";
+    an_assignment_that_reserves_no_resources: checks::two_schedulers_fill_a_node, "assign",
+        "reserve(node_key, #node.queue, node.reserved)" => "reserve(node_key, #node.queue, {})",
+        "has a capacity of";
+    /// Invariant 9.
+    an_assignment_that_does_not_check_host_ports: host_ports::two_schedulers_want_one_host_port, "assign",
+        "request.ports ~= '' and not has_free_ports(node, uuid, request.ports)" => "false", "have the host port";
+    /// Invariant 9.
+    a_release_that_keeps_host_ports: host_ports::many_drain_one_node_with_host_ports, "_prelude",
+        "redis.call('HDEL', node_key, field)" => "", "keeps the host port";
     /// Invariant 2.
-    an_assignment_that_keeps_the_payload_in_hand: pods_start, "assign",
-        "leave[#leave + 1] = payload" => "", "InFlight";
+    an_assignment_that_leaves_the_payload_in_flight: checks::pods_start, "assign",
+        "taken[#taken + 1] = payload" => "", "InFlight";
     /// Invariant 2.
-    an_incomplete_search: a_newcomer_has_it, "pod_requeue",
-        "if not asked[scheduler] then return 'CHANGED' end" => "", "Waiting";
+    an_incomplete_search: checks::an_unlisted_scheduler_has_the_payload, "pod_requeue",
+        "if not known[scheduler] then return 'CHANGED' end" => "", "Waiting";
     /// Invariant 1.
-    a_slot_that_is_taken_twice: many_make_the_same_pods, "pods_create",
-        "not holders[i - 5] and not taken[replica]" => "true", "for 20 slots";
+    a_slot_that_is_taken_twice: checks::many_create_the_same_pods, "pods_create",
+        "not holders[p] and not taken[replica]" => "true", "for 20 slots";
     /// Invariant 4.
-    a_drain_that_does_not_ask_whether_it_moved_the_payload: many_drain_one_node, "drain",
+    a_drain_that_does_not_check_whether_it_moved_the_payload: checks::many_drain_one_node, "drain",
         "removed == 0" => "false", "for 200 pods";
     /// Invariant 9.
-    a_drain_that_gives_nothing_back: many_drain_one_node, "drain",
-        "release(KEYS[3], cpu, memory)\n    redis.call('RPUSH'" => "redis.call('RPUSH'", "says used_pods";
+    a_drain_that_releases_nothing: checks::many_drain_one_node, "drain",
+        "release(node_key, pod_key)\n    redis.call('RPUSH'" => "redis.call('RPUSH'", "has used_pods";
     /// Invariant 7.
-    a_reject_that_removes_every_equal_payload: equal_junk_is_kept_twice, "reject",
-        "redis.call('LREM', KEYS[3], -1, payload)" => "redis.call('LREM', KEYS[3], 0, payload)", "two were sent";
+    a_reject_that_removes_every_equal_payload: checks::equal_junk_is_kept_twice, "reject",
+        "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
+        "two were sent";
     /// Invariant 9.
-    a_claim_that_sets_nothing_aside: a_pushed_pod_is_accounted_for, "claim",
-        "redis.call('HINCRBY', KEYS[3], 'used_pods', 1)" => "", "says used_pods";
+    a_claim_that_reserves_nothing: checks::a_pushed_pod_reserves_resources, "claim",
+        "reserve(node_key, 1, request)" => "", "has used_pods";
+    heartbeats_in_the_future_that_stay: checks::a_dead_node_has_a_heartbeat_in_the_future, "declare_dead",
+        "and (is_no_past(beat) or (listed and is_no_past(listed)))" => "and false", "stays at";
+    a_heartbeat_that_is_refused_at_maxmemory: checks::a_worker_beats_at_maxmemory, "_prelude",
+        "redis.pcall('PERSIST', META)" => "", "OOM";
 }

@@ -1,4 +1,4 @@
-//! Checks that say what is wrong instead of panicking, so that the ablations can show that they would notice.
+//! Checks that return what is wrong instead of panicking, so that the ablations can show that they notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,26 @@ use common::ids::SchedulerId;
 use common::lifecycle::Phase;
 use common::node::Resources;
 use common::payload::Payload;
+use common::spec::HostPorts;
 use common::store::{
-    Ack, AckItem, AssignOutcome, Assignment, Claim, FinishReport, Outcome, PodRef, StatusReport, Store,
+    Ack, AckItem, AssignOutcome, Assignment, Claim, FinishReport, PodOutcome, PodRef, StatusReport, Store,
 };
-use kubeleet_tests::Bed;
-use kubeleet_tests::bed::{DEAD_AFTER, Placed, REQUEST, node, pushed};
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{DEAD_AFTER, Placed, REQUEST, node, pushed};
 use kubeleet_tests::invariants::overcommitted;
 
-/// Invariant 9: two schedulers, each with a view of an empty node, assign all they have in small batches.
-pub(crate) async fn two_schedulers_fill_a_node(bed: &Bed) -> Vec<String> {
+/// Invariant 9: two schedulers, each with a snapshot of an empty node, assign all their pods in small
+/// batches.
+pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String> {
     let room = Resources { cpu_millis: 1000, memory_bytes: 64 << 30, pods: 1000 };
-    bed.node_with("w1", room).await;
-    bed.service("web", 30).await;
-    let first = bed.store.take(&bed.scheduler, 15).await.unwrap();
+    fixture.node_with("w1", room).await;
+    fixture.service("web", 30).await;
+    let first = fixture.store.take(&fixture.scheduler, 15).await.unwrap();
     let other = SchedulerId::random();
-    let second = bed.store.take(&other, 15).await.unwrap();
-    let work = [(bed.scheduler.clone(), first), (other, second)];
+    let second = fixture.store.take(&other, 15).await.unwrap();
+    let work = [(fixture.scheduler.clone(), first), (other, second)];
     let schedulers = work.map(|(me, taken)| {
-        let store = bed.store.clone();
+        let store = fixture.store.clone();
         let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
         tokio::spawn(async move { fill(&store, &me, &payloads).await })
     });
@@ -32,7 +34,7 @@ pub(crate) async fn two_schedulers_fill_a_node(bed: &Bed) -> Vec<String> {
     for scheduler in schedulers {
         assigned += scheduler.await.unwrap();
     }
-    let keyspace = bed.keyspace().await;
+    let keyspace = fixture.keyspace().await;
     let mut wrong = overcommitted(&keyspace);
     wrong.extend(kubeleet_tests::invariants::violations(&keyspace));
     if assigned != 10 {
@@ -41,12 +43,12 @@ pub(crate) async fn two_schedulers_fill_a_node(bed: &Bed) -> Vec<String> {
     wrong
 }
 
-/// Invariant 2: somebody looks for a pod's payload that is in the hands of a scheduler he has not heard of.
-pub(crate) async fn a_newcomer_has_it(bed: &Bed) -> Vec<String> {
-    let Placed { record, .. } = bed.pod_in(Phase::Pending, "web", "w1").await;
-    assert_eq!(bed.store.take(&SchedulerId::random(), 1).await.unwrap().len(), 1);
-    bed.store.requeue_missing(&record, std::slice::from_ref(&bed.scheduler)).await.unwrap();
-    bed.violations().await
+/// Invariant 2: a caller searches for a payload that a scheduler has in flight which is not in its list.
+pub(crate) async fn an_unlisted_scheduler_has_the_payload(fixture: &Fixture) -> Vec<String> {
+    let Placed { record, .. } = fixture.pod_in(Phase::Pending, "web", "w1").await;
+    assert_eq!(fixture.store.take(&SchedulerId::random(), 1).await.unwrap().len(), 1);
+    fixture.store.requeue_missing(&record, std::slice::from_ref(&fixture.scheduler)).await.unwrap();
+    fixture.violations().await
 }
 
 async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
@@ -58,6 +60,7 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
             node: node("w1"),
             incarnation: incarnation.clone(),
             request: REQUEST,
+            host_ports: HostPorts::default(),
         };
         let batch: Vec<_> = chunk.iter().map(one).collect();
         let outcomes = store.assign(me, DEAD_AFTER, &batch).await.unwrap();
@@ -66,83 +69,102 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
     assigned
 }
 
-/// Invariant 3: a worker that was declared dead says everything a worker can say, and nothing may change by it.
-pub(crate) async fn a_zombie_speaks(bed: &Bed) -> Vec<String> {
-    let Placed { session, record, payload } = bed.pod_in(Phase::Assigned, "web", "w1").await;
-    session.take_more(1).await.unwrap();
+/// A node has died under a master whose clock was an hour ahead of this one's.
+pub(crate) async fn a_dead_node_has_a_heartbeat_in_the_future(fixture: &Fixture) -> Vec<String> {
+    fixture.node("w1").await;
+    let ahead = fixture.store.redis_now().await.unwrap() + 3_600_000;
+    let () = fixture.redis.cli(&["HSET", "node:w1", "beat", &ahead.to_string()]).await;
+    let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO).await.unwrap();
+    let beat = fixture.store.node(&node("w1")).await.unwrap().unwrap().beat;
+    if beat < ahead { Vec::new() } else { vec![format!("the heartbeat stays at {beat}")] }
+}
+
+/// Redis is full, and a worker sends its heartbeat.
+pub(crate) async fn a_worker_beats_at_maxmemory(fixture: &Fixture) -> Vec<String> {
+    let session = fixture.node("w1").await;
+    let () = fixture.redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    session.heartbeat(None, None, 0, &[]).await.err().map(|error| error.to_string()).into_iter().collect()
+}
+
+/// Invariant 3: a worker that was declared dead runs every operation of a worker, and nothing may change.
+pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
+    let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    session.pop_more(1).await.unwrap();
     let held = record.assignment.clone().unwrap();
-    bed.kill_node("w1").await;
-    let before = bed.keyspace().await;
+    fixture.kill_node("w1").await;
+    let before = fixture.keyspace().await;
     let pod = PodRef { id: &record.id, assignment: &held };
     let item = AckItem { payload: payload.clone(), assignment: held.clone(), address: String::new() };
-    let report = FinishReport { outcome: Outcome::Failed, reason: "", message: "", exit_code: None };
-    let claims = [bed.claim_item(&payload).await];
+    let report = FinishReport { outcome: PodOutcome::Failed, reason: "", message: "", exit_code: None };
+    let claims = [fixture.claim_item(&payload).await];
     let fenced = [
         session.claim(&claims, 5, Duration::ZERO).await.unwrap().is_err(),
         session.ack(&[item]).await.unwrap().is_err(),
         session.report(pod, &StatusReport::default()).await.unwrap().is_err(),
         session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap().is_err(),
-        session.lost(pod, &payload.raw).await.unwrap().is_err(),
+        session.report_lost(pod, &payload.raw).await.unwrap().is_err(),
         session.reject(&payload.raw, Some(&record.id), "").await.unwrap().is_err(),
-        session.heartbeat(None, None, &[]).await.unwrap().is_err(),
+        session.heartbeat(None, None, 0, &[]).await.unwrap().is_err(),
     ];
-    let mut wrong = before.changes(&bed.keyspace().await);
+    let mut wrong = before.changes(&fixture.keyspace().await);
     if fenced.contains(&false) {
-        wrong.push(format!("not told that it is fenced: {fenced:?}"));
+        wrong.push(format!("not fenced: {fenced:?}"));
     }
     wrong
 }
 
-/// Invariant 2: acknowledged pods are in cs and nowhere else, the copies somebody pushed while they started included.
-pub(crate) async fn pods_start(bed: &Bed) -> Vec<String> {
-    let session = bed.node("w1").await;
-    bed.service("web", 3).await;
-    bed.assign_all(&session).await;
-    bed.run_all(&session).await;
-    bed.violations().await
+/// Invariant 2: acknowledged pods are in cs and in no other queue.
+pub(crate) async fn pods_start(fixture: &Fixture) -> Vec<String> {
+    let session = fixture.node("w1").await;
+    fixture.service("web", 3).await;
+    fixture.assign_all(&session).await;
+    fixture.run_all(&session).await;
+    fixture.violations().await
 }
 
-/// Invariant 1: however many make the pods of a service, each slot has one, and no pod is without a slot.
-pub(crate) async fn many_make_the_same_pods(bed: &Bed) -> Vec<String> {
-    let service = bed.service("web", 20).await;
+/// Invariant 1: however many callers create the pods of a service, each slot has one pod, and each pod has a
+/// slot.
+pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> {
+    let service = fixture.service("web", 20).await;
     let all: Arc<Vec<u32>> = Arc::new((0..20).collect());
-    let makers = (0..3).map(|_| {
-        let (store, service, all) = (bed.store.clone(), service.clone(), all.clone());
+    let callers = (0..3).map(|_| {
+        let (store, service, all) = (fixture.store.clone(), service.clone(), all.clone());
         tokio::spawn(async move { store.create_pods(&service, &all).await.unwrap() })
     });
-    for maker in makers.collect::<Vec<_>>() {
-        maker.await.unwrap();
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
     }
-    let mut wrong = bed.violations().await;
-    let pods = bed.keyspace().await.below("pod:").count();
+    let mut wrong = fixture.violations().await;
+    let pods = fixture.keyspace().await.below("pod:").count();
     if pods != 20 {
-        wrong.push(format!("{pods} pods were made for 20 slots"));
+        wrong.push(format!("{pods} pods were created for 20 slots"));
     }
     wrong
 }
 
-/// Invariant 4: however many schedulers drain a dead node at a time, each payload is queued once, those that were pushed
-/// to the node and that nobody knows yet included.
-pub(crate) async fn many_drain_one_node(bed: &Bed) -> Vec<String> {
-    let session = bed.node("w1").await;
-    bed.service("web", 150).await;
-    bed.assign_all(&session).await;
-    session.take_more(100).await.unwrap();
-    let rq = session.starting().await.unwrap();
+/// Invariant 4: however many schedulers drain a dead node at the same time, each payload is queued once. That
+/// includes payloads that were pushed to the node and have no record yet.
+pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
+    let session = fixture.node("w1").await;
+    fixture.service("web", 150).await;
+    fixture.assign_all(&session).await;
+    session.pop_more(100).await.unwrap();
+    let rq = session.in_flight().await.unwrap();
     let first: Vec<_> = rq.into_iter().take(50).map(|raw| Payload::parse(raw).unwrap()).collect();
-    for (payload, claim) in first.iter().zip(bed.claim(&session, &first).await) {
+    for (payload, claim) in first.iter().zip(fixture.claim(&session, &first).await) {
         if let Claim::Start { assignment, .. } = claim {
-            assert_eq!(bed.ack(&session, payload, &assignment).await, Ack::Running);
+            assert_eq!(fixture.ack(&session, payload, &assignment).await, Ack::Running);
         }
     }
     for number in 0..50 {
         let unknown = pushed("test", &format!("mine-{number}"));
-        let () = bed.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &unknown.raw]).await;
+        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &unknown.raw]).await;
     }
-    bed.kill_node("w1").await;
-    let dead = bed.store.node(&node("w1")).await.unwrap().unwrap();
+    fixture.kill_node("w1").await;
+    let dead = fixture.store.node(&node("w1")).await.unwrap().unwrap();
     let drainers = (0..4).map(|_| {
-        let (store, dead) = (bed.store.clone(), dead.clone());
+        let (store, dead) = (fixture.store.clone(), dead.clone());
         tokio::spawn(async move {
             use common::store::DrainOutcome::Moved;
             while let Moved(_) = store.drain_step(&dead).await.unwrap() {}
@@ -151,52 +173,52 @@ pub(crate) async fn many_drain_one_node(bed: &Bed) -> Vec<String> {
     for drainer in drainers.collect::<Vec<_>>() {
         drainer.await.unwrap();
     }
-    let mut wrong = bed.violations().await;
-    let queued: usize = bed.redis.cli(&["LLEN", "sq"]).await;
+    let mut wrong = fixture.violations().await;
+    let queued: usize = fixture.redis.cli(&["LLEN", "sq"]).await;
     if queued != 200 {
         wrong.push(format!("{queued} payloads were queued for 200 pods"));
     }
     wrong
 }
 
-/// Invariant 3: an acknowledgement as an assignment that is not the pod's own any more.
-pub(crate) async fn an_old_assignment_speaks(bed: &Bed) -> Vec<String> {
-    let Placed { session, record, payload } = bed.pod_in(Phase::Assigned, "web", "w1").await;
-    bed.kill_node("w1").await;
-    bed.drain("w1").await;
-    let back = bed.node("w1").await;
-    bed.assign_all(&back).await;
-    back.take_more(1).await.unwrap();
-    let before = bed.keyspace().await;
-    // It is the same pod on the same node, and the node lives: only the assignment tells the two apart.
+/// Invariant 3: a worker acknowledges a pod as an assignment that it no longer has.
+pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<String> {
+    let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let back = fixture.node("w1").await;
+    fixture.assign_all(&back).await;
+    back.pop_more(1).await.unwrap();
+    let before = fixture.keyspace().await;
+    // It is the same pod on the same live node: only the assignment differs.
     let old = record.assignment.unwrap();
-    let answer = bed.ack(&back, &payload, &old).await;
+    let answer = fixture.ack(&back, &payload, &old).await;
     drop(session);
-    let mut wrong = before.changes(&bed.keyspace().await);
+    let mut wrong = before.changes(&fixture.keyspace().await);
     if answer != Ack::Stale {
-        wrong.push(format!("an old assignment was told {answer:?}"));
+        wrong.push(format!("an old assignment was answered with {answer:?}"));
     }
     wrong
 }
 
-/// Invariant 7: what is pushed twice and is no pod is two dead letters: nothing that anybody sent is thrown away.
-pub(crate) async fn equal_junk_is_kept_twice(bed: &Bed) -> Vec<String> {
-    let session = bed.node("w1").await;
+/// Invariant 7: junk that is pushed twice becomes two dead letters: nothing is thrown away.
+pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
+    let session = fixture.node("w1").await;
     let junk = b"no pod";
     for _ in 0..2 {
-        let () = bed.redis.cli(&[&b"LPUSH"[..], b"rq:w1", junk]).await;
+        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"rq:w1", junk]).await;
     }
     for _ in 0..2 {
         let _gone = session.reject(junk, None, "it is no pod").await.unwrap();
     }
-    let letters = bed.store.letters(0, 10).await.unwrap().len();
-    if letters == 2 { Vec::new() } else { vec![format!("two were sent, and {letters} kept")] }
+    let kept = fixture.store.dead_letters(0, 10).await.unwrap().len();
+    if kept == 2 { Vec::new() } else { vec![format!("two were sent, and {kept} kept")] }
 }
 
-/// Invariant 9: a claim of a pod that nobody knew sets aside what it asks for.
-pub(crate) async fn a_pushed_pod_is_accounted_for(bed: &Bed) -> Vec<String> {
-    let session = bed.node("w1").await;
-    let () = bed.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &pushed("test", "mine").raw]).await;
-    bed.run_all(&session).await;
-    bed.violations().await
+/// Invariant 9: a claim of a pushed pod without a record reserves what it requests.
+pub(crate) async fn a_pushed_pod_reserves_resources(fixture: &Fixture) -> Vec<String> {
+    let session = fixture.node("w1").await;
+    let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &pushed("test", "mine").raw]).await;
+    fixture.run_all(&session).await;
+    fixture.violations().await
 }

@@ -1,27 +1,37 @@
-//! Ring 2: every script through its verb, on a real Redis, and the invariants each has to hold.
+//! Every script through its operation on a real Redis, and the invariants that each must hold.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod ablations;
 mod checks;
+mod clocks;
 mod confirming;
+mod dead_letters;
 mod events;
-mod every_verb;
-mod letters;
+mod every_operation;
+mod foreign_keys;
+mod host_ports;
+mod lifecycle;
+mod maxmemory;
 mod nodes;
+mod numbers;
+mod operations;
 mod payloads;
+mod phases;
+mod recovery;
 mod scale;
 mod scheduling;
 mod services;
-mod verbs;
-mod working;
+mod session;
+mod stored_forms;
+mod wrong_keys;
 
-use kubeleet_tests::Bed;
+use kubeleet_tests::Fixture;
 
-/// Does it, and makes sure that nothing in Redis is different afterwards.
-async fn changing_nothing<T>(bed: &Bed, verb: impl Future<Output = T>) -> T {
-    let before = bed.keyspace().await;
-    let answer = verb.await;
-    assert_eq!(before.changes(&bed.keyspace().await), Vec::<String>::new());
-    answer
+/// Runs an operation and checks that it changed nothing in Redis.
+async fn changing_nothing<T>(fixture: &Fixture, operation: impl Future<Output = T>) -> T {
+    let before = fixture.keyspace().await;
+    let result = operation.await;
+    assert_eq!(before.changes(&fixture.keyspace().await), Vec::<String>::new());
+    result
 }

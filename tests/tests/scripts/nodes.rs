@@ -1,4 +1,5 @@
-//! Nodes as schedulers see them: declared dead, drained, cordoned, and guests. Invariants 2, 3 and 4.
+//! Nodes as schedulers see them: declared dead, drained, cordoned, and external workers. Invariants 2, 3 and
+//! 4.
 
 use std::time::Duration;
 
@@ -6,249 +7,382 @@ use common::ids::NodeName;
 use common::lifecycle::Phase;
 use common::node::{NodeKind, NodeState};
 use common::payload::Payload;
-use common::store::{DeclareOutcome, DrainOutcome, GuestBeat, GuestSign};
-use kubeleet_tests::Bed;
-use kubeleet_tests::bed::{DEAD_AFTER, Placed, node, pushed};
+use common::spec::HostPorts;
+use common::store::{
+    DeclareOutcome, DrainOutcome, ExternalBeat, ExternalSign, RemoveNodeOutcome, RestoreOutcome,
+};
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{DEAD_AFTER, Placed, node, pushed};
 
 use crate::{changing_nothing, checks};
 
-async fn declare(bed: &Bed, name: &str, gap: Duration) -> DeclareOutcome {
-    let seen = bed.store.node(&node(name)).await.unwrap().unwrap();
-    bed.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, gap).await.unwrap()
+async fn declare(fixture: &Fixture, name: &str, gap: Duration) -> DeclareOutcome {
+    let seen = fixture.store.node(&node(name)).await.unwrap().unwrap();
+    fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, gap).await.unwrap()
 }
 
 #[tokio::test]
-async fn only_a_silent_node_is_declared_dead_and_once() {
-    let bed = Bed::new().await;
-    bed.node("w1").await;
-    let alive = declare(&bed, "w1", Duration::ZERO);
-    assert_eq!(changing_nothing(&bed, alive).await, DeclareOutcome::Alive);
-    bed.silence("w1").await;
-    assert_eq!(declare(&bed, "w1", Duration::ZERO).await, DeclareOutcome::Declared);
-    let again = declare(&bed, "w1", Duration::ZERO);
-    assert_eq!(changing_nothing(&bed, again).await, DeclareOutcome::Already);
-    let seen = bed.store.node(&node("w1")).await.unwrap().unwrap();
+async fn only_a_silent_node_is_declared_dead_and_only_once() {
+    let fixture = Fixture::new().await;
+    fixture.node("w1").await;
+    let alive = declare(&fixture, "w1", Duration::ZERO);
+    assert_eq!(changing_nothing(&fixture, alive).await, DeclareOutcome::Alive);
+    fixture.silence("w1").await;
+    assert_eq!(declare(&fixture, "w1", Duration::ZERO).await, DeclareOutcome::Declared);
+    let again = declare(&fixture, "w1", Duration::ZERO);
+    assert_eq!(changing_nothing(&fixture, again).await, DeclareOutcome::Already);
+    let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
     assert_eq!(seen.state, NodeState::Dead);
-    assert_eq!(bed.store.living_nodes().await.unwrap(), 0);
+    assert_eq!(fixture.store.live_nodes().await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn a_node_that_lives_again_is_not_declared_dead_for_its_old_life() {
-    let bed = Bed::new().await;
-    bed.node("w1").await;
-    let seen = bed.store.node(&node("w1")).await.unwrap().unwrap();
-    bed.node("w1").await;
-    bed.silence("w1").await;
-    let declare = bed.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO);
-    assert_eq!(changing_nothing(&bed, declare).await.unwrap(), DeclareOutcome::Alive);
+async fn a_node_that_registered_again_is_not_declared_dead_for_its_earlier_session() {
+    let fixture = Fixture::new().await;
+    fixture.node("w1").await;
+    let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    fixture.node("w1").await;
+    fixture.silence("w1").await;
+    let declare = fixture.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO);
+    assert_eq!(changing_nothing(&fixture, declare).await.unwrap(), DeclareOutcome::Alive);
 }
 
 #[tokio::test]
-async fn deaths_keep_their_distance_and_wait_after_a_change_of_master() {
-    let bed = Bed::new().await;
+async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
+    let fixture = Fixture::new().await;
     for name in ["w1", "w2"] {
-        bed.node(name).await;
-        bed.silence(name).await;
+        fixture.node(name).await;
+        fixture.silence(name).await;
     }
     let gap = Duration::from_secs(2);
-    assert_eq!(declare(&bed, "w1", gap).await, DeclareOutcome::Declared);
-    let DeclareOutcome::Wait(left) = declare(&bed, "w2", gap).await else { panic!("too soon") };
+    assert_eq!(declare(&fixture, "w1", gap).await, DeclareOutcome::Declared);
+    let DeclareOutcome::Wait(left) = declare(&fixture, "w2", gap).await else { panic!("too soon") };
     assert!(left <= gap && left > gap / 2, "{left:?}");
-    let () = bed.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
-    let seen = bed.store.node(&node("w2")).await.unwrap().unwrap();
+    let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+    let seen = fixture.store.node(&node("w2")).await.unwrap().unwrap();
     let pause = Duration::from_secs(30);
-    let outcome = bed.store.declare_dead(&seen, DEAD_AFTER, pause, Duration::ZERO).await.unwrap();
+    let outcome = fixture.store.declare_dead(&seen, DEAD_AFTER, pause, Duration::ZERO).await.unwrap();
     let DeclareOutcome::Wait(left) = outcome else { panic!("the master has just changed") };
     assert!(left <= pause && left > pause / 2, "{left:?}");
 }
 
 #[tokio::test]
-async fn a_dead_nodes_pods_go_back_to_the_queue_each_as_its_phase_wants() {
+async fn a_dead_nodes_pods_are_requeued_or_end_according_to_their_phase() {
     for (phase, after, queued) in [
         (Phase::Assigned, Phase::Pending, 1),
         (Phase::Running, Phase::Pending, 1),
         (Phase::Stopping, Phase::Stopped, 0),
     ] {
-        let bed = Bed::new().await;
-        let Placed { record, .. } = bed.pod_in(phase, "web", "w1").await;
-        bed.kill_node("w1").await;
-        bed.drain("w1").await;
-        let moved = bed.record(&record.id).await;
-        assert_eq!((moved.phase, bed.redis.cli::<usize>(&["LLEN", "sq"]).await), (after, queued), "{phase}");
+        let fixture = Fixture::new().await;
+        let Placed { record, .. } = fixture.pod_in(phase, "web", "w1").await;
+        fixture.kill_node("w1").await;
+        fixture.drain("w1").await;
+        let moved = fixture.record(&record.id).await;
+        assert_eq!(
+            (moved.phase, fixture.redis.cli::<usize>(&["LLEN", "sq"]).await),
+            (after, queued),
+            "{phase}"
+        );
         if after == Phase::Pending {
             assert_eq!((moved.node, moved.assignment, moved.reason.as_str()), (None, None, "NodeDied"));
         }
-        assert_eq!(bed.violations().await, Vec::<String>::new(), "{phase}");
-        assert_eq!(bed.keyspace().await.field("node:w1", "used_pods"), "0", "{phase}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
+        assert_eq!(fixture.keyspace().await.field("node:w1", "used_pods"), "0", "{phase}");
     }
 }
 
 #[tokio::test]
-async fn an_empty_or_living_node_is_not_drained() {
-    let bed = Bed::new().await;
-    bed.pod_in(Phase::Running, "web", "w1").await;
-    let alive = bed.store.node(&node("w1")).await.unwrap().unwrap();
-    assert_eq!(changing_nothing(&bed, bed.store.drain_step(&alive)).await.unwrap(), DrainOutcome::Alive);
-    bed.kill_node("w1").await;
-    bed.drain("w1").await;
-    let dead = bed.store.node(&node("w1")).await.unwrap().unwrap();
-    assert_eq!(changing_nothing(&bed, bed.store.drain_step(&dead)).await.unwrap(), DrainOutcome::Empty);
+async fn an_empty_or_live_node_is_not_drained() {
+    let fixture = Fixture::new().await;
+    fixture.pod_in(Phase::Running, "web", "w1").await;
+    let alive = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    assert_eq!(
+        changing_nothing(&fixture, fixture.store.drain_step(&alive)).await.unwrap(),
+        DrainOutcome::Alive
+    );
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let dead = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    assert_eq!(
+        changing_nothing(&fixture, fixture.store.drain_step(&dead)).await.unwrap(),
+        DrainOutcome::Empty
+    );
 }
 
 #[tokio::test]
-async fn what_is_pushed_to_a_dead_node_later_is_drained_too_and_bad_bytes_with_it() {
-    let bed = Bed::new().await;
-    bed.node("w1").await;
-    bed.kill_node("w1").await;
+async fn payloads_pushed_to_a_dead_node_are_drained_even_if_unreadable() {
+    let fixture = Fixture::new().await;
+    fixture.node("w1").await;
+    fixture.kill_node("w1").await;
     let good = pushed("test", "mine");
     for raw in [&good.raw[..], b"\xff\xfe not a pod"] {
-        let () = bed.redis.cli(&[&b"LPUSH"[..], b"pq:w1", raw]).await;
+        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", raw]).await;
     }
-    bed.drain("w1").await;
-    let mut taken = bed.store.take(&bed.scheduler, 10).await.unwrap();
+    fixture.drain("w1").await;
+    let mut taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
     taken.sort_unstable();
     assert_eq!(taken, [&good.raw[..], b"\xff\xfe not a pod"], "byte for byte");
 }
 
 #[tokio::test]
-async fn a_payload_of_a_pod_that_has_moved_on_is_dropped() {
-    let bed = Bed::new().await;
-    let Placed { record, payload, .. } = bed.pod_in(Phase::Running, "web", "w2").await;
-    bed.node("w1").await;
-    let () = bed.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &payload.raw]).await;
-    bed.kill_node("w1").await;
-    bed.drain("w1").await;
-    assert_eq!(bed.record(&record.id).await, record, "it runs on w2 as before");
-    assert_eq!(bed.violations().await, Vec::<String>::new());
+async fn a_drained_payload_of_a_pod_on_another_node_is_dropped() {
+    let fixture = Fixture::new().await;
+    let Placed { record, payload, .. } = fixture.pod_in(Phase::Running, "web", "w2").await;
+    fixture.node("w1").await;
+    let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &payload.raw]).await;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    assert_eq!(fixture.record(&record.id).await, record, "it runs on w2 as before");
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn four_schedulers_drain_a_node_once() {
-    assert_eq!(checks::many_drain_one_node(&Bed::new().await).await, Vec::<String>::new());
+    assert_eq!(checks::many_drain_one_node(&Fixture::new().await).await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn many_makers_make_each_pod_once() {
-    assert_eq!(checks::many_make_the_same_pods(&Bed::new().await).await, Vec::<String>::new());
+async fn concurrent_callers_create_each_pod_once() {
+    assert_eq!(checks::many_create_the_same_pods(&Fixture::new().await).await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn beats_tell_who_lives_and_who_is_silent() {
-    let bed = Bed::new().await;
-    bed.node("w1").await;
-    bed.node("w2").await;
-    bed.silence("w1").await;
-    let now = bed.store.redis_now().await.unwrap();
-    let silent = bed.store.beats_before(now - 20_000).await.unwrap();
+async fn beats_list_live_and_silent_nodes() {
+    let fixture = Fixture::new().await;
+    fixture.node("w1").await;
+    fixture.node("w2").await;
+    fixture.silence("w1").await;
+    let now = fixture.store.redis_now().await.unwrap();
+    let silent = fixture.store.beats_before(now - 20_000).await.unwrap();
     assert_eq!(silent, [(node("w1"), 1000)]);
-    let fresh = bed.store.beats_since(now - 20_000).await.unwrap();
+    let fresh = fixture.store.beats_since(now - 20_000).await.unwrap();
     assert_eq!(fresh.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), [node("w2")]);
-    assert_eq!(bed.store.living_nodes().await.unwrap(), 2);
+    assert_eq!(fixture.store.live_nodes().await.unwrap(), 2);
 }
 
 #[tokio::test]
-async fn cordoning_is_said_once_and_outlives_a_restart_of_the_worker() {
-    let bed = Bed::new().await;
-    assert!(!changing_nothing(&bed, bed.store.cordon(&node("w1"), true)).await.unwrap());
-    bed.node("w1").await;
-    assert!(bed.store.cordon(&node("w1"), true).await.unwrap());
-    assert!(changing_nothing(&bed, bed.store.cordon(&node("w1"), true)).await.unwrap());
-    bed.node("w1").await;
-    assert!(bed.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
-    assert!(bed.store.cordon(&node("w1"), false).await.unwrap());
-    assert!(!bed.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
+async fn a_cordon_is_idempotent_and_survives_a_restart_of_the_worker() {
+    let fixture = Fixture::new().await;
+    assert!(!changing_nothing(&fixture, fixture.store.cordon(&node("w1"), true)).await.unwrap());
+    fixture.node("w1").await;
+    assert!(fixture.store.cordon(&node("w1"), true).await.unwrap());
+    assert!(changing_nothing(&fixture, fixture.store.cordon(&node("w1"), true)).await.unwrap());
+    fixture.node("w1").await;
+    assert!(fixture.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
+    assert!(fixture.store.cordon(&node("w1"), false).await.unwrap());
+    assert!(!fixture.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
 }
 
-async fn beat(bed: &Bed, name: &NodeName, value: &str) -> GuestBeat {
-    let () = bed.redis.cli(&["SET", &format!("hb:{name}"), value]).await;
-    bed.store.guest_beat(name, 10).await.unwrap()
-}
-
-#[tokio::test]
-async fn each_change_of_a_guests_value_is_a_beat_whatever_the_value_says() {
-    let bed = Bed::new().await;
-    let guest = node("old-one");
-    let silent = changing_nothing(&bed, bed.store.guest_beat(&guest, 10)).await.unwrap();
-    assert_eq!(silent, GuestBeat::Silent, "nothing there");
-    assert_eq!(beat(&bed, &guest, "1999-12-31T23:59:59").await, GuestBeat::Joined);
-    let same = changing_nothing(&bed, bed.store.guest_beat(&guest, 10)).await.unwrap();
-    assert_eq!(same, GuestBeat::Silent);
-    assert_eq!(beat(&bed, &guest, "1970-01-01").await, GuestBeat::Beat, "compared with no clock");
-    let seen = bed.store.node(&guest).await.unwrap().unwrap();
-    let now = bed.store.redis_now().await.unwrap();
-    assert!(seen.kind == NodeKind::Guest && now - seen.beat < 10_000, "{seen:?}");
-    bed.node("w1").await;
-    assert_eq!(beat(&bed, &node("w1"), "1").await, GuestBeat::Ours);
+async fn beat(fixture: &Fixture, name: &NodeName, value: &str) -> ExternalBeat {
+    let () = fixture.redis.cli(&["SET", &format!("hb:{name}"), value]).await;
+    fixture.store.external_beat(name, 10).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_guest_that_comes_back_waits_for_its_drain() {
-    let bed = Bed::new().await;
-    let guest = node("old-one");
-    beat(&bed, &guest, "1").await;
+async fn every_change_of_an_external_heartbeat_value_is_a_beat() {
+    let fixture = Fixture::new().await;
+    let external = node("old-one");
+    let silent = changing_nothing(&fixture, fixture.store.external_beat(&external, 10)).await.unwrap();
+    assert_eq!(silent, ExternalBeat::Silent, "nothing there");
+    assert_eq!(beat(&fixture, &external, "1999-12-31T23:59:59").await, ExternalBeat::Joined);
+    let same = changing_nothing(&fixture, fixture.store.external_beat(&external, 10)).await.unwrap();
+    assert_eq!(same, ExternalBeat::Silent);
+    assert_eq!(beat(&fixture, &external, "1970-01-01").await, ExternalBeat::Beat, "compared with no clock");
+    let seen = fixture.store.node(&external).await.unwrap().unwrap();
+    let now = fixture.store.redis_now().await.unwrap();
+    assert!(seen.kind == NodeKind::External && now - seen.beat < 10_000, "{seen:?}");
+    fixture.node("w1").await;
+    assert_eq!(beat(&fixture, &node("w1"), "1").await, ExternalBeat::Ours);
+}
+
+#[tokio::test]
+async fn an_external_worker_that_returns_waits_for_its_drain() {
+    let fixture = Fixture::new().await;
+    let external = node("old-one");
+    beat(&fixture, &external, "1").await;
     let payload = pushed("test", "mine");
-    let () = bed.redis.cli(&[&b"SADD"[..], b"cs:old-one", &payload.raw]).await;
-    assert_eq!(bed.store.guest_ack(&guest, std::slice::from_ref(&payload)).await.unwrap(), 1);
-    bed.kill_node("old-one").await;
-    assert_eq!(beat(&bed, &guest, "2").await, GuestBeat::Draining);
-    bed.drain("old-one").await;
-    assert_eq!(beat(&bed, &guest, "3").await, GuestBeat::Joined);
-    assert_eq!(bed.record(&payload.id).await.phase, Phase::Pending, "its pod moves like any other's");
-    assert_eq!(bed.violations().await, Vec::<String>::new());
+    let () = fixture.redis.cli(&[&b"SADD"[..], b"cs:old-one", &payload.raw]).await;
+    assert_eq!(fixture.store.external_ack(&external, std::slice::from_ref(&payload)).await.unwrap(), 1);
+    fixture.kill_node("old-one").await;
+    assert_eq!(beat(&fixture, &external, "2").await, ExternalBeat::Draining);
+    fixture.drain("old-one").await;
+    assert_eq!(beat(&fixture, &external, "3").await, ExternalBeat::Joined);
+    assert_eq!(fixture.record(&payload.id).await.phase, Phase::Pending, "its pod moves like any other's");
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_guests_container_set_is_believed_and_nobody_elses() {
-    let bed = Bed::new().await;
-    let guest = node("old-one");
-    beat(&bed, &guest, "1").await;
-    bed.service("web", 1).await;
-    let taken = bed.store.take(&bed.scheduler, 1).await.unwrap().remove(0);
+async fn only_an_external_workers_container_set_is_acknowledged() {
+    let fixture = Fixture::new().await;
+    let external = node("old-one");
+    beat(&fixture, &external, "1").await;
+    fixture.service("web", 1).await;
+    let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap().remove(0);
     let given = Payload::parse(taken).unwrap();
-    let seen = bed.store.node(&guest).await.unwrap().unwrap();
-    let request = kubeleet_tests::bed::REQUEST;
+    let seen = fixture.store.node(&external).await.unwrap().unwrap();
+    let request = kubeleet_tests::fixture::REQUEST;
     let request = common::node::Resources { cpu_millis: 0, memory_bytes: 0, ..request };
     let assignment = common::store::Assignment {
         payload: given.clone(),
-        node: guest.clone(),
+        node: external.clone(),
         incarnation: seen.incarnation,
         request,
+        host_ports: HostPorts::default(),
     };
-    bed.store.assign(&bed.scheduler, DEAD_AFTER, &[assignment]).await.unwrap();
-    // The guest starts it the old way.
-    let () = bed.redis.cli(&["RPOPLPUSH", "pq:old-one", "rq:old-one"]).await;
+    fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await.unwrap();
+    // The external worker starts it as the first kubeleet did.
+    let () = fixture.redis.cli(&["RPOPLPUSH", "pq:old-one", "rq:old-one"]).await;
     let own = pushed("own", "its-own");
     for raw in [&given.raw, &own.raw] {
-        let () = bed.redis.cli(&[&b"SADD"[..], b"cs:old-one", raw]).await;
+        let () = fixture.redis.cli(&[&b"SADD"[..], b"cs:old-one", raw]).await;
     }
-    let () = bed.redis.cli(&[&b"LREM"[..], b"rq:old-one", b"1", &given.raw]).await;
+    let () = fixture.redis.cli(&[&b"LREM"[..], b"rq:old-one", b"1", &given.raw]).await;
     let running = [given.clone(), own.clone(), pushed("not", "there")];
-    assert_eq!(bed.store.guest_ack(&guest, &running).await.unwrap(), 2);
-    assert_eq!(changing_nothing(&bed, bed.store.guest_ack(&guest, &running)).await.unwrap(), 0);
-    assert_eq!(bed.record(&given.id).await.phase, Phase::Running);
-    assert_eq!(bed.store.pushed_pods().await.unwrap(), [own.id]);
-    assert_eq!(bed.violations().await, Vec::<String>::new());
-    bed.node("w1").await;
-    let ours = changing_nothing(&bed, bed.store.guest_ack(&node("w1"), &running)).await.unwrap();
-    assert_eq!(ours, 0, "our own workers say it themselves");
+    assert_eq!(fixture.store.external_ack(&external, &running).await.unwrap(), 2);
+    assert_eq!(changing_nothing(&fixture, fixture.store.external_ack(&external, &running)).await.unwrap(), 0);
+    assert_eq!(fixture.record(&given.id).await.phase, Phase::Running);
+    assert_eq!(fixture.store.pushed_pods().await.unwrap(), [own.id]);
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+    fixture.node("w1").await;
+    let ours = changing_nothing(&fixture, fixture.store.external_ack(&node("w1"), &running)).await.unwrap();
+    assert_eq!(ours, 0, "kubeleet's own workers acknowledge their pods themselves");
 }
 
 #[tokio::test]
-async fn a_walk_over_the_keys_finds_guests() {
-    let bed = Bed::new().await;
-    let () = bed.redis.cli(&["SET", "hb:old-one", "1"]).await;
-    let () = bed.redis.cli(&["LPUSH", "pq:nobody", "x"]).await;
-    let () = bed.redis.cli(&["SET", "pb:neither", "x"]).await;
+async fn a_scan_of_the_keys_finds_external_workers() {
+    let fixture = Fixture::new().await;
+    let () = fixture.redis.cli(&["SET", "hb:old-one", "1"]).await;
+    let () = fixture.redis.cli(&["LPUSH", "pq:unregistered", "x"]).await;
+    let () = fixture.redis.cli(&["SET", "pb:neither", "x"]).await;
     let (mut cursor, mut found) = (0, Vec::new());
     loop {
-        let (next, page) = bed.store.scan_for_guests(cursor, 10).await.unwrap();
+        let (next, page) = fixture.store.scan_for_external_workers(cursor, 10).await.unwrap();
         found.extend(page);
         cursor = next;
         if cursor == 0 {
             break;
         }
     }
-    assert!(found.contains(&GuestSign::Heartbeat(node("old-one"))), "{found:?}");
-    assert!(found.contains(&GuestSign::Queue(node("nobody"))), "{found:?}");
+    assert!(found.contains(&ExternalSign::Heartbeat(node("old-one"))), "{found:?}");
+    assert!(found.contains(&ExternalSign::Queue(node("unregistered"))), "{found:?}");
     assert_eq!(found.len(), 2);
+}
+
+#[tokio::test]
+async fn only_a_dead_node_without_payloads_is_removed_and_nothing_of_it_is_left() {
+    let fixture = Fixture::new().await;
+    let name = node("w1");
+    let remove = || fixture.store.remove_node(&name);
+    assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveNodeOutcome::Missing);
+    fixture.pod_in(Phase::Running, "web", "w1").await;
+    assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveNodeOutcome::Alive);
+    fixture.kill_node("w1").await;
+    assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveNodeOutcome::Draining);
+    fixture.drain("w1").await;
+    assert_eq!(remove().await.unwrap(), RemoveNodeOutcome::Removed);
+    let left = fixture.keyspace().await;
+    let keys: Vec<&str> = left.entries().map(|(key, _)| key).filter(|key| key.ends_with(":w1")).collect();
+    assert_eq!(keys, Vec::<&str>::new());
+    assert_eq!(fixture.store.node_names().await.unwrap(), []);
+    fixture.node("w1").await;
+    assert_eq!(fixture.store.live_nodes().await.unwrap(), 1, "a worker of this name can register again");
+}
+
+#[tokio::test]
+async fn a_node_without_a_record_and_an_external_worker_that_is_dead_can_be_removed() {
+    let fixture = Fixture::new().await;
+    let () = fixture.redis.cli(&["SADD", "nodes", "gone"]).await;
+    assert_eq!(fixture.store.remove_node(&node("gone")).await.unwrap(), RemoveNodeOutcome::Removed);
+    let () = fixture.redis.cli(&["SET", "hb:external", "1"]).await;
+    assert_eq!(fixture.store.external_beat(&node("external"), 10).await.unwrap(), ExternalBeat::Joined);
+    assert_eq!(fixture.store.remove_node(&node("external")).await.unwrap(), RemoveNodeOutcome::Alive);
+    fixture.kill_node("external").await;
+    assert_eq!(fixture.store.remove_node(&node("external")).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(fixture.redis.cli::<usize>(&["EXISTS", "hb:external", "node:external"]).await, 0);
+}
+
+#[tokio::test]
+async fn what_a_node_uses_is_corrected_only_if_nothing_was_reserved_or_released_since() {
+    let fixture = Fixture::new().await;
+    let Placed { record, session, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
+    let name = node("w1");
+    let used = async || fixture.store.node(&name).await.unwrap().unwrap().used;
+    let actual = used().await;
+    let () = fixture.redis.cli(&["HINCRBY", "node:w1", "used_pods", "5"]).await;
+    let read = async || fixture.store.node_usage(std::slice::from_ref(&name)).await.unwrap().remove(0);
+    let seen = read().await;
+    assert_eq!(seen.used[0], 6);
+
+    // One was assigned and one was released meanwhile: the sum is the same, and yet nothing is known.
+    fixture.service("other", 1).await;
+    fixture.assign_all(&session).await;
+    let () = fixture.redis.cli(&["HSET", "node:w1", "used_pods", "6"]).await;
+    let () = fixture.redis.cli(&["HSET", "node:w1", "used_cpu", &seen.used[1].to_string()]).await;
+    let () = fixture.redis.cli(&["HSET", "node:w1", "used_memory", &seen.used[2].to_string()]).await;
+    let racing = fixture.store.correct_usage(&seen, &actual, &[]);
+    assert!(!changing_nothing(&fixture, racing).await.unwrap());
+
+    let seen = read().await;
+    assert!(fixture.store.correct_usage(&seen, &actual, &[]).await.unwrap());
+    assert_eq!(used().await, actual);
+    let again = fixture.store.correct_usage(&seen, &actual, &[]);
+    assert!(!changing_nothing(&fixture, again).await.unwrap());
+    let now = read().await;
+    fixture.node("w1").await;
+    let former = fixture.store.correct_usage(&now, &actual, &[]);
+    assert!(!changing_nothing(&fixture, former).await.unwrap(), "of an earlier session, {}", record.id);
+}
+
+#[tokio::test]
+async fn a_pod_is_restored_to_its_slot_unless_another_has_it_or_it_is_not_desired() {
+    for (spoil, expected) in [
+        (&["DEL", "slots:web"][..], RestoreOutcome::Restored),
+        (&["PING"], RestoreOutcome::Unchanged),
+        (&["HSET", "slots:web", "0", "another"], RestoreOutcome::Surplus),
+        (&["HSET", "service:web", "replicas", "0"], RestoreOutcome::Surplus),
+        (&["HSET", "service:web", "state", "deleting"], RestoreOutcome::Surplus),
+        (&["DEL", "service:web"], RestoreOutcome::UnknownService),
+    ] {
+        let fixture = Fixture::new().await;
+        let Placed { record, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
+        if expected != RestoreOutcome::Unchanged && spoil[0] != "DEL" {
+            let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
+        }
+        let _: redis::Value = fixture.redis.cli(spoil).await;
+        let ids = [record.id];
+        let outcome = fixture.store.restore_pods(record.service.as_ref(), &ids).await.unwrap();
+        assert_eq!(outcome, [expected], "{spoil:?}");
+    }
+}
+
+/// Faults written into a cluster that works: each is found, and after the repair nothing is.
+#[tokio::test]
+async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
+    assert_eq!(fixture.store.check().await.unwrap(), []);
+    let payload = pushed("other", "without-a-record");
+    let () = fixture.redis.cli(&[&b"SADD"[..], b"cs:w1", &payload.raw]).await;
+    for fault in [
+        &["SADD", "nodes", "gone"][..],
+        &["SADD", "services", "gone"],
+        &["SET", "spec:leaked", "{}"],
+        &["SET", "pod:broken", "text"],
+        &["HSET", "pod:typo", "phase", "Running", "name", "x"],
+        &["RPUSH", "uq", "not a hash"],
+        &["RPUSH", "sq", "not json", "not json"],
+    ] {
+        let _: redis::Value = fixture.redis.cli(fault).await;
+    }
+    let found = fixture.store.check().await.unwrap();
+    let keys: Vec<&str> = found.iter().map(|finding| finding.key.as_str()).collect();
+    assert_eq!(keys, ["cs:w1", "nodes", "pod:broken", "pod:typo", "services", "spec:leaked", "uq"]);
+    for finding in &found {
+        assert!(fixture.store.repair(finding).await.unwrap(), "{finding:?}");
+    }
+    assert_eq!(fixture.store.check().await.unwrap(), []);
+    for finding in &found {
+        assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");
+    }
+    assert_eq!(fixture.record(&placed.record.id).await, placed.record, "what is right stays as it is");
 }

@@ -7,8 +7,8 @@ use common::lifecycle::Phase;
 use common::service::ServiceState;
 use common::spec::{DesiredService, ServiceInput};
 use common::store::{CreateOutcome, Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome};
-use kubeleet_tests::Bed;
-use kubeleet_tests::bed::node;
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::node;
 
 use crate::changing_nothing;
 
@@ -19,153 +19,165 @@ fn desired(image: &str, replicas: u32) -> DesiredService {
 
 static WEB: LazyLock<ServiceName> = LazyLock::new(|| ServiceName::new("web").unwrap());
 
-async fn put(bed: &Bed, desired: DesiredService, mode: PutMode, expected: Option<u64>) -> PutOutcome {
-    let (outcome, written) = bed.store.put_service(&desired, mode, expected).await.unwrap();
+async fn put(fixture: &Fixture, desired: DesiredService, mode: PutMode, expected: Option<u64>) -> PutOutcome {
+    let (outcome, written) = fixture.store.put_service(&desired, mode, expected).await.unwrap();
     assert_eq!(written.durability, Durability::SingleMachine);
     outcome
 }
 
 #[tokio::test]
-async fn a_service_is_created_replaced_scaled_and_left_as_it_is() {
-    let bed = Bed::new().await;
+async fn a_service_is_created_replaced_scaled_or_unchanged() {
+    let fixture = Fixture::new().await;
     let (one, more, other) = (desired("nginx", 1), desired("nginx", 3), desired("httpd", 3));
-    let created = put(&bed, one.clone(), PutMode::Create, None).await;
-    let stored = bed.store.service(&WEB).await.unwrap().unwrap();
+    let created = put(&fixture, one.clone(), PutMode::Create, None).await;
+    let stored = fixture.store.service(&WEB).await.unwrap().unwrap();
     assert_eq!(created, PutOutcome::Created(Box::new(stored)), "what it says is what is there");
     assert_eq!(
-        put(&bed, more.clone(), PutMode::Replace, Some(1)).await,
+        put(&fixture, more.clone(), PutMode::Replace, Some(1)).await,
         PutOutcome::Scaled { generation: 1 }
     );
     assert_eq!(
-        put(&bed, other.clone(), PutMode::Upsert, Some(1)).await,
+        put(&fixture, other.clone(), PutMode::Upsert, Some(2)).await,
         PutOutcome::Replaced { generation: 2 }
     );
-    let unchanged = changing_nothing(&bed, put(&bed, other.clone(), PutMode::Upsert, None)).await;
+    let unchanged = changing_nothing(&fixture, put(&fixture, other.clone(), PutMode::Upsert, None)).await;
     assert_eq!(unchanged, PutOutcome::Unchanged { generation: 2 });
-    let service = bed.store.service(&WEB).await.unwrap().unwrap();
+    let service = fixture.store.service(&WEB).await.unwrap().unwrap();
     assert_eq!((service.generation, service.replicas, service.pod.image()), (2, 3, "httpd"));
-    let spec = bed.store.pod_spec(&service.spec_id).await.unwrap().unwrap();
+    let spec = fixture.store.pod_spec(&service.spec_id).await.unwrap().unwrap();
     assert_eq!(*spec, service.pod);
-    assert_eq!(bed.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
+    assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
 #[tokio::test]
-async fn a_new_service_and_its_pods_are_made_in_one_breath_and_one_that_exists_is_left_alone() {
-    let bed = Bed::new().await;
-    let (outcome, made, _) = bed.store.create_service(&desired("nginx", 3)).await.unwrap();
-    let service = bed.store.service(&WEB).await.unwrap().unwrap();
+async fn a_new_service_and_its_pods_are_created_in_one_round_trip() {
+    let fixture = Fixture::new().await;
+    let (outcome, made, _) = fixture.store.create_service(&desired("nginx", 3)).await.unwrap();
+    let service = fixture.store.service(&WEB).await.unwrap().unwrap();
     assert_eq!(outcome, PutOutcome::Created(Box::new(service.clone())));
     assert_eq!(made, 3);
-    let pods = bed.pods(&WEB).await;
+    let pods = fixture.pods(&WEB).await;
     assert_eq!(pods.iter().map(|pod| pod.replica).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(pods.iter().all(|pod| (pod.phase, pod.generation) == (Phase::Pending, 1)), "{pods:?}");
-    let again = bed.store.create_pods(&service, &service.all_replicas()).await.unwrap();
+    let again = fixture.store.create_pods(&service, &service.all_replicas()).await.unwrap();
     assert_eq!(again, CreateOutcome::Created(0), "all were made");
     let more = desired("httpd", 5);
-    let (outcome, made, _) = changing_nothing(&bed, bed.store.create_service(&more)).await.unwrap();
+    let (outcome, made, _) = changing_nothing(&fixture, fixture.store.create_service(&more)).await.unwrap();
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
-    assert_eq!(bed.violations().await, Vec::<String>::new());
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_service_is_stored_although_its_pods_can_not_be_made_yet() {
-    let bed = Bed::new().await;
-    let () = bed.redis.cli(&["SET", "sq", "not a list"]).await;
-    let (outcome, made, _) = bed.store.create_service(&desired("nginx", 3)).await.unwrap();
+async fn a_service_is_stored_although_its_pods_cannot_be_created_yet() {
+    let fixture = Fixture::new().await;
+    let () = fixture.redis.cli(&["SET", "sq", "not a list"]).await;
+    let (outcome, made, _) = fixture.store.create_service(&desired("nginx", 3)).await.unwrap();
     assert!(matches!(outcome, PutOutcome::Created(_)), "{outcome:?}");
-    assert_eq!(made, 0, "reconcile makes them when somebody has mended the queue");
-    assert!(bed.store.slots(&WEB).await.unwrap().is_empty());
+    assert_eq!(made, 0, "reconcile creates them when the queue is repaired");
+    assert!(fixture.store.slots(&WEB).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn what_can_not_be_stored_is_refused_and_changes_nothing() {
-    let bed = Bed::new().await;
-    let refused = put(&bed, desired("nginx", 1), PutMode::Replace, None);
-    assert_eq!(changing_nothing(&bed, refused).await, PutOutcome::Missing);
-    put(&bed, desired("nginx", 1), PutMode::Create, None).await;
-    let refused = put(&bed, desired("httpd", 1), PutMode::Create, None);
-    assert_eq!(changing_nothing(&bed, refused).await, PutOutcome::Exists);
-    let refused = put(&bed, desired("httpd", 1), PutMode::Upsert, Some(7));
-    assert_eq!(changing_nothing(&bed, refused).await, PutOutcome::Conflict { generation: 1 });
-    bed.store.delete_service(&WEB).await.unwrap();
+async fn a_refused_write_of_a_service_changes_nothing() {
+    let fixture = Fixture::new().await;
+    let refused = put(&fixture, desired("nginx", 1), PutMode::Replace, None);
+    assert_eq!(changing_nothing(&fixture, refused).await, PutOutcome::Missing);
+    put(&fixture, desired("nginx", 1), PutMode::Create, None).await;
+    let refused = put(&fixture, desired("httpd", 1), PutMode::Create, None);
+    assert_eq!(changing_nothing(&fixture, refused).await, PutOutcome::Exists);
+    let refused = put(&fixture, desired("httpd", 1), PutMode::Upsert, Some(7));
+    assert_eq!(changing_nothing(&fixture, refused).await, PutOutcome::Conflict { revision: 1 });
+    fixture.store.delete_service(&WEB).await.unwrap();
     for mode in [PutMode::Create, PutMode::Replace, PutMode::Upsert] {
-        let refused = put(&bed, desired("httpd", 1), mode, None);
-        assert_eq!(changing_nothing(&bed, refused).await, PutOutcome::Deleting, "{mode:?}");
+        let refused = put(&fixture, desired("httpd", 1), mode, None);
+        assert_eq!(changing_nothing(&fixture, refused).await, PutOutcome::Deleting, "{mode:?}");
     }
 }
 
 #[tokio::test]
-async fn scaling_says_what_was_before() {
-    let bed = Bed::new().await;
-    let missing = bed.store.scale_service(&WEB, 2);
-    assert_eq!(changing_nothing(&bed, missing).await.unwrap().0, ScaleOutcome::Missing);
-    bed.service("web", 1).await;
-    assert_eq!(bed.store.scale_service(&WEB, 5).await.unwrap().0, ScaleOutcome::Scaled { before: 1 });
-    let same = bed.store.scale_service(&WEB, 5);
-    assert_eq!(changing_nothing(&bed, same).await.unwrap().0, ScaleOutcome::Scaled { before: 5 });
-    bed.store.delete_service(&WEB).await.unwrap();
-    let deleting = bed.store.scale_service(&WEB, 1);
-    assert_eq!(changing_nothing(&bed, deleting).await.unwrap().0, ScaleOutcome::Deleting);
+async fn scaling_returns_the_replicas_before() {
+    let fixture = Fixture::new().await;
+    let missing = fixture.store.scale_service(&WEB, 2);
+    assert_eq!(changing_nothing(&fixture, missing).await.unwrap().0, ScaleOutcome::Missing);
+    fixture.service("web", 1).await;
+    assert_eq!(fixture.store.scale_service(&WEB, 5).await.unwrap().0, ScaleOutcome::Scaled { before: 1 });
+    let same = fixture.store.scale_service(&WEB, 5);
+    assert_eq!(changing_nothing(&fixture, same).await.unwrap().0, ScaleOutcome::Scaled { before: 5 });
+    fixture.store.delete_service(&WEB).await.unwrap();
+    let deleting = fixture.store.scale_service(&WEB, 1);
+    assert_eq!(changing_nothing(&fixture, deleting).await.unwrap().0, ScaleOutcome::Deleting);
 }
 
 #[tokio::test]
-async fn a_service_is_forgotten_after_its_last_pod_and_not_before() {
-    let bed = Bed::new().await;
-    assert!(!changing_nothing(&bed, bed.store.delete_service(&WEB)).await.unwrap().0);
-    let service = bed.service("web", 1).await;
-    assert!(!changing_nothing(&bed, bed.store.forget_service(&service)).await.unwrap(), "it is wanted");
-    assert!(bed.store.delete_service(&WEB).await.unwrap().0);
-    assert!(changing_nothing(&bed, bed.store.delete_service(&WEB)).await.unwrap().0, "as good as done");
-    assert_eq!(bed.store.service(&WEB).await.unwrap().unwrap().state, ServiceState::Deleting);
-    assert!(!changing_nothing(&bed, bed.store.forget_service(&service)).await.unwrap(), "a pod is left");
-    let pod = bed.pods(&WEB).await.remove(0);
-    assert_eq!(bed.stop(&pod).await, StopOutcome::Stopped);
-    assert!(bed.store.forget_service(&service).await.unwrap());
-    assert_eq!(bed.store.service(&WEB).await.unwrap(), None);
-    assert!(matches!(put(&bed, desired("nginx", 1), PutMode::Create, None).await, PutOutcome::Created(_)));
+async fn a_service_is_forgotten_only_after_its_last_pod() {
+    let fixture = Fixture::new().await;
+    assert!(!changing_nothing(&fixture, fixture.store.delete_service(&WEB)).await.unwrap().0);
+    let service = fixture.service("web", 1).await;
+    assert!(
+        !changing_nothing(&fixture, fixture.store.forget_service(&service)).await.unwrap(),
+        "it is wanted"
+    );
+    assert!(fixture.store.delete_service(&WEB).await.unwrap().0);
+    assert!(
+        changing_nothing(&fixture, fixture.store.delete_service(&WEB)).await.unwrap().0,
+        "as good as done"
+    );
+    assert_eq!(fixture.store.service(&WEB).await.unwrap().unwrap().state, ServiceState::Deleting);
+    assert!(
+        !changing_nothing(&fixture, fixture.store.forget_service(&service)).await.unwrap(),
+        "a pod is left"
+    );
+    let pod = fixture.pods(&WEB).await.remove(0);
+    assert_eq!(fixture.stop(&pod).await, StopOutcome::Stopped);
+    assert!(fixture.store.forget_service(&service).await.unwrap());
+    assert_eq!(fixture.store.service(&WEB).await.unwrap(), None);
+    assert!(matches!(
+        put(&fixture, desired("nginx", 1), PutMode::Create, None).await,
+        PutOutcome::Created(_)
+    ));
 }
 
 #[tokio::test]
-async fn each_slot_is_taken_once_whoever_makes_its_pod() {
-    let bed = Bed::new().await;
-    let service = bed.service("web", 3).await;
-    let again = changing_nothing(&bed, bed.store.create_pods(&service, &[0, 1, 2])).await.unwrap();
+async fn a_slot_is_taken_once_however_many_create_its_pod() {
+    let fixture = Fixture::new().await;
+    let service = fixture.service("web", 3).await;
+    let again = changing_nothing(&fixture, fixture.store.create_pods(&service, &[0, 1, 2])).await.unwrap();
     assert_eq!(again, CreateOutcome::Created(0));
-    let beyond = changing_nothing(&bed, bed.store.create_pods(&service, &[3, 99])).await.unwrap();
+    let beyond = changing_nothing(&fixture, fixture.store.create_pods(&service, &[3, 99])).await.unwrap();
     assert_eq!(beyond, CreateOutcome::Created(0), "no more than wanted");
-    let bed = std::sync::Arc::new(bed);
-    bed.store.scale_service(&WEB, 200).await.unwrap();
+    let fixture = std::sync::Arc::new(fixture);
+    fixture.store.scale_service(&WEB, 200).await.unwrap();
     let all: Vec<u32> = (0..200).collect();
     let mut made = 3;
     let makers = (0..4).map(|_| {
-        let (bed, service, all) = (bed.clone(), service.clone(), all.clone());
-        tokio::spawn(async move { bed.store.create_pods(&service, &all).await.unwrap() })
+        let (fixture, service, all) = (fixture.clone(), service.clone(), all.clone());
+        tokio::spawn(async move { fixture.store.create_pods(&service, &all).await.unwrap() })
     });
     for maker in makers.collect::<Vec<_>>() {
         let CreateOutcome::Created(count) = maker.await.unwrap() else { panic!("it did not change") };
         made += count;
     }
-    assert_eq!((made, bed.pods(&WEB).await.len()), (200, 200));
-    assert_eq!(bed.redis.cli::<usize>(&["LLEN", "sq"]).await, 200);
-    assert_eq!(bed.violations().await, Vec::<String>::new());
+    assert_eq!((made, fixture.pods(&WEB).await.len()), (200, 200));
+    assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "sq"]).await, 200);
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn pods_of_a_service_that_is_another_by_now_are_not_made() {
-    let bed = Bed::new().await;
-    put(&bed, desired("nginx", 2), PutMode::Create, None).await;
-    let old = bed.store.service(&WEB).await.unwrap().unwrap();
-    put(&bed, desired("httpd", 2), PutMode::Upsert, None).await;
-    let create = changing_nothing(&bed, bed.store.create_pods(&old, &[0, 1])).await.unwrap();
+async fn pods_of_a_service_that_has_changed_are_not_created() {
+    let fixture = Fixture::new().await;
+    put(&fixture, desired("nginx", 2), PutMode::Create, None).await;
+    let old = fixture.store.service(&WEB).await.unwrap().unwrap();
+    put(&fixture, desired("httpd", 2), PutMode::Upsert, None).await;
+    let create = changing_nothing(&fixture, fixture.store.create_pods(&old, &[0, 1])).await.unwrap();
     assert_eq!(create, CreateOutcome::Changed);
-    let new = bed.store.service(&WEB).await.unwrap().unwrap();
-    bed.store.delete_service(&WEB).await.unwrap();
-    let create = changing_nothing(&bed, bed.store.create_pods(&new, &[0, 1])).await.unwrap();
+    let new = fixture.store.service(&WEB).await.unwrap().unwrap();
+    fixture.store.delete_service(&WEB).await.unwrap();
+    let create = changing_nothing(&fixture, fixture.store.create_pods(&new, &[0, 1])).await.unwrap();
     assert_eq!(create, CreateOutcome::Changed);
 }
 
 #[tokio::test]
-async fn a_pod_is_stopped_where_it_is() {
+async fn a_pod_is_stopped_according_to_its_phase() {
     for (phase, outcome, after) in [
         (Phase::Pending, StopOutcome::Stopped, Phase::Stopped),
         (Phase::Assigned, StopOutcome::Stopping, Phase::Stopping),
@@ -175,38 +187,55 @@ async fn a_pod_is_stopped_where_it_is() {
         (Phase::Failed, StopOutcome::Stopped, Phase::Stopped),
         (Phase::Stopped, StopOutcome::Gone, Phase::Stopped),
     ] {
-        let bed = Bed::new().await;
-        let placed = bed.pod_in(phase, "web", "w1").await;
-        assert_eq!(bed.stop(&placed.record).await, outcome, "{phase}");
-        let record = bed.record(&placed.record.id).await;
+        let fixture = Fixture::new().await;
+        let placed = fixture.pod_in(phase, "web", "w1").await;
+        assert_eq!(fixture.stop(&placed.record).await, outcome, "{phase}");
+        let record = fixture.record(&placed.record.id).await;
         assert_eq!(record.phase, after, "{phase}");
-        let keyspace = bed.keyspace().await;
+        let keyspace = fixture.keyspace().await;
         let told = keyspace.elements("stop:w1") == [placed.record.id.as_str().as_bytes()];
         assert_eq!(told, after == Phase::Stopping, "{phase}: its worker is told");
         let freed = keyspace.get("slots:web").is_none();
         assert_eq!(freed, after == Phase::Stopped, "{phase}: its slot is free");
-        assert_eq!(bed.violations().await, Vec::<String>::new(), "{phase}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
     }
 }
 
 #[tokio::test]
-async fn a_stop_for_a_node_the_pod_has_left_is_refused() {
-    let bed = Bed::new().await;
-    let placed = bed.pod_in(Phase::Running, "web", "w1").await;
+async fn a_stop_with_an_outdated_node_is_refused() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
     let seen = [(placed.record.id.clone(), Some(node("w2"))), (PodId::random(), None)];
-    let stop = bed.store.stop_pods(Some(&WEB), &seen, "Surplus", "");
-    assert_eq!(changing_nothing(&bed, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
+    let stop = fixture.store.stop_pods(Some(&WEB), &seen, "Surplus", "");
+    assert_eq!(changing_nothing(&fixture, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
 }
 
 #[tokio::test]
-async fn a_stopped_pod_frees_its_slot_only_where_it_holds_it() {
-    let bed = Bed::new().await;
-    let service = bed.service("web", 1).await;
-    let first = bed.pods(&WEB).await.remove(0);
-    bed.stop(&first).await;
-    bed.store.create_pods(&service, &[0]).await.unwrap();
-    let second = bed.pods(&WEB).await.remove(0);
+async fn a_stopped_pod_frees_only_its_own_slot() {
+    let fixture = Fixture::new().await;
+    let service = fixture.service("web", 1).await;
+    let first = fixture.pods(&WEB).await.remove(0);
+    fixture.stop(&first).await;
+    fixture.store.create_pods(&service, &[0]).await.unwrap();
+    let second = fixture.pods(&WEB).await.remove(0);
     assert_ne!(first.id, second.id);
-    assert_eq!(changing_nothing(&bed, bed.stop(&first)).await, StopOutcome::Gone);
-    assert_eq!(bed.pods(&WEB).await[0].id, second.id);
+    assert_eq!(changing_nothing(&fixture, fixture.stop(&first)).await, StopOutcome::Gone);
+    assert_eq!(fixture.pods(&WEB).await[0].id, second.id);
+}
+
+/// The next version may write the same specification in other words.
+#[tokio::test]
+async fn the_same_specification_in_other_words_replaces_no_pods() {
+    let fixture = Fixture::new().await;
+    put(&fixture, desired("nginx", 1), PutMode::Create, None).await;
+    let service = fixture.store.service(&WEB).await.unwrap().unwrap();
+    let words = r#"{"pod":{"hooks":[],"containers":[{"image":"nginx"}]},"service":"web"}"#;
+    let () = fixture.redis.cli(&["HSET", "service:web", "spec_text", words]).await;
+    let unchanged = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
+    assert_eq!(unchanged, PutOutcome::Unchanged { generation: 1 });
+    // A version that knows no fingerprints leaves that of the specification that it replaces.
+    let () = fixture.redis.cli(&["HSET", "service:web", "spec", "other", "generation", "2"]).await;
+    let replaced = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
+    assert_eq!(replaced, PutOutcome::Replaced { generation: 3 });
+    assert_ne!(fixture.store.service(&WEB).await.unwrap().unwrap().spec_id, service.spec_id);
 }

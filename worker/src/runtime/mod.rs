@@ -1,50 +1,54 @@
-//! Runtimes: the seam between the worker and what runs containers.
+//! Container runtimes: the interface between the worker and what runs containers, and its implementations.
 //!
-//! A runtime does as it is told and remembers nothing of its own: what runs is found by [`Runtime::list`], by label.
-//! Every call may be repeated; every call may have been carried out although its answer was lost.
+//! A runtime decides nothing and keeps no state of its own: containers are found by [`Runtime::list`], by
+//! label. Every call may be repeated, and every call may have been carried out although its answer was lost.
 
 pub mod docker;
 #[cfg(debug_assertions)]
-pub(crate) mod failing;
-pub mod hello;
+pub(crate) mod failpoints;
 pub mod process;
+pub mod sample_image;
 pub mod sim;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
+use common::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName, ServiceName};
 use common::spec::{ContainerSpec, OnDisconnect};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use sha2::{Digest, Sha256};
 
-/// Label keys; fixed by the outside contract.
+/// Label keys. Fixed, because other programs read them.
 pub mod label {
     /// Always `kubeleet`.
     pub const ORCHESTRATOR: &str = "orchestrator";
-    /// The node whose worker made the container.
+    /// The node whose worker created the container.
     pub const NODE: &str = "kubeleet.node";
+    /// The cluster that the node belonged to. Containers without it are of a version before 0.2.
+    pub const CLUSTER: &str = "kubeleet.cluster";
     /// The pod's uuid.
     pub const POD: &str = "kubeleet.pod";
-    /// The pod's service, or its name when it belongs to none.
+    /// The pod's service, or the pod's name if it belongs to none.
     pub const SERVICE: &str = "kubeleet.service";
-    /// The assignment it was made for.
+    /// The assignment for which it was created.
     pub const ASSIGNMENT: &str = "kubeleet.assignment";
-    /// `stop` or `keep`: read by the fence, which may have no Redis to ask.
+    /// `stop` or `keep`. The fence reads it, because it cannot ask Redis.
     pub const ON_DISCONNECT: &str = "kubeleet.on-disconnect";
-    /// Seconds between SIGTERM and SIGKILL: read by the fence.
+    /// Seconds between SIGTERM and SIGKILL. The fence reads it.
     pub const GRACE: &str = "kubeleet.grace";
 }
 
-/// Whose container it is: all that its name and labels are made of.
+/// The identity of a container: everything that its name and labels are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The node whose worker makes it.
+    /// The node whose worker creates it.
     pub node: NodeName,
+    /// The cluster that the node belongs to.
+    pub cluster: Option<ClusterId>,
     /// The pod.
     pub pod: PodId,
     /// The pod's name.
@@ -53,16 +57,17 @@ pub struct Identity {
     pub service: Option<ServiceName>,
     /// Index among its service's pods.
     pub replica: u32,
-    /// Which giving of the pod to this node.
+    /// The pod's assignment to this node.
     pub assignment: AssignmentId,
-    /// What the fence does with it.
+    /// What the fence does with it when the lease has expired.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
 impl Identity {
-    /// `<name>-<replica>-<hash>`. Pod and assignment decide the hash, so creating twice is one container.
+    /// Returns `<name>-<replica>-<hash>`. The hash covers pod and assignment, so that creating twice is one
+    /// container.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.pod.as_str());
@@ -73,10 +78,11 @@ impl Identity {
         format!("{}-{}-{hash}", self.name, self.replica)
     }
 
-    /// The labels it carries.
+    /// Returns its labels.
     pub fn labels(&self) -> BTreeMap<&'static str, String> {
         let service = self.service.as_ref().map_or(self.name.as_str(), |service| service.as_str());
-        BTreeMap::from([
+        let cluster = self.cluster.as_ref().map(|cluster| (label::CLUSTER, cluster.to_string()));
+        let labels = BTreeMap::from([
             (label::ORCHESTRATOR, "kubeleet".to_owned()),
             (label::NODE, self.node.to_string()),
             (label::POD, self.pod.to_string()),
@@ -84,33 +90,44 @@ impl Identity {
             (label::ASSIGNMENT, self.assignment.to_string()),
             (label::ON_DISCONNECT, self.on_disconnect.as_str().to_owned()),
             (label::GRACE, self.grace.as_secs().to_string()),
-        ])
+        ]);
+        labels.into_iter().chain(cluster).collect()
     }
 }
 
-/// A container to be made. The node's policy has already approved it.
+/// A container to be created. The node's policy has already approved it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerRequest {
-    /// Whose it is.
+    /// Its identity.
     pub identity: Identity,
-    /// What it is.
+    /// Its specification.
     pub container: ContainerSpec,
 }
 
-/// What the engine says a container does.
+/// A container's state on the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made but never started.
+    /// Created but never started.
     Created,
-    /// Its process runs.
+    /// Its main process runs.
     Running,
-    /// Its process ended.
+    /// Its main process has ended.
     Exited {
         /// Its exit code; 128 + n for signal n.
         code: i64,
-        /// The kernel killed it for its memory.
+        /// The kernel killed it because it exceeded its memory limit.
         out_of_memory: bool,
     },
+    /// The engine does not tell: it failed to inspect this container, or named a state that kubeleet does not
+    /// know. It may run.
+    Unknown,
+}
+
+impl ContainerState {
+    /// Returns whether its process may run, now or in a moment.
+    pub fn may_run(self) -> bool {
+        !matches!(self, Self::Exited { .. })
+    }
 }
 
 /// A container of this node, as the engine lists it.
@@ -118,22 +135,30 @@ pub enum ContainerState {
 pub struct Container {
     /// The engine's handle for the other calls.
     pub handle: String,
+    /// The cluster, from its label; `None` if a version that wrote no such label has created it.
+    pub cluster: Option<ClusterId>,
     /// The pod, from its label.
     pub pod: PodId,
     /// The assignment, from its label.
     pub assignment: AssignmentId,
-    /// What the fence does with it, from its label.
+    /// What the fence does with it when the lease has expired, from its label.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL, from its label.
     pub grace: Duration,
-    /// What it does.
+    /// Its state.
     pub state: ContainerState,
-    /// Its address, where the engine gives one; else empty.
+    /// Its IP address; empty if the engine has none.
     pub address: String,
 }
 
 impl Container {
-    /// Reads back what [`Identity::labels`] wrote. None, and a warning, when it is not readable as ours.
+    /// Returns whether it may be of `cluster`. One without the label may be of any cluster.
+    pub(crate) fn may_be_of(&self, cluster: Option<&ClusterId>) -> bool {
+        self.cluster.is_none() || self.cluster.as_ref() == cluster
+    }
+
+    /// Reads back what [`Identity::labels`] wrote. Returns `None`, and logs a warning, if that is not
+    /// possible.
     fn from_labels<'a>(
         handle: String,
         get: impl Fn(&str) -> Option<&'a str>,
@@ -144,79 +169,107 @@ impl Container {
         let Some((pod, assignment)) = pod.zip(assignment) else {
             tracing::warn!(
                 container = handle,
-                "labelled as kubeleet's, but pod or assignment can not be read"
+                "ignoring a container with kubeleet's label: its pod or assignment label is invalid"
             );
             return None;
         };
+        let cluster = get(label::CLUSTER).and_then(|text| ClusterId::new(text).ok());
         let stop = get(label::ON_DISCONNECT) == Some(OnDisconnect::Stop.as_str());
         let on_disconnect = if stop { OnDisconnect::Stop } else { OnDisconnect::Keep };
         let grace = get(label::GRACE).and_then(|text| text.parse().ok()).unwrap_or(10);
         let grace = Duration::from_secs(grace);
-        Some(Self { handle, pod, assignment, on_disconnect, grace, state, address: String::new() })
+        Some(Self { handle, cluster, pod, assignment, on_disconnect, grace, state, address: String::new() })
     }
 }
 
-/// Something may have changed; list to know. Hints only. The default one says that anything may have.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Hint {
-    /// The pod concerned, where the engine says.
-    pub pod: Option<PodId>,
-    /// A container was made or started, and that is all: no news for whoever did it.
-    pub began: bool,
+/// Returns the containers of this node, in any state, that may be of `cluster`. Never another cluster's.
+///
+/// # Errors
+/// If the engine cannot list them.
+pub(crate) async fn list_own(
+    runtime: &dyn Runtime,
+    node: &NodeName,
+    cluster: Option<&ClusterId>,
+) -> Result<Vec<Container>, RuntimeError> {
+    let mut containers = runtime.list(node).await?;
+    containers.retain(|container| container.may_be_of(cluster));
+    Ok(containers)
 }
 
-/// What a runtime can not do, sorted by what the worker does about it. Each carries the engine's own words.
+/// Tells that containers may have changed; only a list tells how. The default hint means that any may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// The pod concerned, if the engine tells.
+    pub pod: Option<PodId>,
+    /// A container was created or started and nothing else happened: no news for the worker that did it.
+    pub is_start: bool,
+}
+
+/// Why a call failed, sorted by what the worker does about it. Each has the engine's own message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeError {
-    /// The image can not be had: wait and try again, slowly.
-    #[error("image can not be had: {0}")]
+    /// The image could not be pulled: retried with backoff.
+    #[error("image pull failed: {0}")]
     Image(String),
-    /// The engine refuses this container as it is asked for: asking again will not help.
-    #[error("the engine refuses the container: {0}")]
+    /// The engine refuses this container as specified: not retried.
+    #[error("the engine refused the container: {0}")]
     Refused(String),
-    /// There is no such container (any more).
+    /// Another program has a host port of the container: retried, then given back to the schedulers.
+    #[error("{0}")]
+    PortTaken(String),
+    /// There is no such container.
     #[error("no such container: {0}")]
     NotFound(String),
-    /// The engine does not answer in time or can not be reached: the node's problem, not the pod's.
+    /// The engine did not answer in time or could not be reached: a problem of the node, not of the pod.
     #[error("the engine does not answer: {0}")]
     Engine(String),
-    /// It failed in another way: try again, slowly.
+    /// Any other failure: retried with backoff.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What an engine says about itself.
+/// What an engine is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineInfo {
     /// `docker`, `podman`, `process`, `sim`.
     pub runtime: &'static str,
-    /// Name and version, for people.
+    /// Name and version, for display.
     pub version: String,
 }
 
-/// What runs containers. Calls have deadlines of their own and never hang.
+/// Runs containers. Every call has a deadline of its own and never hangs.
 pub trait Runtime: Send + Sync + 'static {
-    /// Asks the engine whether it is there. Cheap; called with each heartbeat.
+    /// Checks that the engine answers. Cheap; called with each heartbeat.
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>>;
 
-    /// All containers of this node, whatever their state, found by label. Never another node's.
+    /// Returns all containers with this node's label, in any state, of all clusters. Never another node's.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
 
-    /// Makes the image available. Returns at once where it already is.
+    /// As [`Runtime::list`], without containers that have ended: what the fence has to know. Waits longer for
+    /// a slow engine, and asks nothing about single containers, so that a broken one harms no other.
+    fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        Box::pin(async move {
+            let all = self.list(node).await?;
+            Ok(all.into_iter().filter(|container| container.state.may_run()).collect())
+        })
+    }
+
+    /// Pulls the image, unless the engine has it.
     fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Makes the container, or finds the one that was made for the same identity before, and starts it unless it
-    /// already runs. Gives what [`Runtime::list`] would show for it.
+    /// Creates the container, or finds the one that was created for the same identity before, and starts it
+    /// if it was never started. Returns it as [`Runtime::list`] would.
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>>;
 
-    /// Starts an exited container again. Running already is success.
+    /// Starts an exited container again. Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// SIGTERM, up to `grace`, then SIGKILL; then removes it. Gone already is success.
+    /// Stops a container (SIGTERM, up to `grace` later SIGKILL) and removes it. Succeeds if it does not
+    /// exist.
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// What the container wrote, oldest first: the last `tail` lines, and with `follow` all that comes after,
-    /// until the container ends or the stream is dropped.
+    /// Streams the container's output, oldest first: the last `tail` lines, and with `follow` everything
+    /// after them until the container ends or the stream is dropped.
     fn logs<'a>(
         &'a self,
         handle: &'a str,
@@ -224,7 +277,8 @@ pub trait Runtime: Send + Sync + 'static {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
 
-    /// Hints that containers of this node changed. The stream ends when the engine hangs up; list, and ask again.
+    /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
+    /// caller then lists, and subscribes again.
     fn hints<'a>(
         &'a self,
         node: &'a NodeName,
@@ -237,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pod_and_assignment_decide_the_name_and_nothing_else() {
+    fn only_pod_and_assignment_decide_the_hash_in_the_name() {
         let one = testing::identity("node", "pod", "assignment");
         let name = one.container_name();
         assert!(name.starts_with("web-3-") && name.len() == "web-3-".len() + 10, "{name}");
@@ -256,6 +310,7 @@ mod tests {
         let labels = identity.labels();
         let expected = [
             ("kubeleet.assignment", "a"),
+            ("kubeleet.cluster", "c"),
             ("kubeleet.grace", "2"),
             ("kubeleet.node", "node"),
             ("kubeleet.on-disconnect", "stop"),

@@ -1,23 +1,26 @@
-//! One worker on the real engine of this machine: the promise of the sample line, from push to removal.
+//! One worker on the real engine of this machine, from the push of a pod to its removal.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::ids::{AssignmentId, NodeName};
 use common::lifecycle::Phase;
 
+use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
+
 use super::rig::{Rig, eventually, payload, payload_with};
 use crate::runtime::Runtime;
 use crate::runtime::docker::DockerRuntime;
-use crate::runtime::hello::{Recipe, import_recipe};
+use crate::runtime::sample_image::{Recipe, import_recipe};
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";
 
-/// Removes what the test made, also when it panics.
-struct Sweeper(String);
+/// Removes the containers of the test, also if it panics.
+struct Cleanup(String);
 
-impl Drop for Sweeper {
+impl Drop for Cleanup {
     fn drop(&mut self) {
         let shell = format!(
             "docker ps -aq --filter label=kubeleet.node={} | xargs -r docker rm -fv >/dev/null",
@@ -32,14 +35,10 @@ fn docker(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-async fn engine(test: &str) -> Option<Arc<DockerRuntime>> {
+async fn engine() -> Option<Arc<DockerRuntime>> {
     let engine = DockerRuntime::connect(None).unwrap();
     if let Err(error) = engine.ping().await {
-        assert!(!std::env::var("REQUIRE").is_ok_and(|list| list.contains("docker")), "{error}");
-        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("SKIPPED (no docker): {test}");
-        }
+        testkit::require::skipped("docker", &error.to_string());
         return None;
     }
     let programs = [(Path::new("/bin/sleep"), "/bin/sleep")];
@@ -52,13 +51,13 @@ async fn engine(test: &str) -> Option<Arc<DockerRuntime>> {
 async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
     let test = "a_push_is_one_container_across_restarts_and_gone_after_a_stop";
     let Some(mut rig) = Rig::new(test) else { return };
-    let Some(engine) = engine(test).await else { return };
-    // Roomy enough for an engine that other tests use too.
+    let Some(engine) = engine().await else { return };
+    // Long enough for an engine that other tests use at the same time.
     rig.config.timing.fence_after = std::time::Duration::from_secs(10);
     rig.config.timing.dead_after = std::time::Duration::from_secs(20);
     rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
-    let sweeper = Sweeper(rig.config.node.to_string());
-    let filter = format!("label=kubeleet.node={}", sweeper.0);
+    let cleanup = Cleanup(rig.config.node.to_string());
+    let filter = format!("label=kubeleet.node={}", cleanup.0);
     let names = || docker(&["ps", "-a", "--filter", &filter, "--format", "{{.Names}} {{.State}}"]);
     let grace = r#""stop_grace_period":0"#;
 
@@ -71,21 +70,21 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
     rig.until("two", Phase::Running).await;
     let running = names();
     assert_eq!(running.lines().filter(|l| l.starts_with("test-3-") && l.ends_with("running")).count(), 2);
-    rig.until_says("absent", "ImagePullBackOff").await;
+    rig.until_reason("absent", "ImagePullBackOff").await;
     drop(worker);
 
     let worker = rig.worker_on(engine.clone());
-    eventually("the second life registered", || async {
+    eventually("the second session registered", || async {
         rig.store.last_events(50).await.unwrap().iter().any(|event| event.reason == "NodeRestarted")
     })
     .await;
-    // A container that somebody removed is made again; the other is left alone.
+    // A container that was removed by hand is created again; the other is left alone.
     let other = rig.containers_on(engine.as_ref(), "two").await.remove(0).handle;
-    let gone = rig.containers_on(engine.as_ref(), "one").await.remove(0).handle;
-    docker(&["rm", "-f", &gone]);
+    let removed = rig.containers_on(engine.as_ref(), "one").await.remove(0).handle;
+    docker(&["rm", "-f", &removed]);
     eventually("`one` runs in another container", || async {
         let now = rig.containers_on(engine.as_ref(), "one").await;
-        now.first().is_some_and(|container| container.handle != gone)
+        now.first().is_some_and(|container| container.handle != removed)
     })
     .await;
     assert_eq!(rig.containers_on(engine.as_ref(), "two").await.remove(0).handle, other);
@@ -96,5 +95,82 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
         rig.until(pod, Phase::Stopped).await;
     }
     assert_eq!(names(), "");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_without_a_memory_limit_gets_that_of_the_node() {
+    let Some(mut rig) = Rig::new("a_pod_without_a_memory_limit_gets_that_of_the_node") else { return };
+    let Some(engine) = engine().await else { return };
+    rig.config.timing.fence_after = Duration::from_secs(10);
+    rig.config.timing.dead_after = Duration::from_secs(20);
+    rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
+    let _cleanup = Cleanup(rig.config.node.to_string());
+    rig.config.memory = Some("128MiB".parse().unwrap());
+    let worker = rig.worker_on(engine.clone());
+    rig.push(&payload("plain", IMAGE));
+    rig.push(&payload_with("limited", IMAGE, r#""memory":"32MiB""#));
+    for (pod, expected) in [("plain", 64_u64 << 20), ("limited", 32 << 20)] {
+        rig.until(pod, Phase::Running).await;
+        let handle = rig.containers_on(engine.as_ref(), pod).await.remove(0).handle;
+        let limits =
+            docker(&["inspect", "--format", "{{.HostConfig.Memory}} {{.HostConfig.MemorySwap}}", &handle]);
+        assert_eq!(limits, format!("{expected} {expected}"), "{pod}");
+    }
+    worker.end().await.unwrap();
+}
+
+/// Each fault alone: a list that takes longer than any other call waits, one that fails, an ended container that cannot be inspected, and
+/// an unknown state.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
+    let Some(mut rig) = Rig::new("a_sick_engine") else { return };
+    let Some(engine) = engine().await else { return };
+    rig.config.timing.heartbeat = Duration::from_millis(500);
+    rig.config.timing.fence_after = Duration::from_secs(4);
+    rig.config.timing.dead_after = Duration::from_secs(30);
+    rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
+    let _cleanup = Cleanup(rig.config.node.to_string());
+    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let worker = rig.worker_on(Arc::new(DockerRuntime::connect(Some(&proxy.host())).unwrap()));
+    rig.push(&payload_with("ended", IMAGE, r#""restart":"never","command":["/bin/sleep","0"]"#));
+    rig.until("ended", Phase::Succeeded).await;
+    let ended = rig.containers_on(engine.as_ref(), "ended").await.remove(0).handle;
+    rig.push(&payload_with("stop", IMAGE, r#""on_disconnect":"stop","stop_grace_period":0"#));
+    rig.push(&payload_with("keep", IMAGE, r#""stop_grace_period":0"#));
+
+    let inspection = format!("/containers/{ended}/json");
+    let faults = [
+        ("/containers/json", EngineFault::Delay(Duration::from_secs(12))),
+        ("/containers/json", EngineFault::Fail),
+        (inspection.as_str(), EngineFault::Hang),
+        ("/containers/json", EngineFault::Replace(r#""State":"running""#, r#""State":"gliding""#)),
+    ];
+    for (part, fault) in faults {
+        rig.until("stop", Phase::Running).await;
+        rig.until("keep", Phase::Running).await;
+        eventually(&format!("{fault:?}: both run"), || async {
+            rig.containers_on(engine.as_ref(), "stop").await.len() == 1
+        })
+        .await;
+        proxy.set(part, fault.clone());
+        rig.redis.freeze();
+        eventually(&format!("{fault:?}: the fence stops the pod"), || async {
+            rig.containers_on(engine.as_ref(), "stop").await.is_empty()
+        })
+        .await;
+        assert_eq!(rig.containers_on(engine.as_ref(), "keep").await.len(), 1, "{fault:?}");
+        rig.redis.thaw();
+        proxy.heal();
+        // Once Redis is back it is started again.
+        let before = rig.record("stop").await.unwrap().assignment;
+        eventually(&format!("{fault:?}: it is started again"), || async {
+            let record = rig.record("stop").await.unwrap();
+            record.phase == Phase::Running
+                && (record.assignment != before
+                    || rig.containers_on(engine.as_ref(), "stop").await.len() == 1)
+        })
+        .await;
+    }
     worker.end().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Logs on demand.
+//! Tests of logs on demand.
 
 use std::cell::RefCell;
 
@@ -24,8 +24,8 @@ async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
 }
 
 #[tokio::test]
-async fn output_is_written_while_somebody_reads() {
-    let Some(rig) = Rig::new("output_is_written_while_somebody_reads") else { return };
+async fn output_is_written_while_it_is_read() {
+    let Some(rig) = Rig::new("output_is_written_while_it_is_read") else { return };
     let worker = rig.worker();
     rig.push(&payload("p", "alpine"));
     rig.until("p", Phase::Running).await;
@@ -33,7 +33,33 @@ async fn output_is_written_while_somebody_reads() {
     assert!(matches!(chunks.first(), Some(LogChunk::Output(_))), "{chunks:?}");
     assert_eq!(chunks.last(), Some(&LogChunk::End(String::new())));
 
-    let chunks = read(&rig, "nobody", "r2").await;
-    assert!(matches!(chunks.as_slice(), [LogChunk::End(why)] if why.contains("nobody")), "{chunks:?}");
+    let chunks = read(&rig, "unknown-pod", "r2").await;
+    assert!(matches!(chunks.as_slice(), [LogChunk::End(why)] if why.contains("unknown-pod")), "{chunks:?}");
     worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_reader_learns_what_was_skipped_and_leaves_nothing_that_it_has_read() {
+    let Some(rig) = Rig::new("a_slow_reader") else { return };
+    let store = &rig.store;
+    let wanted = LogRequest { id: "r".to_owned(), pod: id("p"), tail: 10, follow: true };
+    store.request_logs(&rig.node(), &wanted).await.unwrap();
+    let chunk = vec![b'y'; 1000];
+    let write = async |chunks: std::ops::RangeInclusive<u64>| {
+        for n in chunks {
+            assert!(store.write_log_output("r", &chunk, n * 1000).await.unwrap());
+        }
+    };
+    write(1..=10).await;
+    let (chunks, last) = store.read_log("r", "0").await.unwrap();
+    assert_eq!(chunks.len(), 10, "nothing was skipped");
+    let (chunks, last) = store.read_log("r", &last).await.unwrap();
+    assert_eq!(chunks, []);
+    assert!(store.unread_log_chunks("r").await.unwrap().unwrap() <= 1, "what was read is gone");
+    write(11..=1500).await;
+    assert!(store.unread_log_chunks("r").await.unwrap().unwrap() < 700, "the answer is bounded");
+    let (chunks, _) = store.read_log("r", &last).await.unwrap();
+    let LogChunk::Output(mark) = &chunks[0] else { panic!("{chunks:?}") };
+    let mark = String::from_utf8_lossy(mark);
+    assert!(mark.contains("bytes skipped"), "{mark}");
 }

@@ -1,12 +1,12 @@
-//! Workers against a real Redis and a simulated engine.
+//! Tests of whole workers with a real Redis and a simulated engine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod broken;
 mod claiming;
 mod docker;
-mod lives;
+mod holding;
 mod logs;
-mod redis;
+mod reconciling;
+mod recovering;
 mod rig;
-mod supervising;
-
-pub(crate) use rig::eventually;
+mod sessions;

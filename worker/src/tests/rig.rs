@@ -1,105 +1,107 @@
-//! What the tests stand on: one Redis, one simulated engine that outlives workers, and workers that come and go.
+//! The test rig: one Redis, one simulated engine that outlives workers, and workers that come and go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::config::{Config, Sources};
-use common::ids::{NodeName, PodId};
+use common::ids::{NodeName, PodId, SchedulerId};
 use common::lifecycle::Phase;
+use common::node::Resources;
+use common::payload::Payload;
 use common::pod::PodRecord;
-use common::store::{DrainOutcome, LinkOptions, Store};
+use common::spec::ServiceInput;
+use common::store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
+use testkit::Redis;
+pub(super) use testkit::eventually;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::redis::Redis;
+use crate::change_log::ChangeLog;
 use crate::runtime::sim::{SimOptions, SimRuntime};
 use crate::runtime::{Container, Runtime};
-use crate::trouble::Trouble;
-use crate::worker::{Pace, Worker};
-use crate::{Hands, WorkerError};
-
-/// Waits until it is so, at most twenty seconds.
-pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition().await {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use crate::worker::Worker;
+use crate::{WorkerEnv, WorkerError, WorkerTimings};
 
 pub(super) struct Rig {
     pub(super) redis: Redis,
     pub(super) store: Store,
     pub(super) engine: SimRuntime,
     pub(super) config: Config,
-    pub(super) pace: Pace,
+    pub(super) timings: WorkerTimings,
     _directory: tempfile::TempDir,
 }
 
-/// A worker at work. Dropping it is a crash.
-pub(super) struct Working {
+/// A running worker. Dropping it is a crash.
+pub(super) struct RunningWorker {
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), WorkerError>>,
 }
 
-impl Working {
-    /// Asks it to end, and waits.
+impl RunningWorker {
+    /// Shuts it down in order.
     pub(super) async fn end(mut self) -> Result<(), WorkerError> {
         self.shutdown.cancel();
         (&mut self.task).await.unwrap()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it has registered.
+    pub(super) async fn until_registered(self, rig: &Rig) -> Self {
+        eventually("the worker has registered", || async { crate::health(&rig.config).is_ok() }).await;
+        self
+    }
+
+    /// Waits until it ends without a shutdown.
     pub(super) async fn ends(mut self) -> Result<(), WorkerError> {
         tokio::time::timeout(Duration::from_secs(20), &mut self.task).await.unwrap().unwrap()
     }
 }
 
-impl Drop for Working {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Rig {
-    /// Short timings: heartbeat 0.2 s, fence 1 s, death 4 s. None where there is no Redis.
+    /// Short timings: heartbeat 0.2 s, fence 1 s, dead after 4 s. `None` if there is no redis-server.
     pub(super) fn new(test: &str) -> Option<Self> {
         Self::with_engine(test, SimOptions::default())
     }
 
-    pub(super) fn with_engine(test: &str, options: SimOptions) -> Option<Self> {
-        let redis = Redis::start(test)?;
+    pub(super) fn with_engine(_test: &str, options: SimOptions) -> Option<Self> {
+        let redis = testkit::require::has_redis().then(Redis::blocking_start)?;
         let directory = tempfile::tempdir().unwrap();
         let config = config(&redis.url(), directory.path().to_str().unwrap());
-        let pace = Pace {
-            block: Duration::from_millis(300),
-            sweep: Duration::from_millis(500),
-            relist: Duration::from_secs(1),
-            gap: Duration::from_millis(10),
+        let timings = WorkerTimings {
+            queue_block: Duration::from_millis(300),
+            sweep_interval: Duration::from_millis(500),
+            relist_interval: Duration::from_secs(1),
+            min_relist_gap: Duration::from_millis(10),
             start_retry: Duration::from_millis(400),
-            longest: Duration::from_secs(2),
-            shutdown: Duration::from_secs(5),
-            ..Pace::default()
+            max_backoff: Duration::from_secs(2),
+            shutdown_timeout: Duration::from_secs(5),
+            record_lag: Duration::ZERO,
+            ..WorkerTimings::default()
         };
         let store = Store::new(config.redis.clone(), LinkOptions::default());
         let engine = SimRuntime::new(options);
-        Some(Self { redis, store, engine, config, pace, _directory: directory })
+        Some(Self { redis, store, engine, config, timings, _directory: directory })
     }
 
-    pub(super) fn worker(&self) -> Working {
+    pub(super) fn worker(&self) -> RunningWorker {
         self.worker_on(Arc::new(self.engine.clone()))
     }
 
-    pub(super) fn worker_on(&self, engine: Arc<dyn Runtime>) -> Working {
+    pub(super) fn worker_on(&self, engine: Arc<dyn Runtime>) -> RunningWorker {
         let store = Store::new(self.config.redis.clone(), LinkOptions::default());
         let shutdown = CancellationToken::new();
-        let redis = Arc::new(Trouble::of("talking to Redis"));
+        let redis_log = Arc::new(ChangeLog::new("the connection to Redis"));
         let config = Arc::new(self.config.clone());
-        let hands = Hands::real(engine, crate::keeper(&config).unwrap());
-        let worker = Worker::new(config, store, hands, self.pace.clone(), redis);
-        let task = tokio::spawn(crate::life::run(Arc::new(worker), shutdown.clone()));
-        Working { shutdown, task }
+        let env = WorkerEnv::real(&config, engine).unwrap();
+        let worker = Worker::new(config, store, env, self.timings.clone(), redis_log);
+        let task = tokio::spawn(crate::session::run(Arc::new(worker), shutdown.clone()));
+        RunningWorker { shutdown, task }
     }
 
     pub(super) fn node(&self) -> NodeName {
@@ -109,31 +111,52 @@ impl Rig {
     /// LPUSH onto the worker's queue.
     pub(super) fn push(&self, payload: &str) {
         let queue = format!("pq:{}", self.config.node);
-        let answer = self.redis.cli(["LPUSH", &queue, payload]);
-        assert!(answer.parse::<u64>().is_ok(), "{answer}");
+        let _length: u64 = self.redis.blocking_cli(&["LPUSH", &queue, payload]);
+    }
+
+    /// Stores a service and assigns its pods to the worker, as a scheduler does. Returns their ids.
+    pub(super) async fn assign_service(&self, json: &str) -> Vec<PodId> {
+        let desired = serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap();
+        self.store.create_service(&desired).await.unwrap();
+        let scheduler = SchedulerId::new("rig").unwrap();
+        let node = self.store.node(&self.node()).await.unwrap().unwrap();
+        let taken = self.store.take(&scheduler, desired.replicas as usize).await.unwrap();
+        let assignments: Vec<Assignment> = taken
+            .into_iter()
+            .map(|raw| Assignment {
+                payload: Payload::parse(raw).unwrap(),
+                node: node.name.clone(),
+                incarnation: node.incarnation.clone(),
+                request: Resources { pods: 1, ..Resources::default() },
+                host_ports: desired.pod.host_ports(),
+            })
+            .collect();
+        let outcomes = self.store.assign(&scheduler, Duration::from_secs(60), &assignments).await.unwrap();
+        assert!(outcomes.iter().all(|outcome| *outcome == AssignOutcome::Assigned), "{outcomes:?}");
+        assignments.into_iter().map(|assignment| assignment.payload.id).collect()
     }
 
     pub(super) async fn record(&self, pod: &str) -> Option<PodRecord> {
         self.store.pod(&id(pod)).await.unwrap()
     }
 
-    pub(super) async fn is(&self, pod: &str, phase: Phase) -> bool {
+    pub(super) async fn has_phase(&self, pod: &str, phase: Phase) -> bool {
         self.record(pod).await.is_some_and(|record| record.phase == phase)
     }
 
-    pub(super) async fn says(&self, pod: &str, reason: &str) -> bool {
+    pub(super) async fn has_reason(&self, pod: &str, reason: &str) -> bool {
         self.record(pod).await.is_some_and(|record| record.reason == reason)
     }
 
     pub(super) async fn until(&self, pod: &str, phase: Phase) {
-        eventually(&format!("{pod} is {phase}"), || self.is(pod, phase)).await;
+        eventually(&format!("{pod} is {phase}"), || self.has_phase(pod, phase)).await;
     }
 
-    pub(super) async fn until_says(&self, pod: &str, reason: &str) {
-        eventually(&format!("{pod} says {reason:?}"), || self.says(pod, reason)).await;
+    pub(super) async fn until_reason(&self, pod: &str, reason: &str) {
+        eventually(&format!("{pod} has reason {reason:?}"), || self.has_reason(pod, reason)).await;
     }
 
-    /// What there is of a pod on the engine.
+    /// Returns the containers of a pod on the engine.
     pub(super) async fn containers(&self, pod: &str) -> Vec<Container> {
         self.containers_on(&self.engine, pod).await
     }
@@ -152,10 +175,10 @@ impl Rig {
 
     pub(super) fn length(&self, key: &str) -> u64 {
         let command = if key.starts_with("cs:") { "SCARD" } else { "LLEN" };
-        self.redis.cli([command, key]).parse().unwrap()
+        self.redis.blocking_cli(&[command, key])
     }
 
-    /// Nothing on its way, and so many pods in cs.
+    /// Waits until the queues are empty and `running` pods are in `cs`.
     pub(super) async fn until_settled(&self, running: u64) {
         eventually(&format!("queues empty and {running} in cs"), || async {
             (self.length("pq:w"), self.length("rq:w"), self.length("cs:w")) == (0, 0, running)
@@ -165,11 +188,12 @@ impl Rig {
 
     pub(super) async fn stop(&self, pod: &str) {
         let pods = [(id(pod), Some(self.node()))];
-        self.store.stop_pods(None, &pods, "Test", "the test wants it so").await.unwrap();
+        self.store.stop_pods(None, &pods, "Test", "stopped by the test").await.unwrap();
     }
 
-    /// What a scheduler does once the worker has been silent for long enough: declares and drains.
-    pub(super) async fn bury(&self) {
+    /// What a scheduler does once the worker has been silent for long enough: declares it dead and drains its
+    /// queues.
+    pub(super) async fn declare_dead(&self) {
         let short = Duration::from_millis(1);
         eventually("the node is declared dead", || async {
             let node = self.store.node(&self.node()).await.unwrap().unwrap();
@@ -190,7 +214,7 @@ pub(super) fn payload(pod: &str, image: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{pod}","image":"{image}","replica":3}}"#)
 }
 
-/// A payload with further fields.
+/// Returns a payload with further fields.
 pub(super) fn payload_with(pod: &str, image: &str, more: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{pod}","image":"{image}","replica":3,{more}}}"#)
 }
@@ -203,6 +227,7 @@ fn config(url: &str, directory: &str) -> Config {
         ("KUBELEET_FENCE_AFTER", "1s"),
         ("KUBELEET_DEAD_AFTER", "4s"),
         ("KUBELEET_STATE_DIR", directory),
+        ("KUBELEET_DATA_DIR", directory),
         ("KUBELEET_RESTART_BACKOFF", "300ms"),
     ];
     let flags: BTreeMap<String, String> =

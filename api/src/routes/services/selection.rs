@@ -1,57 +1,64 @@
-//! Which services a list shows.
+//! The selection of services for a list.
 
 use std::collections::BTreeMap;
 
 use common::service::Service;
-use common::store::StoreError;
+use common::store::BrokenKey;
 
-use crate::problem::{ApiProblem, Kind};
-use crate::query;
-use crate::state::App;
+use crate::params::{DEFAULT_PAGE_SIZE, page_size};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 
-/// Which services to list.
-pub(super) struct Selection {
+/// Selects services by label and page.
+pub(super) struct ServiceSelection {
     labels: BTreeMap<String, String>,
-    /// How many it has at most.
+    /// The size of the page.
     pub(super) limit: usize,
     after: Option<String>,
 }
 
-impl Selection {
-    /// Reads the query; `label` may stand there several times.
+impl ServiceSelection {
+    /// Reads the query, in which `label` may occur several times.
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
-        let bad = |detail: String| ApiProblem::new(Kind::InvalidQuery, detail);
-        let (mut labels, mut limit, mut after) = (BTreeMap::new(), None, None);
+        let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
+        let mut labels = BTreeMap::new();
+        let mut limit = None;
+        let mut after = None;
         for (name, value) in pairs {
             match name.as_str() {
                 "label" => {
                     let (key, value) =
-                        value.split_once('=').ok_or_else(|| bad("label: write key=value".to_owned()))?;
+                        value.split_once('=').ok_or_else(|| invalid("label: write key=value".to_owned()))?;
                     labels.insert(key.to_owned(), value.to_owned());
                 }
                 "limit" => {
-                    let number = value.parse().map_err(|_| bad("limit: write a number".to_owned()))?;
+                    let number = value.parse().map_err(|_| invalid("limit: write a number".to_owned()))?;
                     limit = Some(number);
                 }
                 "after" => after = Some(value),
-                other => return Err(bad(format!("{other:?} is no parameter here: label, limit, after"))),
+                other => {
+                    let detail =
+                        format!("unknown parameter {other:?}; the parameters are label, limit, after");
+                    return Err(invalid(detail));
+                }
             }
         }
-        Ok(Self { labels, limit: query::limit(limit)?, after })
+        Ok(Self { labels, limit: page_size(limit)?, after })
     }
 
-    fn takes(&self, service: &Service) -> bool {
+    fn matches(&self, service: &Service) -> bool {
         self.labels.iter().all(|(key, value)| service.labels.get(key) == Some(value))
     }
 
-    /// One more than the limit, if there are so many.
-    pub(super) async fn services(&self, app: &App) -> Result<Vec<Service>, StoreError> {
-        let mut names = app.store.service_names().await?;
+    /// Returns the selected services, and one more than the limit if there is a next page.
+    pub(super) async fn services(&self, app: &AppState) -> Result<Vec<Service>, ApiProblem> {
+        let names = app.store.service_names().await;
+        let mut names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::services))?;
         names.retain(|name| self.after.as_deref().is_none_or(|after| name.as_str() > after));
         let mut found = Vec::new();
-        for chunk in names.chunks(query::PAGE) {
-            let page = app.store.services(chunk).await?;
-            found.extend(page.into_iter().filter(|service| self.takes(service)));
+        for chunk in names.chunks(DEFAULT_PAGE_SIZE) {
+            let (page, _broken) = app.store.services_each(chunk).await?;
+            found.extend(page.into_iter().filter(|service| self.matches(service)));
             if found.len() > self.limit {
                 found.truncate(self.limit + 1);
                 break;

@@ -1,4 +1,4 @@
-//! What is done once a service is stored, and the answer that says so.
+//! What happens once a service is stored, and the responses to writes.
 
 use std::collections::HashSet;
 
@@ -6,76 +6,81 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
+use common::api::{DurabilityState, DurabilityView, ServiceView};
 use common::ids::ServiceName;
-use common::service::{MADE_AT_ONCE, Service, ServiceState};
-use common::store::{CreateOutcome, PutOutcome, Written};
+use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
 
-use crate::census;
-use crate::dto::{DurabilityState, DurabilityView, ServiceView};
-use crate::problem::{ApiProblem, Kind};
-use crate::state::App;
+use crate::pod_counts;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
 use crate::views;
 
-/// Turns what became of a write into an answer; so many pods were made with it.
-pub(super) async fn accepted(
-    app: &App,
+/// Responds to a write; `created_pods` were created together with the service.
+pub(super) async fn respond(
+    app: &AppState,
     name: &ServiceName,
     outcome: PutOutcome,
-    made: usize,
-    written: Written,
+    created_pods: usize,
+    written: WriteReceipt,
 ) -> Result<Response, ApiProblem> {
     match outcome {
-        PutOutcome::Created(service) => Ok(created(app, &service, made, written).await),
+        PutOutcome::Created(service) => Ok(respond_created(app, &service, created_pods, written).await),
         PutOutcome::Replaced { .. } | PutOutcome::Scaled { .. } | PutOutcome::Unchanged { .. } => {
-            stored(app, name, StatusCode::OK, written).await
+            respond_stored(app, name, StatusCode::OK, written).await
         }
         PutOutcome::Exists => {
             let detail = format!("service {name} exists: PUT /service/{name} replaces it");
-            Err(ApiProblem::new(Kind::ServiceExists, detail))
+            Err(ApiProblem::new(ProblemKind::ServiceExists, detail))
         }
-        PutOutcome::Missing => Err(missing(name)),
-        PutOutcome::Deleting => Err(deleting(name)),
-        PutOutcome::Conflict { generation } => Err(conflict(name, generation)),
+        PutOutcome::Missing => Err(not_found(name)),
+        PutOutcome::Deleting => Err(being_deleted(name)),
+        PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
     }
 }
 
-/// What is done once a new service is stored, and so many of its pods are made already: the others are made, and the client
-/// sees it. Nothing is read again: what the script has stored is known, and whoever waits for the first pod waits for
-/// every question asked before it.
-async fn created(app: &App, service: &Service, made: usize, written: Written) -> Response {
+/// Creates the remaining pods of a new service and shows it. Nothing is read again: the script has returned
+/// what it stored, and every further round trip would delay the first pod.
+async fn respond_created(
+    app: &AppState,
+    service: &Service,
+    created_pods: usize,
+    written: WriteReceipt,
+) -> Response {
     let durability = app.note_write(&service.name, written);
-    let progress = if made as u64 == u64::from(service.replicas) {
-        census::just_made(service, made)
-    } else if service.replicas <= MADE_AT_ONCE {
-        census::just_made(service, made + make(app, service, service.all_replicas()).await)
+    let status = if created_pods as u64 == u64::from(service.replicas) {
+        pod_counts::status_after_creation(service, created_pods)
+    } else if service.replicas <= PODS_CREATED_INLINE {
+        let remaining = create_pods(app, service, service.all_replicas()).await;
+        pod_counts::status_after_creation(service, created_pods + remaining)
     } else {
-        make_later(app, service.clone());
-        census::just_stored(service)
+        create_missing_pods_later(app, service.clone());
+        pod_counts::status_before_creation(service)
     };
-    answer(StatusCode::CREATED, views::service(service.clone(), progress), durability)
+    write_response(StatusCode::CREATED, views::service(service.clone(), status), durability)
 }
 
-/// What is done once a service is stored: its missing pods are made, and the client sees it.
-pub(super) async fn stored(
-    app: &App,
+/// Creates the missing pods of a stored service and shows it.
+pub(super) async fn respond_stored(
+    app: &AppState,
     name: &ServiceName,
     status: StatusCode,
-    written: Written,
+    written: WriteReceipt,
 ) -> Result<Response, ApiProblem> {
     let durability = app.note_write(name, written);
-    // Deleted and forgotten since: then that is how it is.
-    let service = app.store.service(name).await?.ok_or_else(|| missing(name))?;
-    let progress = if service.replicas <= MADE_AT_ONCE {
-        make_missing(app, &service).await;
-        census::status(&app.store, &service).await?
+    // The service may have been deleted and forgotten since.
+    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    let service_status = if service.replicas <= PODS_CREATED_INLINE {
+        create_missing_pods(app, &service).await;
+        pod_counts::service_status(&app.store, &service).await?
     } else {
-        make_later(app, service.clone());
-        census::just_stored(&service)
+        create_missing_pods_later(app, service.clone());
+        pod_counts::status_before_creation(&service)
     };
-    Ok(answer(status, views::service(service, progress), durability))
+    Ok(write_response(status, views::service(service, service_status), durability))
 }
 
-fn answer(status: StatusCode, mut view: ServiceView, durability: DurabilityView) -> Response {
+fn write_response(status: StatusCode, mut view: ServiceView, durability: DurabilityView) -> Response {
     let status = match durability.state {
         DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
         DurabilityState::Confirmed | DurabilityState::SingleMachine => status,
@@ -91,17 +96,17 @@ fn answer(status: StatusCode, mut view: ServiceView, durability: DurabilityView)
     response
 }
 
-/// A crash on the way is healed by reconcile.
-fn make_later(app: &App, service: Service) {
-    let app_too = app.clone();
+/// Creates the missing pods in the background. After a crash the reconcile loop creates them.
+fn create_missing_pods_later(app: &AppState, service: Service) {
+    let task_app = app.clone();
     app.tasks.spawn(async move {
-        let work = make_missing(&app_too, &service);
-        app_too.shutdown.run_until_cancelled(work).await;
+        let work = create_missing_pods(&task_app, &service);
+        task_app.shutdown.run_until_cancelled(work).await;
     });
 }
 
-/// Makes the pods whose slots are free.
-async fn make_missing(app: &App, service: &Service) {
+/// Creates a pod for every free slot.
+async fn create_missing_pods(app: &AppState, service: &Service) {
     if service.state == ServiceState::Deleting {
         return;
     }
@@ -110,40 +115,53 @@ async fn make_missing(app: &App, service: &Service) {
             let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
             service.all_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
         }
-        // The script looks as well.
+        // The script checks every slot again.
         Err(_) => service.all_replicas(),
     };
-    make(app, service, free).await;
+    create_pods(app, service, free).await;
 }
 
-/// Makes pods; gives how many. What fails here is no failure of the request: reconcile does it again.
-async fn make(app: &App, service: &Service, replicas: Vec<u32>) -> usize {
+/// Creates pods and returns their number. A failure does not fail the request: the reconcile loop creates
+/// them.
+async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> usize {
     match app.store.create_pods(service, &replicas).await {
         Ok(CreateOutcome::Created(count)) => {
-            tracing::debug!(service = %service.name, count, "pods made");
+            tracing::debug!(service = %service.name, count, "pods created");
             return count;
         }
-        Ok(CreateOutcome::Changed) => tracing::debug!(service = %service.name, "changed meanwhile"),
-        Err(error) => tracing::warn!(service = %service.name, %error, "pods not made yet; reconcile will"),
+        Ok(CreateOutcome::Changed) => {
+            tracing::debug!(service = %service.name, "pods not created: the service has changed since")
+        }
+        Err(error) => {
+            let service = &service.name;
+            tracing::warn!(%service, %error, "pods not created; the reconcile loop will create them")
+        }
     }
     0
 }
 
+/// Returns the record of a service, if it exists.
+pub(super) async fn read(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
+    let service = app.store.service(name).await;
+    service.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::service(name, error)))
+}
+
 pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {
-    let etag = format!("\"{}\"", view.generation);
+    let etag = format!("\"{}\"", view.revision);
     (status, [(ETAG, etag)], Json(view)).into_response()
 }
 
-pub(super) fn missing(name: &ServiceName) -> ApiProblem {
-    ApiProblem::new(Kind::ServiceNotFound, format!("there is no service {name}; GET /service lists them"))
+pub(super) fn not_found(name: &ServiceName) -> ApiProblem {
+    let detail = format!("there is no service {name}; GET /service lists them");
+    ApiProblem::new(ProblemKind::ServiceNotFound, detail)
 }
 
-pub(super) fn deleting(name: &ServiceName) -> ApiProblem {
+pub(super) fn being_deleted(name: &ServiceName) -> ApiProblem {
     let detail = format!("service {name} is being deleted; try again when its last pods are gone");
-    ApiProblem::new(Kind::ServiceDeleting, detail)
+    ApiProblem::new(ProblemKind::ServiceDeleting, detail)
 }
 
-pub(super) fn conflict(name: &ServiceName, generation: u64) -> ApiProblem {
-    let detail = format!("service {name} has generation {generation} by now; read it again");
-    ApiProblem::new(Kind::GenerationConflict, detail)
+pub(super) fn revision_conflict(name: &ServiceName, revision: u64) -> ApiProblem {
+    let detail = format!("service {name} has revision {revision} by now; read it again and decide");
+    ApiProblem::new(ProblemKind::RevisionConflict, detail)
 }

@@ -1,60 +1,51 @@
-//! When to look again: at once when an event is about what is waited for, else after a while.
+//! When to poll again: soon after an event about the goal, otherwise after the poll interval.
 
 use std::time::Duration;
 
-use common::event::{ClusterEvent, ObjectKind};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Goal;
+use super::goal::Goal;
 use crate::client::{Client, EventStream, EventsFrom};
 
-/// Waiting works without hints; do not wait for them.
-const OPEN_WITHIN: Duration = Duration::from_secs(2);
-/// Events come in bursts; one look serves many.
-const BURST: Duration = Duration::from_millis(100);
-/// A service of many pods is costly to look at: rest so many times as long as the look took.
-const REST: u32 = 4;
+/// Waiting works without events, so opening their stream must not delay it.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Minimum pause between polls. Events come in bursts, and one poll covers a whole burst.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+/// Polling a service with many pods is expensive for the API: the pause is at least this many times as long
+/// as the last poll took.
+const PAUSE_PER_POLL_TIME: u32 = 4;
 
-/// Events about what is waited for.
+/// Events about the goal.
 pub(super) struct Hints {
     stream: Option<EventStream>,
     goal: Goal,
 }
 
 impl Hints {
-    /// Listens from now on, if that is possible.
+    /// Subscribes to new events, if that is possible.
     pub(super) async fn open(client: &Client, goal: &Goal) -> Self {
-        let opened = timeout(OPEN_WITHIN, client.watch(&EventsFrom::Tail(0))).await;
+        let opened = timeout(OPEN_TIMEOUT, client.watch(&EventsFrom::Tail(0))).await;
         Self { stream: opened.ok().and_then(Result::ok), goal: goal.clone() }
     }
 
-    /// Waits for a hint, at most for `pause`, at least as long as a look that took `spent` deserves.
-    pub(super) async fn wait(&mut self, pause: Duration, spent: Duration) {
-        let begun = Instant::now();
-        drop(timeout(pause, self.next()).await);
-        let least = BURST.max(spent * REST).min(pause);
-        sleep(least.saturating_sub(begun.elapsed())).await;
+    /// Waits for an event about the goal, for at most `interval`. `poll_time` is the duration of the last
+    /// poll.
+    pub(super) async fn wait(&mut self, interval: Duration, poll_time: Duration) {
+        let started = Instant::now();
+        drop(timeout(interval, self.next()).await);
+        let min_pause = MIN_PAUSE.max(poll_time * PAUSE_PER_POLL_TIME).min(interval);
+        sleep(min_pause.saturating_sub(started.elapsed())).await;
     }
 
+    /// Returns after an event about the goal; never if the stream has ended.
     async fn next(&mut self) {
         while let Some(stream) = &mut self.stream {
             match stream.next().await {
-                Ok(event) if concerns(&self.goal, &event) => return,
+                Ok(event) if self.goal.concerns(&event) => return,
                 Ok(_) => {}
                 Err(_) => self.stream = None,
             }
         }
         std::future::pending().await
-    }
-}
-
-fn concerns(goal: &Goal, event: &ClusterEvent) -> bool {
-    match goal {
-        Goal::Ready { service, .. } | Goal::ServiceGone { service } => match event.kind {
-            ObjectKind::Pod => event.name == *service,
-            ObjectKind::Service => event.object == *service,
-            ObjectKind::Node | ObjectKind::Queue | ObjectKind::Cluster => false,
-        },
-        Goal::PodGone { id } => event.kind == ObjectKind::Pod && event.object == id.as_str(),
     }
 }

@@ -1,62 +1,64 @@
-//! How waiting looks: one line that changes, or, where lines can not change, a line for each change.
+//! Progress of `--wait` on standard error: one line that changes on a terminal, otherwise a new line for each
+//! change.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::exit::{Exit, note};
+use crate::exit::Exit;
+use crate::stderr::note;
 
-/// The line of one thing that is waited for.
+/// Progress of one goal.
 pub(super) struct Progress {
     subject: String,
-    live: Option<ProgressBar>,
-    last: String,
+    spinner: Option<ProgressBar>,
+    last_line: String,
 }
 
 impl Progress {
-    /// Nothing is shown yet.
-    pub(super) fn begin(subject: String) -> Self {
-        let live = can_change_lines().then(|| {
+    /// Starts without a line.
+    pub(super) fn start(subject: String) -> Self {
+        let spinner = can_update_lines().then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template");
             let bar = ProgressBar::new_spinner().with_style(style);
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Self { subject, live, last: String::new() }
+        Self { subject, spinner, last_line: String::new() }
     }
 
-    /// How it is now.
+    /// Shows the current state.
     pub(super) fn show(&mut self, line: &str) {
         let text = format!("{}: {line}", self.subject);
-        match &self.live {
+        match &self.spinner {
             Some(bar) => bar.set_message(text),
-            None if text == self.last => {}
+            None if text == self.last_line => {}
             None => {
                 note(&text);
-                self.last = text;
+                self.last_line = text;
             }
         }
     }
 
-    /// The last line, which ends in a clear word.
+    /// Prints the last line, which ends in `word`.
     pub(super) fn end(&mut self, line: &str, word: &str) {
-        if let Some(bar) = &self.live {
+        if let Some(bar) = &self.spinner {
             bar.finish_and_clear();
         }
         let line = if line.is_empty() { String::new() } else { format!("{line}: ") };
         note(&format!("{}: {line}{word}", self.subject));
     }
 
-    /// The same, and how the command ends.
+    /// Prints the last line and returns the exit code.
     pub(super) fn finish(mut self, line: &str, word: &str, exit: Exit) -> Exit {
         self.end(line, word);
         exit
     }
 }
 
-fn can_change_lines() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stderr().is_terminal() && !set("NO_COLOR") && !dumb
+fn can_update_lines() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }

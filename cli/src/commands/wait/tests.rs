@@ -1,15 +1,20 @@
-//! Waiting against an API that is played: how it ends, and with which code.
+//! `--wait` against a fake API: how it ends, and with which exit code.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use api::dto::ServiceStatus;
+use common::api::ServiceStatus;
+use common::ids::PodId;
 use common::lifecycle::Phase;
+use tokio::time::Instant;
 
+use super::hints::Hints;
 use super::*;
-use crate::client::fake::{FakeApi, no, yes};
-use crate::client::samples;
+use crate::client::fake_api::{FakeApi, ok_json, problem};
+use crate::client::{Client, fixtures};
+use crate::exit::Exit;
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(60);
@@ -18,61 +23,68 @@ fn ready() -> Goal {
     Goal::Ready { service: "web".to_owned(), generation: 1 }
 }
 
-async fn wait(goal: Goal, timeout: Duration, play: impl Fn(usize) -> String + Send + Sync + 'static) -> Exit {
-    let looks = AtomicUsize::new(0);
+async fn wait(
+    goal: Goal,
+    timeout: Duration,
+    respond: impl Fn(usize) -> String + Send + Sync + 'static,
+) -> Exit {
+    let polls = AtomicUsize::new(0);
     let api = FakeApi::start(move |request| {
-        // Waiting goes on without hints.
-        if request.starts_with("GET /event") { no(503) } else { play(looks.fetch_add(1, Ordering::SeqCst)) }
+        // Waiting works without events.
+        match request.starts_with("GET /event") {
+            true => problem(503),
+            false => respond(polls.fetch_add(1, Ordering::SeqCst)),
+        }
     })
     .await;
-    Waiter::new(Client::new(&api.address, None).unwrap(), timeout).until(goal).await
+    Waiter::new(Client::new(&api.address, None).unwrap(), timeout).wait_for(goal).await
 }
 
 fn web(change: impl FnOnce(&mut ServiceStatus)) -> String {
-    let mut service = samples::service("web");
+    let mut service = fixtures::service("web");
     change(&mut service.status);
-    yes(&service)
+    ok_json(&service)
 }
 
 #[tokio::test]
-async fn it_becomes_ready_although_the_api_goes_away_in_between() {
-    let play = |look| match look {
+async fn waiting_survives_a_transient_error_of_the_api() {
+    let respond = |poll| match poll {
         0 => web(|s| (s.running, s.updated, s.assigned) = (2, 2, 1)),
-        1 => no(503),
+        1 => problem(503),
         _ => web(|_| {}),
     };
-    assert_eq!(wait(ready(), LONG, play).await, Exit::Ok);
+    assert_eq!(wait(ready(), LONG, respond).await, Exit::Ok);
 }
 
 #[tokio::test]
-async fn time_runs_out() {
+async fn at_the_deadline_the_exit_code_says_why() {
     let starting = |_| web(|s| (s.running, s.updated, s.assigned) = (2, 2, 1));
     assert_eq!(wait(ready(), SHORT, starting).await, Exit::TimedOut);
-    let nowhere = |_| web(|s| (s.running, s.updated, s.pending, s.unschedulable) = (2, 2, 1, 1));
-    assert_eq!(wait(ready(), SHORT, nowhere).await, Exit::Unschedulable);
-    assert_eq!(wait(ready(), SHORT, |_| no(503)).await, Exit::Unreachable);
+    let unschedulable = |_| web(|s| (s.running, s.updated, s.pending, s.unschedulable) = (2, 2, 1, 1));
+    assert_eq!(wait(ready(), SHORT, unschedulable).await, Exit::Unschedulable);
+    assert_eq!(wait(ready(), SHORT, |_| problem(503)).await, Exit::Unreachable);
     let failed = |_| web(|s| (s.running, s.updated, s.failed) = (2, 2, 1));
     assert_eq!(wait(ready(), SHORT, failed).await, Exit::Error);
 }
 
 #[tokio::test]
-async fn it_does_not_wait_for_what_can_not_be() {
-    assert_eq!(wait(ready(), LONG, |_| no(404)).await, Exit::NotFound);
-    assert_eq!(wait(ready(), LONG, |_| no(401)).await, Exit::Unauthorized);
+async fn a_permanent_error_ends_waiting_at_once() {
+    assert_eq!(wait(ready(), LONG, |_| problem(404)).await, Exit::NotFound);
+    assert_eq!(wait(ready(), LONG, |_| problem(401)).await, Exit::Unauthorized);
 }
 
 #[tokio::test]
-async fn things_go() {
+async fn waits_until_a_service_or_a_pod_is_gone() {
     let gone = Goal::ServiceGone { service: "web".to_owned() };
-    let play = |look| if look == 0 { web(|_| {}) } else { no(404) };
-    assert_eq!(wait(gone, LONG, play).await, Exit::Ok);
+    let respond = |poll| if poll == 0 { web(|_| {}) } else { problem(404) };
+    assert_eq!(wait(gone, LONG, respond).await, Exit::Ok);
     let gone = Goal::PodGone { id: PodId::new("djkf").unwrap() };
-    let phase = |look| if look == 0 { Phase::Stopping } else { Phase::Stopped };
-    assert_eq!(wait(gone, LONG, move |look| yes(&samples::pod("djkf", phase(look)))).await, Exit::Ok);
+    let phase = |poll| if poll == 0 { Phase::Stopping } else { Phase::Stopped };
+    assert_eq!(wait(gone, LONG, move |poll| ok_json(&fixtures::pod("djkf", phase(poll)))).await, Exit::Ok);
 }
 
 #[tokio::test]
-async fn a_hint_is_faster_than_the_clock() {
+async fn an_event_about_the_goal_ends_the_pause() {
     let event =
         r#"{"id":"1-0","at":1,"kind":"pod","object":"p","name":"web","reason":"Started","message":""}"#;
     let stream = format!(
@@ -81,21 +93,21 @@ async fn a_hint_is_faster_than_the_clock() {
     let api = FakeApi::start(move |_| stream.clone()).await;
     let client = Client::new(&api.address, None).unwrap();
     let mut hints = Hints::open(&client, &ready()).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     hints.wait(LONG, Duration::ZERO).await;
-    assert!(begun.elapsed() < LONG / 2);
+    assert!(started.elapsed() < LONG / 2);
 }
 
 #[tokio::test]
-async fn the_first_that_fails_gives_the_code_and_the_others_are_waited_for() {
+async fn the_first_failure_sets_the_exit_code_and_the_other_goals_are_waited_for() {
     let api = FakeApi::start(|request| match request {
-        r if r.starts_with("GET /service/a ") => no(404),
-        r if r.starts_with("GET /service/b ") => yes(&samples::service("b")),
-        _ => no(503),
+        r if r.starts_with("GET /service/a ") => problem(404),
+        r if r.starts_with("GET /service/b ") => ok_json(&fixtures::service("b")),
+        _ => problem(503),
     });
     let mut api = api.await;
     let goals = ["a", "b"].map(|name| Goal::Ready { service: name.to_owned(), generation: 1 });
     let waiter = Waiter::new(Client::new(&api.address, None).unwrap(), LONG);
-    assert_eq!(waiter.until_all(goals.to_vec()).await, Exit::NotFound);
-    assert!(api.seen().contains(&"GET /service/b".to_owned()));
+    assert_eq!(waiter.wait_for_all(goals.to_vec()).await, Exit::NotFound);
+    assert!(api.request_lines().contains(&"GET /service/b".to_owned()));
 }

@@ -1,24 +1,36 @@
-//! Opening one connection to one server, and asking that server what it is.
+//! Opening a connection to one server, and checking that the server is a master.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSub};
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    ProtocolVersion, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::time::timeout;
 
 use super::super::error::StoreError;
-use super::fault::Fault;
+use super::fault::LinkFault;
+use super::transport::{Connection, Transport};
 use super::url::{HostPort, Login, RedisUrl, Tls};
-use super::wire::{Connection, Wire};
+use crate::backoff::Backoff;
 
-/// One server.
+/// A connection that lasted this long was stable. After its loss the first attempts to reconnect are quick
+/// again.
+pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
+/// The wait before the first attempt to reconnect.
+const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
+
+/// Returns the waits between attempts to connect to a server.
+pub(super) fn reconnect_backoff() -> Backoff {
+    Backoff::starting_at(FIRST_RECONNECT_DELAY)
+}
+
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(HostPort),
@@ -34,104 +46,163 @@ impl fmt::Display for Address {
     }
 }
 
-/// Knows how to open connections: the logins, the database, TLS and the patience.
+/// Opens connections. Knows the logins, the database, the TLS settings and the connect timeout.
 pub(super) struct Dialer {
     tls: Option<Tls>,
     login: Login,
     sentinel_login: Login,
     db: u32,
     connect_timeout: Duration,
-    /// In the place of the network.
-    pub(super) wire: Option<Arc<dyn Wire>>,
+    /// Replaces the network if present.
+    pub(super) transport: Option<Arc<dyn Transport>>,
 }
 
 impl Dialer {
-    pub(super) fn new(url: &RedisUrl, connect_timeout: Duration) -> Self {
+    pub(super) fn new(
+        url: &RedisUrl,
+        connect_timeout: Duration,
+        transport: Option<Arc<dyn Transport>>,
+    ) -> Self {
         Self {
             tls: url.tls.clone(),
             login: url.login.clone(),
             sentinel_login: url.sentinel_login.clone(),
             db: url.db,
             connect_timeout,
-            wire: None,
+            transport,
         }
     }
 
-    /// A connection to a Redis that just said it is the master and serves.
-    pub(super) async fn master(&self, to: &Address, response_timeout: Duration) -> Result<Connection, Fault> {
-        let connection = match &self.wire {
-            Some(wire) => Connection::Wire { line: wire.open(), response_timeout },
+    /// Connects to a Redis that has just confirmed that it is a master and serves commands.
+    pub(super) async fn connect_to_master(
+        &self,
+        address: &Address,
+        response_timeout: Duration,
+    ) -> Result<Connection, LinkFault> {
+        let connection = match &self.transport {
+            Some(transport) => Connection::Transport { connection: transport.open(), response_timeout },
             None => {
-                let client = self.client(to, &self.login, self.db).await?;
-                Connection::Redis(self.open(&client, to, response_timeout).await?)
+                let client = self.redis_client(address).await?;
+                Connection::Redis(self.connect(&client, address, response_timeout).await?)
             }
         };
         match timeout(self.connect_timeout, check_master(&connection)).await {
-            Ok(verdict) => verdict.map(|()| connection),
-            Err(_) => Err(Fault::lost("ROLE", format!("{to} accepts connections but does not answer"))),
+            Ok(checked) => checked.map(|()| connection),
+            Err(_) => Err(self.no_answer_to_role(address)),
         }
     }
 
-    /// A connection to a sentinel.
-    pub(super) async fn sentinel(
+    /// Connects to a Sentinel.
+    pub(super) async fn connect_to_sentinel(
         &self,
-        to: &HostPort,
+        at: &HostPort,
         response_timeout: Duration,
-    ) -> Result<MultiplexedConnection, Fault> {
-        let to = Address::Tcp(to.clone());
-        let client = self.client(&to, &self.sentinel_login, 0).await?;
-        self.open(&client, &to, response_timeout).await
+    ) -> Result<MultiplexedConnection, LinkFault> {
+        let address = Address::Tcp(at.clone());
+        let client = self.sentinel_client(&address).await?;
+        self.connect(&client, &address, response_timeout).await
     }
 
-    /// A connection for messages from a Redis.
-    pub(super) async fn redis_messages(&self, to: &Address) -> Result<PubSub, Fault> {
-        let client = self.client(to, &self.login, self.db).await?;
-        self.messages(&client, to).await
+    /// Opens a connection for messages published at a Redis.
+    pub(super) async fn subscribe_at_redis(&self, address: &Address) -> Result<PubSub, LinkFault> {
+        let client = self.redis_client(address).await?;
+        self.open_pubsub(&client, address).await
     }
 
-    /// A connection for messages from a sentinel.
-    pub(super) async fn sentinel_messages(&self, to: &HostPort) -> Result<PubSub, Fault> {
-        let to = Address::Tcp(to.clone());
-        let client = self.client(&to, &self.sentinel_login, 0).await?;
-        self.messages(&client, &to).await
+    /// Opens a connection for messages published at a Sentinel.
+    pub(super) async fn subscribe_at_sentinel(&self, at: &HostPort) -> Result<PubSub, LinkFault> {
+        let address = Address::Tcp(at.clone());
+        let client = self.sentinel_client(&address).await?;
+        self.open_pubsub(&client, &address).await
     }
 
-    async fn open(
+    /// Returns what a connection pool needs to open connections to the Redis at `address` on its own.
+    pub(super) fn pool_manager(
         &self,
-        client: &Client,
-        to: &Address,
+        address: &Address,
+        authority: Option<Vec<u8>>,
         response_timeout: Duration,
-    ) -> Result<MultiplexedConnection, Fault> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(response_timeout));
-        let opened = client.get_multiplexed_async_connection_with_config(&config).await;
-        opened.map_err(|error| self.not_connected(to, &error))
+    ) -> Result<deadpool_redis::Manager, LinkFault> {
+        let info = self.connection_info(address, &self.login, self.db, authority)?;
+        deadpool_redis::Manager::new_with_config(info, self.connection_config(response_timeout))
+            .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    async fn messages(&self, client: &Client, to: &Address) -> Result<PubSub, Fault> {
-        match timeout(self.connect_timeout, client.get_async_pubsub()).await {
-            Ok(opened) => opened.map_err(|error| self.not_connected(to, &error)),
-            Err(_) => Err(self.no_answer(to)),
-        }
+    /// Reads the certificate authority that the URL names, in PEM; `None` if the system's authorities are
+    /// trusted.
+    ///
+    /// To be called for every new connection: certificates are replaced while processes run.
+    pub(super) async fn read_authority(&self) -> Result<Option<Vec<u8>>, LinkFault> {
+        let Some(path) = self.tls.as_ref().and_then(|tls| tls.ca.as_ref()) else { return Ok(None) };
+        tokio::fs::read(path).await.map(Some).map_err(|error| {
+            let why = format!("the certificate authority {} cannot be read: {error}", path.display());
+            LinkFault::lost("connect", why)
+        })
     }
 
-    fn not_connected(&self, to: &Address, error: &redis::RedisError) -> Fault {
+    /// Explains why no connection to `address` was made.
+    pub(super) fn not_connected(&self, address: &Address, error: &RedisError) -> LinkFault {
         if error.is_timeout() {
-            return self.no_answer(to);
+            return self.no_answer(address);
         }
-        let mut fault = Fault::of("connect", error);
+        let mut fault = LinkFault::of("connect", error);
         if let StoreError::Unreachable { why, .. } = &mut fault.error {
-            *why = format!("{to}: {error}");
+            *why = format!("{address}: {error}");
         }
         fault
     }
 
-    fn no_answer(&self, to: &Address) -> Fault {
-        Fault::lost("connect", format!("no answer from {to} within {:?}", self.connect_timeout))
+    pub(super) fn no_answer_to_role(&self, address: &Address) -> LinkFault {
+        LinkFault::lost("ROLE", format!("{address} accepts connections but does not answer"))
     }
 
-    async fn client(&self, to: &Address, login: &Login, db: u32) -> Result<Client, Fault> {
+    fn no_answer(&self, address: &Address) -> LinkFault {
+        LinkFault::lost("connect", format!("no answer from {address} within {:?}", self.connect_timeout))
+    }
+
+    async fn connect(
+        &self,
+        client: &Client,
+        address: &Address,
+        response_timeout: Duration,
+    ) -> Result<MultiplexedConnection, LinkFault> {
+        let config = self.connection_config(response_timeout);
+        let opened = client.get_multiplexed_async_connection_with_config(&config).await;
+        opened.map_err(|error| self.not_connected(address, &error))
+    }
+
+    fn connection_config(&self, response_timeout: Duration) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(response_timeout))
+    }
+
+    async fn open_pubsub(&self, client: &Client, address: &Address) -> Result<PubSub, LinkFault> {
+        match timeout(self.connect_timeout, client.get_async_pubsub()).await {
+            Ok(opened) => opened.map_err(|error| self.not_connected(address, &error)),
+            Err(_) => Err(self.no_answer(address)),
+        }
+    }
+
+    async fn redis_client(&self, address: &Address) -> Result<Client, LinkFault> {
+        let authority = self.read_authority().await?;
+        let info = self.connection_info(address, &self.login, self.db, authority)?;
+        Client::open(info).map_err(|error| LinkFault::of("connect", &error))
+    }
+
+    async fn sentinel_client(&self, address: &Address) -> Result<Client, LinkFault> {
+        let authority = self.read_authority().await?;
+        let info = self.connection_info(address, &self.sentinel_login, 0, authority)?;
+        Client::open(info).map_err(|error| LinkFault::of("connect", &error))
+    }
+
+    fn connection_info(
+        &self,
+        address: &Address,
+        login: &Login,
+        db: u32,
+        authority: Option<Vec<u8>>,
+    ) -> Result<ConnectionInfo, LinkFault> {
         let mut settings = RedisConnectionInfo::default()
             .set_protocol(ProtocolVersion::RESP2)
             .set_db(db.into())
@@ -142,42 +213,37 @@ impl Dialer {
         if let Some(password) = &login.password {
             settings = settings.set_password(password);
         }
-        let complain = |error: redis::RedisError| Fault::of("connect", &error);
-        let (address, certificates) = match (to, &self.tls) {
-            (Address::Unix(path), _) => (ConnectionAddr::Unix(path.clone()), None),
-            (Address::Tcp(at), None) => (ConnectionAddr::Tcp(at.host.clone(), at.port), None),
-            (Address::Tcp(at), Some(tls)) => (secure(at), certificates(tls).await?),
+        let address = match (address, &self.tls) {
+            (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
+            (Address::Tcp(at), None) => ConnectionAddr::Tcp(at.host.clone(), at.port),
+            (Address::Tcp(at), Some(_)) => tls_address(at),
         };
-        let info: ConnectionInfo = address.into_connection_info().map_err(complain)?;
-        let info = info.set_redis_settings(settings).set_tcp_settings(tcp_settings());
-        match certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates).map_err(complain),
-            None => Client::open(info).map_err(complain),
-        }
+        let with_authority = |info: ConnectionInfo| match authority {
+            // Only a client can attach the certificate to an address.
+            Some(pem) => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+                let client = Client::build_with_tls(info, certificates)?;
+                Ok(client.get_connection_info().clone())
+            }
+            None => Ok(info),
+        };
+        address
+            .into_connection_info()
+            .map(|info| info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
+            .and_then(with_authority)
+            .map_err(|error| LinkFault::of("connect", &error))
     }
 }
 
-fn secure(at: &HostPort) -> ConnectionAddr {
+fn tls_address(at: &HostPort) -> ConnectionAddr {
     static PROVIDER: Once = Once::new();
-    // An error only says that the process has chosen a provider already.
+    // An error only means that the process has chosen a provider already.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     ConnectionAddr::TcpTls { host: at.host.clone(), port: at.port, insecure: false, tls_params: None }
 }
 
-/// Read at every connection: certificates are replaced while processes run.
-async fn certificates(tls: &Tls) -> Result<Option<TlsCertificates>, Fault> {
-    let Some(path) = &tls.ca else { return Ok(None) };
-    match tokio::fs::read(path).await {
-        Ok(pem) => Ok(Some(TlsCertificates { client_tls: None, root_cert: Some(pem) })),
-        Err(error) => {
-            let why = format!("the certificate authority {} can not be read: {error}", path.display());
-            Err(Fault::lost("connect", why))
-        }
-    }
-}
-
-/// A peer that vanishes without a word is noticed by the response timeout, and by the kernel on connections that
-/// only listen.
+/// A peer that vanishes without closing the connection is noticed by the response timeout. On connections
+/// that only listen, the kernel notices it with these settings.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -189,18 +255,27 @@ fn tcp_settings() -> TcpSettings {
         .set_user_timeout(Duration::from_secs(20))
 }
 
-/// Asks whether the server serves (PING: a server that loads its data says LOADING) and is the master.
-pub(super) async fn check_master(connection: &Connection) -> Result<(), Fault> {
+/// Checks that the server serves commands and is a master. Only PING fails with LOADING while the data is
+/// loaded.
+pub(super) async fn check_master(connection: &Connection) -> Result<(), LinkFault> {
+    require_master(&mut connection.clone()).await.map_err(|error| LinkFault::of("ROLE", &error))
+}
+
+/// See [`check_master`]. The error for a replica is the same READONLY that the server would answer to a
+/// write.
+pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     let mut pipe = redis::pipe();
     pipe.cmd("PING").ignore().cmd("ROLE");
-    let reply: Result<(Value,), _> = pipe.query_async(&mut connection.clone()).await;
-    let (role,) = reply.map_err(|error| Fault::of("ROLE", &error))?;
+    let (role,): (Value,) = pipe.query_async(connection).await?;
     let name = match &role {
         Value::Array(parts) => parts.first(),
         _ => None,
     };
     match name {
         Some(Value::BulkString(name)) if name == b"master" => Ok(()),
-        _ => Err(Fault::not_master()),
+        _ => Err(RedisError::from((
+            ErrorKind::Server(ServerErrorKind::ReadOnly),
+            "the server is a replica, not the master",
+        ))),
     }
 }

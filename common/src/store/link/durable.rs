@@ -1,136 +1,248 @@
-//! Writes of desired state: done, and then waited for until every replica has them that might become the master.
+//! Writes of desired state: a script, and then WAIT until every replica that could become the master has the
+//! write.
 //!
-//! WAIT speaks of what was written before it *on the same connection*, so these writes have connections of their own:
-//! a few, shared by a pool.
+//! WAIT covers what was written earlier *on the same connection*. Durable writes therefore use connections of
+//! their own, from a pool.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use deadpool::managed::{self, Metrics, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool_redis::{Hook, HookError, Pool, PoolError, Runtime, Timeouts};
 use redis::Value;
+use tokio::time::timeout;
 
 use super::super::error::StoreError;
 use super::super::scripts::Call;
 use super::Durability;
-use super::dedicated::Dedicated;
-use super::fault::Fault;
-use super::replicas::Reach;
-use super::state::Shared;
+use super::dedicated::DedicatedConnection;
+use super::dial::{Address, require_master};
+use super::fault::{ConnectionAction, LinkFault};
+use super::replicas::ConfirmTarget;
+use super::state::{MasterConnection, SharedState};
+use super::transport::Connection;
 
-/// Durable writes at the same time, each of which waits for the replicas. They come from people and the API, not from queues.
-const CONNECTIONS: usize = 16;
-/// A connection that rested for longer is asked whether it still works before a write is entrusted to it.
-const RESTED: Duration = Duration::from_secs(1);
+/// Maximum number of connections, and so of durable writes at the same time. Such writes come from users of
+/// the API, not from queues.
+const MAX_CONNECTIONS: usize = 16;
 
-/// The pool.
-pub(super) struct Durable {
-    shared: Arc<Shared>,
-    pool: Pool<Opener>,
+/// Runs durable writes over a pool of connections.
+pub(super) struct DurableWriter {
+    shared: Arc<SharedState>,
+    current: Mutex<Option<MasterPool>>,
 }
 
-struct Opener {
-    shared: Arc<Shared>,
+/// The connections to one master. A new master gets a new pool.
+struct MasterPool {
+    pool: Pool,
+    term: u64,
+    /// The certificate authority that new connections trust, in PEM. A new certificate gets a new pool.
+    authority: Option<Vec<u8>>,
 }
 
-impl managed::Manager for Opener {
-    type Type = Dedicated;
-    type Error = StoreError;
-
-    async fn create(&self) -> Result<Dedicated, StoreError> {
-        Dedicated::open(self.shared.clone(), self.shared.response_timeout).await
+impl DurableWriter {
+    pub(super) fn new(shared: Arc<SharedState>) -> Self {
+        Self { shared, current: Mutex::default() }
     }
 
-    async fn recycle(&self, connection: &mut Dedicated, metrics: &Metrics) -> RecycleResult<StoreError> {
-        if !connection.is_usable() {
-            return Err(RecycleError::message("given up"));
-        }
-        if metrics.last_used() > RESTED {
-            connection.query::<Value>(&redis::cmd("PING")).await.map_err(RecycleError::Backend)?;
-        }
-        Ok(())
-    }
-}
-
-impl Durable {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let timeouts = Timeouts {
-            wait: Some(shared.response_timeout),
-            create: None,
-            // A connection that is cut off would otherwise use up the time of a whole response.
-            recycle: Some(shared.connect_timeout),
-        };
-        let pool = Pool::builder(Opener { shared: shared.clone() })
-            .max_size(CONNECTIONS)
-            .timeouts(timeouts)
-            .runtime(deadpool::Runtime::Tokio1)
-            .build()
-            .expect("a pool builds when its timeouts come with a runtime, and they do");
-        Self { shared, pool }
-    }
-
-    /// Runs the script, perhaps another one in the same breath, then waits at most `wait` for the replicas.
+    /// Runs a script, and perhaps a second one in the same round trip. Then waits at most `wait` for the
+    /// replicas.
     ///
     /// # Errors
-    /// Those of the first script. What goes wrong after it is no error (it was done): no answer of the other one, or
-    /// `Unconfirmed`.
-    pub(super) async fn script(
+    /// Those of the first script. After it the write is done, so later failures are not errors: the reply of
+    /// the second script is `None`, or the durability is `Unconfirmed`.
+    pub(super) async fn run(
         &self,
         call: &Call<'_>,
         also: Option<&Call<'_>>,
         wait: Duration,
     ) -> Result<(Value, Option<Value>, Durability), StoreError> {
-        let mut connection = self.pool.get().await.map_err(not_got)?;
-        // Who is attached to the master right now.
+        let mut lease = self.lease_connection().await?;
+        // It lists the replicas that are attached to the master.
         let mut info = redis::cmd("INFO");
         info.arg("replication");
-        let (value, also, info) = connection.script_and::<Vec<u8>>(call, also, &info).await?;
-        let attached = info.map(|info| read_attached(&String::from_utf8_lossy(&info)));
-        Ok((value, also, self.confirm(&mut connection, attached, wait).await))
+        let (value, also, info) = lease.connection.script_and_query::<Vec<u8>>(call, also, &info).await?;
+        let attached = info.map(|info| parse_attached_replicas(&String::from_utf8_lossy(&info)));
+        Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// Waits for the replicas; `attached` is none when the master could not be asked for them.
-    async fn confirm(
+    /// Waits for the replicas. `attached`, with how many of them are behind, is `None` if the master did not list them.
+    async fn wait_for_replicas(
         &self,
-        connection: &mut Dedicated,
-        attached: Option<BTreeSet<String>>,
+        connection: &mut DedicatedConnection,
+        attached: Option<(BTreeSet<String>, usize)>,
         wait: Duration,
     ) -> Durability {
         let unconfirmed = |confirmed, known| Durability::Unconfirmed { confirmed, known };
-        let Some(attached) = attached else {
-            return unconfirmed(0, self.shared.known_replicas());
+        let Some((attached, behind)) = attached else {
+            return unconfirmed(0, self.shared.required_replicas());
         };
-        let Reach { known, expected } = self.shared.note_attached(attached);
-        if known == 0 {
+        let ConfirmTarget { required, expected } = self.shared.record_attached(attached, behind);
+        if required == 0 {
             return Durability::SingleMachine;
         }
         let mut command = redis::cmd("WAIT");
-        // With a limit of 0 it would wait for ever.
+        // A timeout of 0 would mean: without a limit.
         command.arg(expected).arg(wait.as_millis().max(1) as u64);
-        match connection.query_for::<usize>(&command, wait).await {
-            Ok(replicas) if replicas >= known => Durability::Confirmed { replicas },
-            Ok(confirmed) => unconfirmed(confirmed, known),
-            Err(_) => unconfirmed(0, known),
+        match connection.query_blocking::<usize>(&command, wait).await {
+            Ok(replicas) if replicas >= required => Durability::Confirmed { replicas },
+            Ok(confirmed) => unconfirmed(confirmed, required),
+            Err(_) => unconfirmed(0, required),
+        }
+    }
+
+    /// Returns a connection to the master that no other write uses.
+    async fn lease_connection(&self) -> Result<Checkout, StoreError> {
+        let response_timeout = self.shared.response_timeout;
+        if self.shared.dialer.transport.is_some() {
+            // deadpool-redis pools connections of the redis crate only. Those of a transport cost nothing to
+            // open.
+            let connection = DedicatedConnection::open(self.shared.clone(), response_timeout).await?;
+            return Ok(Checkout { connection, pooled: None });
+        }
+        let deadline = Instant::now() + response_timeout;
+        loop {
+            let master = self.shared.master("connect").await?;
+            let pool = self.pool_for(&master).await?;
+            let wait = Some(deadline.saturating_duration_since(Instant::now()));
+            let timeouts = Timeouts { wait, ..pool.timeouts() };
+            let checked_out = tokio::select! {
+                checked_out = pool.timeout_get(&timeouts) => checked_out,
+                // Another server is the master: start over with a pool of connections to it.
+                () = self.shared.term_ended(master.term) => continue,
+            };
+            match checked_out {
+                Ok(pooled) => {
+                    let connection = DedicatedConnection::new(
+                        self.shared.clone(),
+                        master.term,
+                        response_timeout,
+                        Connection::Redis((*pooled).clone()),
+                    );
+                    return Ok(Checkout { connection, pooled: Some(pooled) });
+                }
+                // This pool was replaced: start over with the new one.
+                Err(PoolError::Closed) => {}
+                Err(error) => {
+                    let fault = self.explain(&master.address, error);
+                    self.shared.handle_dedicated_fault(master.term, &fault);
+                    return Err(fault.error);
+                }
+            }
+        }
+    }
+
+    /// Returns the pool of connections to `master`. Replaces the current pool if it belongs to another
+    /// master, or if the certificate authority has changed on disk.
+    async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
+        let authority = self.shared.dialer.read_authority().await;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = &*current {
+            if current.term > master.term {
+                return Err(StoreError::NotMaster);
+            }
+            // Open connections stay in use while the file cannot be read.
+            let is_changed = authority.as_ref().is_ok_and(|authority| *authority != current.authority);
+            if current.term == master.term && !is_changed {
+                return Ok(current.pool.clone());
+            }
+        }
+        let authority = authority.map_err(|fault| fault.error)?;
+        let pool = self.new_pool(&master.address, authority.clone()).map_err(|fault| fault.error)?;
+        let replaced = current.replace(MasterPool { pool: pool.clone(), term: master.term, authority });
+        if let Some(replaced) = replaced {
+            // Writes that wait for one of its connections come back for one of the new pool.
+            replaced.pool.close();
+        }
+        Ok(pool)
+    }
+
+    fn new_pool(&self, address: &Address, authority: Option<Vec<u8>>) -> Result<Pool, LinkFault> {
+        let SharedState { dialer, response_timeout, connect_timeout, .. } = &*self.shared;
+        let manager = dialer.pool_manager(address, authority, *response_timeout)?;
+        let timeouts = Timeouts {
+            // The redis crate limits the time for a connection, and the hook below that for its check.
+            create: None,
+            // The pool asks a connection for a PING before it hands it out again. On a connection that leads
+            // nowhere this would otherwise take the time of a whole response.
+            recycle: Some(*connect_timeout),
+            wait: Some(*response_timeout),
+        };
+        let limit = *connect_timeout;
+        let is_master = Hook::async_fn(move |connection, _| {
+            Box::pin(async move {
+                match timeout(limit, require_master(connection)).await {
+                    Ok(checked) => checked.map_err(HookError::Backend),
+                    Err(_) => Err(HookError::message("no answer to ROLE")),
+                }
+            })
+        });
+        let pool = Pool::builder(manager)
+            .max_size(MAX_CONNECTIONS)
+            .timeouts(timeouts)
+            .runtime(Runtime::Tokio1)
+            .post_create(is_master)
+            .build()
+            .expect("a pool with timeouts and a runtime is always built");
+        Ok(pool)
+    }
+
+    /// Explains why there is no connection to `address`.
+    fn explain(&self, address: &Address, error: PoolError) -> LinkFault {
+        let dialer = &self.shared.dialer;
+        match error {
+            PoolError::Backend(error) => dialer.not_connected(address, &error),
+            PoolError::PostCreateHook(HookError::Backend(error)) => LinkFault::of("ROLE", &error),
+            PoolError::PostCreateHook(HookError::Message(_)) => dialer.no_answer_to_role(address),
+            PoolError::Timeout(_) => LinkFault {
+                error: StoreError::Timeout { what: "a free connection for a durable write".into() },
+                action: ConnectionAction::Keep,
+            },
+            other => LinkFault::lost("connect", other.to_string()),
         }
     }
 }
 
-/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`, as the sentinels name it.
-fn read_attached(info: &str) -> BTreeSet<String> {
-    let address = |line: &str| {
-        let (_, facts) = line.strip_prefix("slave")?.split_once(":ip=")?;
-        let (ip, rest) = facts.split_once(",port=")?;
-        Some(format!("{ip}:{}", rest.split(',').next()?.trim()))
-    };
-    info.lines().filter_map(address).collect()
+/// A connection for one write. It returns to its pool only if all its commands succeeded.
+///
+/// The pool itself would take a connection back after an error, and after a future was dropped in the middle
+/// of a command. A WAIT that still runs would then hold up the next write, and a connection that leads
+/// nowhere would fail it.
+struct Checkout {
+    connection: DedicatedConnection,
+    /// `None` for a connection of a transport.
+    pooled: Option<deadpool_redis::Connection>,
 }
 
-fn not_got(error: PoolError<StoreError>) -> StoreError {
-    match error {
-        PoolError::Backend(error) => error,
-        PoolError::Timeout(_) => StoreError::Timeout { what: "a free connection for a durable write".into() },
-        other => Fault::lost("connect", other.to_string()).error,
+impl Drop for Checkout {
+    fn drop(&mut self) {
+        let Some(pooled) = self.pooled.take() else { return };
+        if !self.connection.is_usable() {
+            drop(deadpool_redis::Connection::take(pooled));
+        }
     }
+}
+
+/// A replica that has not acknowledged for longer does not confirm a write in time, in seconds. Redis draws the
+/// same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica acknowledges every second.
+const MAX_LAG: u64 = 3;
+
+/// Returns the replicas in the reply to `INFO replication`, named as the Sentinels name them:
+/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`. Also returns how many of them receive a full
+/// copy or lag, and so cannot confirm a write soon.
+fn parse_attached_replicas(info: &str) -> (BTreeSet<String>, usize) {
+    let read = |line: &str| {
+        let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;
+        let (ip, rest) = fields.split_once(",port=")?;
+        let fields: Vec<&str> = rest.split(',').map(str::trim).collect();
+        let value = |name: &str| fields.iter().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        let lags = value("lag").and_then(|lag| lag.parse::<u64>().ok()).is_some_and(|lag| lag > MAX_LAG);
+        let is_behind = value("state").is_some_and(|state| state != "online") || lags;
+        Some((format!("{ip}:{}", fields.first()?), is_behind))
+    };
+    let replicas: BTreeMap<String, bool> = info.lines().filter_map(read).collect();
+    let behind = replicas.values().filter(|is_behind| **is_behind).count();
+    (replicas.into_keys().collect(), behind)
 }
 
 #[cfg(test)]
@@ -138,12 +250,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_who_is_attached() {
+    fn attached_replicas_are_read_from_info() {
         let info = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n\
             slave0:ip=10.0.0.2,port=6379,state=online,offset=14,lag=0\r\n\
             slave1:ip=fd00::3,port=6380,state=wait_bgsave,offset=0,lag=1\r\n\
+            slave2:ip=10.0.0.4,port=6379,state=online,offset=9,lag=7\r\n\
             slave_read_repl_offset:3\r\nmaster_replid:abc\r\n";
-        let expected = ["10.0.0.2:6379", "fd00::3:6380"].map(str::to_owned).into();
-        assert_eq!(read_attached(info), expected);
+        let expected = ["10.0.0.2:6379", "10.0.0.4:6379", "fd00::3:6380"].map(str::to_owned).into();
+        assert_eq!(parse_attached_replicas(info), (expected, 2));
     }
 }

@@ -1,99 +1,108 @@
-//! What an error of the Redis client means for the caller, and for the connection it came over.
+//! Classifies errors of the Redis client: what the caller is told, and what happens to the connection.
 //!
-//! Pure: everything the link does about a failure is decided here, by looking at the error alone.
+//! Pure: the decision depends on the error alone.
 
 use redis::{ErrorKind, RedisError};
 
 use super::super::error::StoreError;
 
-/// A failure, and what has to happen to the connection.
+/// A failure of a command or a connection, and what has to happen to the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct LinkFault {
     pub(super) error: StoreError,
-    pub(super) cure: Cure,
+    pub(super) action: ConnectionAction,
 }
 
-/// What a failure asks of the link, the mildest first.
+/// What has to happen to a connection after a failure, in order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cure {
-    /// The server answered in good order: the connection is fine.
+pub(super) enum ConnectionAction {
+    /// Nothing: the server answered, and the connection works.
     Keep,
-    /// The server answered, but may have been left behind by a failover: look again whether it is the master.
+    /// Check whether the server is still the master: it answered, but a failover may have replaced it.
     Recheck,
-    /// The connection can not be trusted any more.
+    /// Close this connection and open a new one.
     Reconnect,
-    /// The server is not the master any more: every connection to it has to go.
+    /// Close every connection to this server: it is no longer the master.
     NewMaster,
 }
 
-impl Fault {
-    /// Judges the error that `what` (the name of a command) met.
+impl LinkFault {
+    /// Classifies the error of the command with the name `what`.
     pub(super) fn of(what: &str, error: &RedisError) -> Self {
         let what = || what.to_owned();
-        if let Some(words) = server_words(error) {
-            let worst = words.into_iter().map(Self::of_server).max_by_key(|fault| fault.cure);
-            return worst.unwrap_or_else(|| Self::refused(error.to_string(), Cure::Keep));
+        if let Some(errors) = server_errors(error) {
+            let most_severe = errors.into_iter().map(Self::of_server).max_by_key(|fault| fault.action);
+            return most_severe.unwrap_or_else(|| Self::refused(error.to_string(), ConnectionAction::Keep));
         }
         if error.is_timeout() {
-            return Self { error: StoreError::Timeout { what: what() }, cure: Cure::Reconnect };
+            return Self { error: StoreError::Timeout { what: what() }, action: ConnectionAction::Reconnect };
         }
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::refused(
-                "WRONGPASS the user or password in the Redis URL is not accepted",
-                Cure::Reconnect,
+                "WRONGPASS Redis does not accept the user or password in the Redis URL",
+                ConnectionAction::Reconnect,
             ),
-            // Also what a broken protocol is called; then the client closes the connection and the next use tells.
-            ErrorKind::UnexpectedReturnType | ErrorKind::Parse => {
-                Self { error: StoreError::Corrupt { what: what(), why: error.to_string() }, cure: Cure::Keep }
-            }
+            // A violation of the protocol has this kind as well. The client then closes the connection, and
+            // the next command fails.
+            ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self {
+                error: StoreError::Corrupt { what: what(), why: error.to_string() },
+                action: ConnectionAction::Keep,
+            },
             ErrorKind::InvalidClientConfig | ErrorKind::Client => {
-                Self::refused(error.to_string(), Cure::Keep)
+                Self::refused(error.to_string(), ConnectionAction::Keep)
             }
             _ => Self::lost(what(), error.to_string()),
         }
     }
 
-    /// The connection broke.
+    /// The connection broke, or could not be opened.
     pub(super) fn lost(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { error: StoreError::Unreachable { what: what.into(), why: why.into() }, cure: Cure::Reconnect }
+        Self {
+            error: StoreError::Unreachable { what: what.into(), why: why.into() },
+            action: ConnectionAction::Reconnect,
+        }
     }
 
     /// The server turned out not to be the master.
     pub(super) fn not_master() -> Self {
-        Self { error: StoreError::NotMaster, cure: Cure::NewMaster }
+        Self { error: StoreError::NotMaster, action: ConnectionAction::NewMaster }
     }
 
     fn of_server((code, detail): (String, String)) -> Self {
         let (code, detail) = inside_script(&code, &detail);
         let text = format!("{code} {detail}").trim_end().to_owned();
-        let cure = match code {
-            // MASTERDOWN is what a replica says; UNBLOCKED is said when a master becomes one.
+        let action = match code {
+            // A replica answers MASTERDOWN. A blocked command ends with UNBLOCKED when the master becomes a
+            // replica.
             "READONLY" | "MASTERDOWN" | "UNBLOCKED" => return Self::not_master(),
             "WRONGTYPE" => {
-                return Self { error: StoreError::WrongType { detail: detail.to_owned() }, cure: Cure::Keep };
+                return Self {
+                    error: StoreError::WrongType { detail: detail.to_owned() },
+                    action: ConnectionAction::Keep,
+                };
             }
-            "LOADING" => Cure::Reconnect,
-            "NOREPLICAS" => Cure::Recheck,
-            _ => Cure::Keep,
+            "LOADING" => ConnectionAction::Reconnect,
+            "NOREPLICAS" => ConnectionAction::Recheck,
+            _ => ConnectionAction::Keep,
         };
-        Self::refused(text, cure)
+        Self::refused(text, action)
     }
 
-    fn refused(text: impl Into<String>, cure: Cure) -> Self {
-        Self { error: StoreError::Refused(text.into()), cure }
+    fn refused(text: impl Into<String>, action: ConnectionAction) -> Self {
+        Self { error: StoreError::Refused(text.into()), action }
     }
 }
 
-/// Code and detail of each error the server sent; a pipeline can hold several.
-fn server_words(error: &RedisError) -> Option<Vec<(String, String)>> {
+/// Returns code and detail of each error that the server sent; a pipeline can have several.
+fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     if let Some(errors) = error.clone().into_server_errors() {
-        let words = |(_, error): &(usize, redis::ServerError)| {
+        let code_and_detail = |(_, error): &(usize, redis::ServerError)| {
             (error.code().to_owned(), error.details().unwrap_or_default().to_owned())
         };
-        return Some(errors.iter().map(words).collect());
+        return Some(errors.iter().map(code_and_detail).collect());
     }
     match error.kind() {
-        // Made by the client itself while it set up the connection, from an answer of the server.
+        // The client creates these while it sets up a connection, from an answer of the server.
         ErrorKind::Server(_) => {
             let code = error.code().unwrap_or("ERR").to_owned();
             Some(vec![(code, error.detail().map_or_else(|| error.to_string(), str::to_owned))])
@@ -102,8 +111,8 @@ fn server_words(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before 7 wraps an error met inside a script in an `ERR Error running script …: -CODE …`; this digs out the
-/// code that says what happened.
+/// Redis before version 7 wraps an error inside a script in `ERR Error running script …: -CODE …`. Returns
+/// the inner code and detail.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
@@ -122,62 +131,75 @@ mod tests {
 
     use super::*;
 
-    fn from_wire(line: &str) -> Fault {
+    fn from_server(line: &str) -> LinkFault {
         let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-        Fault::of("SET", &value.extract_error().unwrap_err())
+        LinkFault::of("SET", &value.extract_error().unwrap_err())
     }
 
     #[test]
-    fn errors_of_the_server() {
+    fn errors_of_the_server_are_classified() {
         let old_script = "ERR Error running script (call to f_abc): @user_script:1: @user_script: 1: ";
         let table = [
-            ("READONLY You can't write against a read only replica.".to_owned(), Cure::NewMaster, true),
+            (
+                "READONLY You can't write against a read only replica.".to_owned(),
+                ConnectionAction::NewMaster,
+                true,
+            ),
             (
                 "UNBLOCKED force unblock from blocking operation, instance state changed".into(),
-                Cure::NewMaster,
+                ConnectionAction::NewMaster,
                 true,
             ),
-            ("MASTERDOWN Link with MASTER is down".into(), Cure::NewMaster, true),
+            ("MASTERDOWN Link with MASTER is down".into(), ConnectionAction::NewMaster, true),
             (
                 format!("{old_script}-READONLY You can't write against a read only replica."),
-                Cure::NewMaster,
+                ConnectionAction::NewMaster,
                 true,
             ),
-            ("LOADING Redis is loading the dataset in memory".into(), Cure::Reconnect, true),
-            ("NOREPLICAS Not enough good replicas to write.".into(), Cure::Recheck, true),
-            (format!("{old_script}-NOREPLICAS Not enough good replicas to write."), Cure::Recheck, true),
-            ("OOM command not allowed when used memory > 'maxmemory'.".into(), Cure::Keep, true),
-            ("WRONGTYPE Operation against a key holding the wrong kind of value".into(), Cure::Keep, false),
-            (format!("{old_script}-WRONGTYPE Operation against a key"), Cure::Keep, false),
-            ("NOAUTH Authentication required.".into(), Cure::Keep, false),
-            ("NOPERM this user has no permissions".into(), Cure::Keep, false),
-            ("ERR unknown command 'FOO'".into(), Cure::Keep, false),
+            ("LOADING Redis is loading the dataset in memory".into(), ConnectionAction::Reconnect, true),
+            ("NOREPLICAS Not enough good replicas to write.".into(), ConnectionAction::Recheck, true),
+            (
+                format!("{old_script}-NOREPLICAS Not enough good replicas to write."),
+                ConnectionAction::Recheck,
+                true,
+            ),
+            ("OOM command not allowed when used memory > 'maxmemory'.".into(), ConnectionAction::Keep, true),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value".into(),
+                ConnectionAction::Keep,
+                false,
+            ),
+            (format!("{old_script}-WRONGTYPE Operation against a key"), ConnectionAction::Keep, false),
+            ("NOAUTH Authentication required.".into(), ConnectionAction::Keep, false),
+            ("NOPERM this user has no permissions".into(), ConnectionAction::Keep, false),
+            ("ERR unknown command 'FOO'".into(), ConnectionAction::Keep, false),
         ];
-        for (line, cure, transient) in table {
-            let fault = from_wire(&line);
-            assert_eq!((fault.cure, fault.error.is_transient()), (cure, transient), "{line}: {fault:?}");
+        for (line, action, transient) in table {
+            let fault = from_server(&line);
+            assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
-        assert!(matches!(from_wire("WRONGTYPE x").error, StoreError::WrongType { .. }));
+        assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
         assert_eq!(
-            from_wire("NOAUTH Authentication required.").error,
+            from_server("NOAUTH Authentication required.").error,
             StoreError::Refused("NOAUTH Authentication required.".into())
         );
     }
 
     #[test]
-    fn errors_of_the_wire() {
-        let io = |kind: std::io::ErrorKind| Fault::of("SET", &RedisError::from(std::io::Error::from(kind)));
+    fn errors_of_the_network_are_classified() {
+        let io =
+            |kind: std::io::ErrorKind| LinkFault::of("SET", &RedisError::from(std::io::Error::from(kind)));
         assert_eq!(io(std::io::ErrorKind::TimedOut).error, StoreError::Timeout { what: "SET".into() });
-        assert_eq!(io(std::io::ErrorKind::TimedOut).cure, Cure::Reconnect);
+        assert_eq!(io(std::io::ErrorKind::TimedOut).action, ConnectionAction::Reconnect);
         assert!(matches!(io(std::io::ErrorKind::BrokenPipe).error, StoreError::Unreachable { .. }));
-        assert_eq!(io(std::io::ErrorKind::BrokenPipe).cure, Cure::Reconnect);
+        assert_eq!(io(std::io::ErrorKind::BrokenPipe).action, ConnectionAction::Reconnect);
     }
 
     #[test]
-    fn a_reply_of_another_shape_is_no_reason_to_reconnect() {
+    fn a_reply_of_an_unexpected_shape_keeps_the_connection() {
         let error = redis::from_redis_value::<u64>(redis::Value::BulkString(b"abc".to_vec())).unwrap_err();
-        let fault = Fault::of("GET", &RedisError::from(error));
-        assert_eq!(fault.cure, Cure::Keep);
+        let fault = LinkFault::of("GET", &RedisError::from(error));
+        assert_eq!(fault.action, ConnectionAction::Keep);
         assert!(matches!(fault.error, StoreError::Corrupt { .. }));
     }
 }

@@ -1,7 +1,8 @@
-//! Wake-ups: one connection per link listens to all channels anyone here wants to hear of.
+//! Published messages: one connection of the link listens to all channels that its users have subscribed to.
 //!
-//! Messages are hints. While there is no connection they are lost, and a reader that is slow loses them too; in both
-//! cases it gets one empty message instead, which says "look for yourself".
+//! Messages are hints. They are lost while there is no connection, and a subscriber that reads slowly loses
+//! them too. In both cases the subscriber gets one empty message instead, which asks it to read the state on
+//! its own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,25 +14,24 @@ use redis::aio::{PubSubSink, PubSubStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::backoff::Backoff;
-use super::fault::Fault;
-use super::state::Shared;
+use super::dial::{Address, STABLE_AFTER, reconnect_backoff};
+use super::fault::LinkFault;
+use super::state::SharedState;
 
-/// Messages kept for a reader; more of them become one empty message.
-const KEPT: usize = 64;
-/// After so much silence the hub asks whether the server is still there.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A connection that held for so long was a good one: its loss is tried again at once.
-const SETTLED: Duration = Duration::from_secs(5);
+/// Maximum number of unread messages of a subscriber. More of them are replaced by one empty message.
+const MAX_UNREAD: usize = 64;
+/// After this time without a message, the hub asks whether the server is still there.
+const MAX_SILENCE: Duration = Duration::from_secs(5);
 
-/// Who wants to hear of what.
+/// Distributes messages to subscribers.
 #[derive(Default)]
 pub(super) struct Hub {
-    readers: Mutex<HashMap<String, Vec<Weak<Inbox>>>>,
+    /// Subscribers by channel.
+    subscribers: Mutex<HashMap<String, Vec<Weak<Inbox>>>>,
     changed: Notify,
 }
 
-/// Messages for one reader.
+/// The unread messages of one subscriber.
 #[derive(Default)]
 struct Inbox {
     messages: Mutex<VecDeque<Bytes>>,
@@ -41,7 +41,7 @@ struct Inbox {
 impl Inbox {
     fn put(&self, message: Bytes) {
         let mut messages = lock(&self.messages);
-        if messages.len() >= KEPT {
+        if messages.len() >= MAX_UNREAD {
             messages.clear();
             messages.push_back(Bytes::new());
         } else {
@@ -51,8 +51,8 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Whatever waits here is old news compared with "look for yourself".
-    fn wake(&self) {
+    /// Asks the subscriber to read the state on its own. That makes all unread messages superfluous.
+    fn put_missed(&self) {
         *lock(&self.messages) = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
     }
@@ -62,10 +62,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One reader of one channel. Dropping it ends the subscription.
+/// A subscription to one channel. Dropping it ends the subscription.
 pub struct Subscription {
     inbox: Arc<Inbox>,
-    /// Keeps the connection alive for as long as someone listens, and lets the hub know when nobody does.
+    /// Keeps the connection open while there are subscriptions.
     _link: super::Link,
     hub: Arc<Hub>,
 }
@@ -73,9 +73,12 @@ pub struct Subscription {
 impl Subscription {
     /// Waits for the next message and returns its payload.
     ///
-    /// An empty payload means that messages may have been missed: it comes at first, when the subscription has taken
-    /// effect, after every reconnect, and in place of what did not fit (more than 64 unread messages). The future may
-    /// be dropped; no message is lost by that.
+    /// An empty payload means that messages may have been missed. It comes first when the subscription has
+    /// taken effect, after every reconnect, and in place of messages that did not fit (more than 64 unread
+    /// ones).
+    ///
+    /// # Cancel safety
+    /// No message is lost when the future is dropped.
     pub async fn next(&mut self) -> Bytes {
         loop {
             if let Some(message) = lock(&self.inbox.messages).pop_front() {
@@ -88,7 +91,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // First, so that the hub can not look before it is gone.
+        // First the inbox: the hub must not find it still there after the notification.
         drop(std::mem::take(&mut self.inbox));
         self.hub.changed.notify_one();
     }
@@ -97,106 +100,118 @@ impl Drop for Subscription {
 impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: super::Link) -> Subscription {
         let inbox = Arc::new(Inbox::default());
-        // Others may listen to this channel already; then nothing else would tell this reader to look.
-        inbox.wake();
-        lock(&self.readers).entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
+        // If the link listens to this channel already, nothing else asks this subscriber to read the state.
+        inbox.put_missed();
+        lock(&self.subscribers).entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();
         Subscription { inbox, _link: link, hub: self.clone() }
     }
 
-    /// The channels somebody listens to; forgets the others.
-    fn wanted(&self) -> HashSet<String> {
-        let mut readers = lock(&self.readers);
-        readers.retain(|_, inboxes| {
+    /// Returns the channels that have subscribers, and forgets the others.
+    fn subscribed_channels(&self) -> HashSet<String> {
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|_, inboxes| {
             inboxes.retain(|inbox| inbox.strong_count() > 0);
             !inboxes.is_empty()
         });
-        readers.keys().cloned().collect()
+        subscribers.keys().cloned().collect()
     }
 
-    /// For whoever hears messages in the hub's place.
-    pub(super) fn ear(self: &Arc<Self>) -> super::Ear {
+    /// Returns a handler through which a transport delivers messages.
+    pub(super) fn message_handler(self: &Arc<Self>) -> super::MessageHandler {
         let hub = Arc::downgrade(self);
         Box::new(move |channel, message| {
-            if let Some(hub) = hub.upgrade() {
-                hub.each(
-                    channel,
-                    |inbox| if message.is_empty() { inbox.wake() } else { inbox.put(message.clone()) },
-                );
+            let Some(hub) = hub.upgrade() else { return };
+            if message.is_empty() {
+                hub.for_each_subscriber(channel, Inbox::put_missed);
+            } else {
+                hub.for_each_subscriber(channel, |inbox| inbox.put(message.clone()));
             }
         })
     }
 
-    fn each(&self, channel: &str, tell: impl Fn(&Inbox)) {
-        let inboxes = lock(&self.readers).get(channel).cloned().unwrap_or_default();
-        inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| tell(&inbox));
+    fn for_each_subscriber(&self, channel: &str, action: impl Fn(&Inbox)) {
+        let inboxes = lock(&self.subscribers).get(channel).cloned().unwrap_or_default();
+        inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| action(&inbox));
     }
 
-    /// Listens until it is dropped.
-    pub(super) async fn run(&self, shared: &Shared) {
-        let mut backoff = Backoff::default();
-        let mut told = false;
+    /// Listens to the master and distributes its messages. Runs until it is dropped.
+    pub(super) async fn run(&self, shared: &SharedState) {
+        let mut backoff = reconnect_backoff();
+        let mut is_logged = false;
         loop {
-            // The keeper connects and reports; this only waits for it.
-            let up = shared.up_at_last().await;
+            // The connection manager connects and logs failures; this task only waits for it.
+            let master = shared.wait_for_master().await;
             let since = Instant::now();
-            let ended = tokio::select! {
-                fault = self.listen(shared, &up.master) => fault,
-                () = shared.term_over(up.term) => Fault::not_master(),
+            let fault = tokio::select! {
+                fault = self.listen(shared, &master.address) => fault,
+                () = shared.term_ended(master.term) => LinkFault::not_master(),
             };
-            if ended.error.is_transient() || told {
-                tracing::debug!(error = %ended.error, "not hearing wake-ups for a moment");
+            if fault.error.is_transient() || is_logged {
+                tracing::debug!(error = %fault.error, "subscription to Redis interrupted; retrying");
             } else {
-                // No harm but delay: every loop also looks for itself.
-                tracing::warn!(error = %ended.error, "Redis does not let us hear wake-ups");
-                told = true;
+                tracing::warn!(
+                    error = %fault.error,
+                    "Redis refuses subscriptions; changes are noticed late, at the next poll"
+                );
+                is_logged = true;
             }
-            shared.act_on_own(up.term, &ended);
-            if since.elapsed() >= SETTLED {
+            shared.handle_dedicated_fault(master.term, &fault);
+            if since.elapsed() >= STABLE_AFTER {
                 backoff.reset();
-                told = false;
+                is_logged = false;
             }
             sleep(backoff.next()).await;
         }
     }
 
-    async fn listen(&self, shared: &Shared, master: &super::dial::Address) -> Fault {
-        match shared.dialer.redis_messages(master).await {
+    async fn listen(&self, shared: &SharedState, master: &Address) -> LinkFault {
+        match shared.dialer.subscribe_at_redis(master).await {
             Ok(connection) => {
                 let (sink, messages) = connection.split();
-                let ears = Ears { hub: self, sink, heard: HashSet::new(), patience: shared.connect_timeout };
-                ears.listen(messages).await
+                let listener = Listener {
+                    hub: self,
+                    sink,
+                    channels: HashSet::new(),
+                    response_timeout: shared.connect_timeout,
+                };
+                listener.run(messages).await
             }
             Err(fault) => fault,
         }
     }
 }
 
-/// One connection that listens.
-struct Ears<'a> {
+/// One connection that receives messages.
+struct Listener<'a> {
     hub: &'a Hub,
     sink: PubSubSink,
-    /// Channels the server has confirmed.
-    heard: HashSet<String>,
-    patience: Duration,
+    /// Channels that the server has confirmed.
+    channels: HashSet<String>,
+    response_timeout: Duration,
 }
 
-impl Ears<'_> {
-    async fn listen(mut self, mut messages: PubSubStream) -> Fault {
-        if let Err(fault) = self.follow().await {
+impl Listener<'_> {
+    /// Distributes messages until the connection fails.
+    async fn run(mut self, mut messages: PubSubStream) -> LinkFault {
+        if let Err(fault) = self.update_channels().await {
             return fault;
         }
         loop {
             let outcome = tokio::select! {
-                () = self.hub.changed.notified() => self.follow().await,
-                message = timeout(PATIENCE, messages.next()) => match message {
+                () = self.hub.changed.notified() => self.update_channels().await,
+                message = timeout(MAX_SILENCE, messages.next()) => match message {
                     Ok(Some(message)) => {
                         let payload = Bytes::copy_from_slice(message.get_payload_bytes());
-                        self.hub.each(message.get_channel_name(), |inbox| inbox.put(payload.clone()));
+                        let channel = message.get_channel_name();
+                        self.hub.for_each_subscriber(channel, |inbox| inbox.put(payload.clone()));
                         Ok(())
                     }
-                    Ok(None) => Err(Fault::lost("SUBSCRIBE", "the connection was closed")),
-                    Err(_) => answered(self.patience, self.sink.ping::<redis::Value>()).await.map(drop),
+                    Ok(None) => Err(LinkFault::lost("SUBSCRIBE", "the connection was closed")),
+                    Err(_) => {
+                        let pong = self.sink.ping::<redis::Value>();
+                        reply_within(self.response_timeout, pong).await.map(drop)
+                    }
                 },
             };
             if let Err(fault) = outcome {
@@ -205,31 +220,32 @@ impl Ears<'_> {
         }
     }
 
-    /// Makes what the server sends what is wanted here.
-    async fn follow(&mut self) -> Result<(), Fault> {
-        let wanted = self.hub.wanted();
-        let surplus: Vec<String> = self.heard.difference(&wanted).cloned().collect();
+    /// Subscribes and unsubscribes at the server, so that it sends the messages of exactly the subscribed
+    /// channels.
+    async fn update_channels(&mut self) -> Result<(), LinkFault> {
+        let wanted = self.hub.subscribed_channels();
+        let surplus: Vec<String> = self.channels.difference(&wanted).cloned().collect();
         if !surplus.is_empty() {
-            answered(self.patience, self.sink.unsubscribe(&surplus)).await?;
+            reply_within(self.response_timeout, self.sink.unsubscribe(&surplus)).await?;
         }
-        let missing: Vec<String> = wanted.difference(&self.heard).cloned().collect();
+        let missing: Vec<String> = wanted.difference(&self.channels).cloned().collect();
         if !missing.is_empty() {
-            answered(self.patience, self.sink.subscribe(&missing)).await?;
+            reply_within(self.response_timeout, self.sink.subscribe(&missing)).await?;
         }
         for channel in &missing {
-            self.hub.each(channel, Inbox::wake);
+            self.hub.for_each_subscriber(channel, Inbox::put_missed);
         }
-        self.heard = wanted;
+        self.channels = wanted;
         Ok(())
     }
 }
 
-async fn answered<T>(
-    patience: Duration,
+async fn reply_within<T>(
+    limit: Duration,
     command: impl Future<Output = Result<T, redis::RedisError>>,
-) -> Result<T, Fault> {
-    match timeout(patience, command).await {
-        Ok(reply) => reply.map_err(|error| Fault::of("SUBSCRIBE", &error)),
-        Err(_) => Err(Fault::lost("SUBSCRIBE", "no answer")),
+) -> Result<T, LinkFault> {
+    match timeout(limit, command).await {
+        Ok(reply) => reply.map_err(|error| LinkFault::of("SUBSCRIBE", &error)),
+        Err(_) => Err(LinkFault::lost("SUBSCRIBE", "no answer")),
     }
 }

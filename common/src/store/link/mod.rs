@@ -1,26 +1,26 @@
-//! The connection to Redis: which server is the master, how to reach it, and what to do when it goes away.
+//! The connection to Redis: finds the master, connects to it, and replaces the connection when it fails.
 //!
-//! - Commands that do not block share one connection, over which they are pipelined ([`Link`]).
-//! - A loop of blocking commands has a connection of its own ([`Dedicated`]).
-//! - Writes that have to survive a failover wait for the replicas ([`Link::durable_script`]).
-//! - Wake-ups come over one connection more ([`Subscription`]).
+//! - Commands that do not block share one connection and are pipelined ([`Link`]).
+//! - A loop of blocking commands has a connection of its own ([`DedicatedConnection`]).
+//! - Writes that must survive a failover wait for the replicas ([`Link::durable_script`]).
+//! - Published messages arrive on one more connection ([`Subscription`]).
 //!
-//! One task per link, the keeper, connects; whoever needs a connection meanwhile waits a bounded time and then gets
-//! [`StoreError::Unreachable`]. Nothing here repeats a command whose reply was lost: only the caller knows whether
-//! that is safe. Values are bytes; nothing is read as text on the way.
+//! One task of each link, the connection manager, connects. While there is no connection, a command waits for
+//! a bounded time and then fails with [`StoreError::Unreachable`]. The link never repeats a command whose
+//! reply was lost: only the caller knows whether that is safe. Values are bytes; the link does not interpret
+//! them as text.
 
-mod backoff;
+mod connection_manager;
 mod dedicated;
 mod dial;
 mod durable;
 mod fault;
 mod hub;
-mod keeper;
 mod replicas;
 mod sentinel;
 mod state;
+mod transport;
 mod url;
-mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -36,25 +36,26 @@ use tokio_util::task::AbortOnDropHandle;
 use super::error::StoreError;
 use super::scripts::Call;
 use crate::failpoint::{self, Side};
-pub(crate) use dedicated::Dedicated;
+pub(crate) use dedicated::DedicatedConnection;
 use dial::Dialer;
-use durable::Durable;
-use fault::{Cure, Fault};
+use durable::DurableWriter;
+use fault::{ConnectionAction, LinkFault};
 use hub::Hub;
 pub use hub::Subscription;
-use state::{Shared, Up};
+use state::{MasterConnection, SharedState};
+pub use transport::{MessageHandler, RedisCommand, Transport, TransportConnection};
 pub use url::{RedisUrl, UrlError};
-pub use wire::{Ear, Line, Wire, Words};
 
-/// The store's failpoints: every script and command, before it is sent and when its reply is there.
-const SEAM: &str = "redis";
+/// The boundary of the store's failpoints: every script and command has one before it is sent and one after
+/// its reply has arrived.
+const BOUNDARY: &str = "redis";
 
-/// How long a link waits.
+/// Timeouts of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// For the answer to a command that does not block.
+    /// Maximum time for the reply to a command that does not block.
     pub response_timeout: Duration,
-    /// For a connection to one server; and a command that finds no connection, for there to be one.
+    /// Maximum time to connect to a server. A command also waits for this time if there is no connection.
     pub connect_timeout: Duration,
 }
 
@@ -64,47 +65,47 @@ impl Default for LinkOptions {
     }
 }
 
-/// Whether there is a master to talk to.
+/// Whether the link is connected to a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkHealth {
-    /// There is.
+    /// The link is connected.
     Connected {
-        /// Its address.
+        /// Address of the master.
         master: String,
-        /// Counts the connections made so far: another number is another connection.
+        /// Number of this connection; every reconnect increments it.
         generation: u64,
     },
-    /// There is none right now.
-    Away {
-        /// Since when.
+    /// The link is not connected.
+    Disconnected {
+        /// When the connection was lost.
         since: Instant,
-        /// The latest reason, in words.
+        /// Why the latest attempt to connect failed.
         why: String,
     },
 }
 
-/// What is known of a write after waiting for the replicas.
+/// How safe a write is after waiting for the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Every replica that might become the master has it: it survives a failover.
+    /// Every replica that could become the master has the write: it survives a failover.
     Confirmed {
-        /// Replicas that have it.
+        /// Number of replicas that have it.
         replicas: usize,
     },
-    /// The master has it, but not all replicas said in time that they do.
+    /// The master has the write, but not all replicas confirmed it in time.
     Unconfirmed {
-        /// Replicas that have it.
+        /// Number of replicas that confirmed it.
         confirmed: usize,
-        /// Replicas that should have it (0 when the master could not even be asked).
+        /// Number of replicas that must confirm it; 0 if the master could not be asked.
         known: usize,
     },
-    /// There are no replicas.
+    /// The master has the write, and there are no replicas.
     SingleMachine,
 }
 
-/// A handle on the connection to the master. Cheap to clone; when the last clone goes, so do the connections.
+/// A handle to the connection to the master. Cheap to clone; the connections close with the last clone.
 ///
-/// Has to be used within a Tokio runtime.
+/// Must be used within a Tokio runtime.
 #[derive(Clone)]
 pub(crate) struct Link {
     inner: Arc<Inner>,
@@ -112,94 +113,146 @@ pub(crate) struct Link {
 
 struct Inner {
     url: RedisUrl,
-    shared: Arc<Shared>,
-    durable: Durable,
+    shared: Arc<SharedState>,
+    durable: DurableWriter,
     hub: Arc<Hub>,
-    keeper: OnceLock<AbortOnDropHandle<()>>,
+    connection_manager: OnceLock<AbortOnDropHandle<()>>,
     listener: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl Link {
-    /// A link to the Redis behind `url`. It connects when it is used for the first time.
+    /// Creates a link to the Redis at `url`. It connects on first use.
     pub(crate) fn new(url: RedisUrl, options: LinkOptions) -> Self {
-        Self::over(None, url, options)
+        Self::build(None, url, options)
     }
 
-    /// The same, with commands carried by `wire` where there is one.
-    pub(crate) fn over(wire: Option<Arc<dyn Wire>>, url: RedisUrl, options: LinkOptions) -> Self {
+    /// Creates a link whose commands go over `transport` instead of a network.
+    pub(crate) fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
+        Self::build(Some(transport), url, options)
+    }
+
+    fn build(transport: Option<Arc<dyn Transport>>, url: RedisUrl, options: LinkOptions) -> Self {
         let LinkOptions { response_timeout, connect_timeout } = options;
         let hub = Arc::<Hub>::default();
-        if let Some(wire) = &wire {
-            wire.listen(hub.ear());
+        if let Some(transport) = &transport {
+            transport.listen(hub.message_handler());
         }
-        let mut dialer = Dialer::new(&url, connect_timeout);
-        dialer.wire = wire;
-        let shared = Arc::new(Shared::new(dialer, response_timeout, connect_timeout));
-        let durable = Durable::new(shared.clone());
+        let dialer = Dialer::new(&url, connect_timeout, transport);
+        let shared = Arc::new(SharedState::new(dialer, response_timeout, connect_timeout));
+        let durable = DurableWriter::new(shared.clone());
         Self {
             inner: Arc::new(Inner {
                 url,
                 shared,
                 durable,
                 hub,
-                keeper: OnceLock::new(),
+                connection_manager: OnceLock::new(),
                 listener: OnceLock::new(),
             }),
         }
     }
 
-    /// Runs one command that does not block.
+    /// Returns the number of the database.
+    pub(crate) fn database(&self) -> u32 {
+        self.inner.url.db
+    }
+
+    /// Runs a command that does not block.
     ///
     /// # Errors
-    /// See [`StoreError`]; within the response and the connect timeout together.
+    /// See [`StoreError`]. Fails at the latest after the response timeout and the connect timeout together.
     pub(crate) async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
-        let what = name_of(cmd);
-        let mut up = self.up(&what).await?;
-        failpoint::pass(SEAM, &what, Side::Before);
-        let reply = cmd.query_async(&mut up.connection).await;
-        failpoint::pass(SEAM, &what, Side::After);
-        self.judged(&what, &up, reply)
+        let what = command_name(cmd);
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let reply = cmd.query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        self.handle_reply(&what, &master, reply)
     }
 
-    /// Sends several commands in one go, see [`Link::query`]. Not a transaction unless `pipe` was made one.
+    /// Sends several commands in one round trip. They are not a transaction unless `pipe` is one.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
     pub(crate) async fn pipeline<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
-        let what = pipe.cmd_iter().next().map(name_of).unwrap_or_default();
-        let mut up = self.up(&what).await?;
-        failpoint::pass(SEAM, &what, Side::Before);
-        let reply = pipe.query_async(&mut up.connection).await;
-        failpoint::pass(SEAM, &what, Side::After);
-        self.judged(&what, &up, reply)
+        let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let reply = pipe.query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        self.handle_reply(&what, &master, reply)
     }
 
-    /// Runs a script by its hash. When Redis does not know it (it was restarted, or flushed), nothing was executed:
-    /// it is given the text and asked again.
+    /// As [`Link::pipeline`], but a command that Redis refuses, because its key has another type for example,
+    /// is an error of its own and does not affect the others.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub(crate) async fn pipeline_each(
+        &self,
+        mut pipe: Pipeline,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
+        let mut master = self.master(&what).await?;
+        failpoint::check(BOUNDARY, &what, Side::Before);
+        let replies = pipe.ignore_errors().query_async(&mut master.connection).await;
+        failpoint::check(BOUNDARY, &what, Side::After);
+        let replies: Vec<Result<Value, RedisError>> = self.handle_reply(&what, &master, replies)?;
+        let mut each = Vec::with_capacity(replies.len());
+        for reply in replies {
+            match self.handle_reply(&what, &master, reply) {
+                Err(error) if error.is_transient() => return Err(error),
+                reply => each.push(reply),
+            }
+        }
+        Ok(each)
+    }
+
+    /// Runs a script by its hash. If Redis does not know the script (after a restart or SCRIPT FLUSH),
+    /// nothing was executed: it is loaded and run again.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
     pub(crate) async fn script(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         let what = call.name();
-        let mut up = self.up(what).await?;
+        let mut master = self.master(what).await?;
         // Up to three commands, which together have the time of one.
         let limit = self.inner.shared.response_timeout;
-        failpoint::pass(SEAM, what, Side::Before);
-        let reply = timeout(limit, call.invoke_async(&mut up.connection)).await;
-        failpoint::pass(SEAM, what, Side::After);
+        failpoint::check(BOUNDARY, what, Side::Before);
+        let reply = timeout(limit, call.invoke_async(&mut master.connection)).await;
+        failpoint::check(BOUNDARY, what, Side::After);
         match reply {
-            Ok(reply) => self.judged(what, &up, reply),
+            Ok(reply) => self.handle_reply(what, &master, reply),
             Err(_) => {
                 let error = StoreError::Timeout { what: what.into() };
-                self.inner.shared.act(up.generation, &Fault { error: error.clone(), cure: Cure::Reconnect });
-                Err(error)
+                let fault = LinkFault { error, action: ConnectionAction::Reconnect };
+                self.inner.shared.handle_shared_fault(master.generation, &fault);
+                Err(fault.error)
             }
         }
     }
 
-    /// A connection of its own for one loop of blocking commands. `response_timeout` is to be a good deal longer than
-    /// the longest block: what Redis pops for a connection that has given up waiting is stranded.
-    pub(crate) async fn dedicated(&self, response_timeout: Duration) -> Result<Dedicated, StoreError> {
-        self.start();
-        Dedicated::open(self.inner.shared.clone(), response_timeout).await
+    /// Opens a connection for one loop of blocking commands.
+    ///
+    /// `response_timeout` must be several seconds longer than the longest block. If the connection gives up
+    /// first, an element that Redis pops for it is lost.
+    ///
+    /// # Errors
+    /// See [`Link::query`].
+    pub(crate) async fn dedicated(
+        &self,
+        response_timeout: Duration,
+    ) -> Result<DedicatedConnection, StoreError> {
+        self.ensure_started();
+        DedicatedConnection::open(self.inner.shared.clone(), response_timeout).await
     }
 
-    /// Runs a script as [`Link::script`] does and then waits, at most `wait`, until all replicas have what it wrote that
-    /// might become the master. Once the script has been executed this does not fail any more; it may be `Unconfirmed`.
+    /// Runs a script like [`Link::script`]. Then waits, at most for `wait`, until all replicas that could
+    /// become the master have what the script wrote.
+    ///
+    /// # Errors
+    /// See [`Link::query`]. Once the script has been executed, later failures only make the durability
+    /// `Unconfirmed`.
     pub(crate) async fn durable_script(
         &self,
         call: &Call<'_>,
@@ -209,27 +262,32 @@ impl Link {
         Ok((reply, durability))
     }
 
-    /// The same with another script right behind it, before anything is waited for; its reply unless it failed.
+    /// Like [`Link::durable_script`], with a second script in the same round trip. Its reply is `None` if it
+    /// failed.
+    ///
+    /// # Errors
+    /// See [`Link::durable_script`].
     pub(crate) async fn durable_scripts(
         &self,
         call: &Call<'_>,
         also: Option<&Call<'_>>,
         wait: Duration,
     ) -> Result<(Value, Option<Value>, Durability), StoreError> {
-        self.start();
-        self.inner.durable.script(call, also, wait).await
+        self.ensure_started();
+        self.inner.durable.run(call, also, wait).await
     }
 
-    /// Whether there is a master to talk to, now and from now on.
+    /// Returns whether the link is connected, now and as it changes.
     pub(crate) fn health(&self) -> watch::Receiver<LinkHealth> {
-        self.start();
+        self.ensure_started();
         self.inner.shared.health()
     }
 
-    /// Listens to `channel` until the subscription is dropped. What it hears are hints, see [`Subscription::next`].
+    /// Subscribes to a channel. Messages are hints only, see [`Subscription::next`].
     pub(crate) fn subscribe(&self, channel: &str) -> Subscription {
-        self.start();
-        if self.inner.shared.dialer.wire.is_none() {
+        self.ensure_started();
+        // A transport delivers messages to the hub on its own.
+        if self.inner.shared.dialer.transport.is_none() {
             self.inner.listener.get_or_init(|| {
                 let (hub, shared) = (self.inner.hub.clone(), self.inner.shared.clone());
                 AbortOnDropHandle::new(tokio::spawn(async move { hub.run(&shared).await }))
@@ -238,22 +296,29 @@ impl Link {
         self.inner.hub.subscribe(channel, self.clone())
     }
 
-    async fn up(&self, what: &str) -> Result<Up, StoreError> {
-        self.start();
-        self.inner.shared.up(what).await
+    async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
+        self.ensure_started();
+        self.inner.shared.master(what).await
     }
 
-    fn start(&self) {
-        self.inner.keeper.get_or_init(|| {
-            let (shared, place) = (self.inner.shared.clone(), self.inner.url.place.clone());
-            AbortOnDropHandle::new(tokio::spawn(async move { keeper::keep(&shared, place).await }))
+    fn ensure_started(&self) {
+        self.inner.connection_manager.get_or_init(|| {
+            let (shared, endpoint) = (self.inner.shared.clone(), self.inner.url.endpoint.clone());
+            AbortOnDropHandle::new(tokio::spawn(
+                async move { connection_manager::run(&shared, endpoint).await },
+            ))
         });
     }
 
-    fn judged<T>(&self, what: &str, up: &Up, reply: Result<T, RedisError>) -> Result<T, StoreError> {
+    fn handle_reply<T>(
+        &self,
+        what: &str,
+        master: &MasterConnection,
+        reply: Result<T, RedisError>,
+    ) -> Result<T, StoreError> {
         reply.map_err(|error| {
-            let fault = Fault::of(what, &error);
-            self.inner.shared.act(up.generation, &fault);
+            let fault = LinkFault::of(what, &error);
+            self.inner.shared.handle_shared_fault(master.generation, &fault);
             fault.error
         })
     }
@@ -265,8 +330,8 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// The name of a command; its arguments can hold secrets and are never shown.
-fn name_of(cmd: &Cmd) -> String {
+/// Returns the name of a command. Its arguments are never shown: they can contain secrets.
+fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
         _ => String::new(),

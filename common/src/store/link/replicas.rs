@@ -1,88 +1,104 @@
-//! Which replicas a write has to reach before it is called durable.
+//! Counts the replicas that a write must reach before it is called durable.
 //!
-//! A write survives a failover when every replica that can become the master has it. So those are counted that are
-//! attached to the master right now, those that the sentinels may elect, and those that were attached a moment ago and
-//! of which nobody has said that they can not be elected. At least half of all servers is asked for in any case: the
-//! smaller part of a network that fell apart never calls anything durable. `docs/HA.md` has the reasoning.
+//! A write survives a failover if every replica that can become the master has it. These replicas count:
+//!
+//! - those that are attached to the master now;
+//! - those that the Sentinels may elect;
+//! - those that were attached recently, unless the Sentinels report that they cannot be elected.
+//!
+//! A write must reach at least half of all replicas in any case. So the smaller side of a network partition
+//! never calls a write durable. `docs/how-to/high-availability.md` has the reasoning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long a replica counts that was attached to the master, when no sentinel speaks of it.
-const MEMORY: Duration = Duration::from_secs(60);
+/// How long a replica counts after it was last attached to the master, if no Sentinel reports on it.
+const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
-/// For so long after one is missed a write still waits for it to come back. Later that would only hold up the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long writes wait for a missing replica to come back. After that, the wait would only delay every
+/// reply.
+const WAIT_FOR_MISSING: Duration = Duration::from_secs(2);
 
-/// How far a write has to get.
+/// Numbers of replicas for one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
-    /// So many replicas make it durable.
-    pub(super) known: usize,
-    /// So many can be expected to have it soon.
+pub(super) struct ConfirmTarget {
+    /// Number of replicas that must have the write before it is durable.
+    pub(super) required: usize,
+    /// Number of replicas that can be expected to have the write soon. The write waits for these.
     pub(super) expected: usize,
 }
 
-/// What the sentinels say of the replicas of one master.
+/// What the Sentinels report about the replicas of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Survey {
+pub(super) struct SentinelView {
     /// The master, `host:port`.
     pub(super) master: String,
-    /// Every replica that one of them knows, and whether one of them might elect it.
+    /// Every replica that a Sentinel knows, and whether a Sentinel could elect it.
     pub(super) replicas: BTreeMap<String, bool>,
-    /// Whether more than half of the sentinels have spoken: less can not say that a replica will not be elected.
-    pub(super) complete: bool,
+    /// Whether more than half of the Sentinels have answered. Fewer cannot rule out that a replica is
+    /// elected.
+    pub(super) is_majority: bool,
 }
 
-/// What is known of the replicas.
+/// Remembers the replicas.
 #[derive(Debug, Default)]
-pub(super) struct ReplicaMemory {
-    /// When each was last attached to the master.
+pub(super) struct ReplicaTracker {
+    /// When each replica was last attached to the master.
     attached: BTreeMap<String, Instant>,
-    survey: Survey,
-    /// Since when fewer are attached than a write has to reach.
-    short_since: Option<Instant>,
+    view: SentinelView,
+    /// Since when fewer replicas are attached than a write must reach.
+    incomplete_since: Option<Instant>,
 }
 
-impl ReplicaMemory {
-    /// These are attached to the master at `now`. Gives how far a write has to get.
-    pub(super) fn note_attached(&mut self, now: Instant, replicas: BTreeSet<String>) -> Reach {
-        self.attached.retain(|_, seen| now.duration_since(*seen) < MEMORY);
-        let known = self.count(&replicas, now);
-        let there = replicas.len().min(known);
+impl ReplicaTracker {
+    /// Records which replicas are attached to the master at `now`. `behind` of them receive a full copy or lag:
+    /// they count, but no write waits for them.
+    pub(super) fn record_attached(
+        &mut self,
+        now: Instant,
+        replicas: BTreeSet<String>,
+        behind: usize,
+    ) -> ConfirmTarget {
+        self.attached.retain(|_, last_seen| now.duration_since(*last_seen) < RECENTLY_ATTACHED);
+        let required = self.count(&replicas, now);
+        let present = replicas.len().min(required);
         self.attached.extend(replicas.into_iter().map(|replica| (replica, now)));
-        if there == known {
-            self.short_since = None;
-            return Reach { known, expected: known };
+        if present == required {
+            self.incomplete_since = None;
+            return ConfirmTarget { required, expected: required.saturating_sub(behind) };
         }
-        let missed_for = now.saturating_duration_since(*self.short_since.get_or_insert(now));
-        Reach { known, expected: if missed_for > PATIENCE { there } else { known } }
+        let incomplete_since = *self.incomplete_since.get_or_insert(now);
+        let is_long_ago = now.saturating_duration_since(incomplete_since) > WAIT_FOR_MISSING;
+        let expected = if is_long_ago { present } else { required };
+        ConfirmTarget { required, expected: expected.saturating_sub(behind) }
     }
 
-    /// The sentinels say so. What only few of them say takes no replica off the list.
-    pub(super) fn note_survey(&mut self, survey: Survey) {
-        if survey.complete {
-            self.survey = survey;
+    /// Records what the Sentinels report. A minority of them can add replicas but not remove any.
+    pub(super) fn record_sentinel_view(&mut self, view: SentinelView) {
+        if view.is_majority {
+            self.view = view;
             return;
         }
-        self.survey.master = survey.master;
-        self.survey.replicas.extend(survey.replicas.into_keys().map(|replica| (replica, true)));
+        self.view.master = view.master;
+        self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// How many a write would have to reach, as far as is known without asking the master.
-    pub(super) fn known(&self, now: Instant) -> usize {
+    /// Returns the number of replicas that a write must reach, as far as it is known without asking the
+    /// master.
+    pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }
 
     fn count(&self, attached: &BTreeSet<String>, now: Instant) -> usize {
-        let sentinels =
-            self.survey.replicas.iter().filter(|(_, electable)| **electable).map(|(name, _)| name);
-        let unheard = |name: &&String| !self.survey.replicas.contains_key(*name);
-        let recent = self.attached.iter().filter(|(_, seen)| now.duration_since(**seen) < MEMORY);
-        let remembered = recent.map(|(name, _)| name).filter(unheard);
-        let mut must: BTreeSet<&String> = sentinels.chain(remembered).chain(attached).collect();
-        must.remove(&self.survey.master);
-        must.len().max(self.survey.replicas.len().div_ceil(2))
+        let reported = &self.view.replicas;
+        let electable = reported.iter().filter(|(_, electable)| **electable).map(|(name, _)| name);
+        let recent = self.attached.iter().filter(|(name, last_seen)| {
+            now.duration_since(**last_seen) < RECENTLY_ATTACHED && !reported.contains_key(*name)
+        });
+        let recent = recent.map(|(name, _)| name);
+        let mut counted: BTreeSet<&String> = electable.chain(recent).chain(attached).collect();
+        counted.remove(&self.view.master);
+        counted.len().max(reported.len().div_ceil(2))
     }
 }
 
@@ -94,9 +110,9 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn survey(complete: bool, replicas: &[(&str, bool)]) -> Survey {
+    fn view(is_majority: bool, replicas: &[(&str, bool)]) -> SentinelView {
         let replicas = replicas.iter().map(|(name, electable)| ((*name).to_owned(), *electable)).collect();
-        Survey { master: "m".to_owned(), replicas, complete }
+        SentinelView { master: "m".to_owned(), replicas, is_majority }
     }
 
     fn at(seconds: u64) -> Instant {
@@ -106,8 +122,8 @@ mod tests {
 
     #[test]
     fn without_sentinels_a_replica_counts_for_a_minute() {
-        let mut memory = ReplicaMemory::default();
-        assert_eq!(memory.known(at(0)), 0);
+        let mut tracker = ReplicaTracker::default();
+        assert_eq!(tracker.required(at(0)), 0);
         for (second, attached, expected) in [
             (0, &["a", "b"][..], 2),
             (1, &[], 2),
@@ -116,35 +132,39 @@ mod tests {
             (61, &[], 2),
             (91, &[], 1),
         ] {
-            assert_eq!(memory.note_attached(at(second), set(attached)).known, expected, "second {second}");
+            assert_eq!(
+                tracker.record_attached(at(second), set(attached), 0).required,
+                expected,
+                "second {second}"
+            );
         }
-        assert_eq!(memory.known(at(200)), 0);
+        assert_eq!(tracker.required(at(200)), 0);
     }
 
     #[test]
-    fn who_can_not_be_elected_is_not_waited_for() {
-        let mut memory = ReplicaMemory::default();
-        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
+    fn a_replica_that_cannot_be_elected_does_not_count() {
+        let mut tracker = ReplicaTracker::default();
+        tracker.record_sentinel_view(view(true, &[("a", true), ("b", true)]));
         assert_eq!(
-            memory.note_attached(at(0), set(&["a"])).known,
+            tracker.record_attached(at(0), set(&["a"]), 0).required,
             2,
             "b is cut off from its master, and may be elected"
         );
-        memory.note_survey(survey(true, &[("a", true), ("b", false)]));
-        assert_eq!(memory.note_attached(at(1), set(&["a"])).known, 1, "b is gone");
+        tracker.record_sentinel_view(view(true, &[("a", true), ("b", false)]));
+        assert_eq!(tracker.record_attached(at(1), set(&["a"]), 0).required, 1, "b is gone");
         assert_eq!(
-            memory.note_attached(at(2), set(&["a", "b"])).known,
+            tracker.record_attached(at(2), set(&["a", "b"]), 0).required,
             2,
-            "it is back: what it confirms must not stand for a"
+            "b is back: its confirmation must not replace that of a"
         );
-        assert_eq!(memory.note_attached(at(3), set(&["a", "c"])).known, 2, "c is new");
-        assert_eq!(memory.note_attached(at(4), set(&["a"])).known, 2, "and was there a moment ago");
+        assert_eq!(tracker.record_attached(at(3), set(&["a", "c"]), 0).required, 2, "c is new");
+        assert_eq!(tracker.record_attached(at(4), set(&["a"]), 0).required, 2, "c was attached a moment ago");
     }
 
     #[test]
-    fn one_that_is_missing_for_long_holds_up_no_answer() {
-        let mut memory = ReplicaMemory::default();
-        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
+    fn a_replica_that_is_missing_for_long_does_not_delay_replies() {
+        let mut tracker = ReplicaTracker::default();
+        tracker.record_sentinel_view(view(true, &[("a", true), ("b", true)]));
         let table: [(u64, &[&str], usize); 7] = [
             (0, &["a", "b"], 2),
             (10, &["a"], 2),
@@ -155,39 +175,53 @@ mod tests {
             (16, &["b"], 2),
         ];
         for (second, attached, expected) in table {
-            let reach = memory.note_attached(at(second), set(attached));
-            assert_eq!(reach, Reach { known: 2, expected }, "second {second}");
+            let target = tracker.record_attached(at(second), set(attached), 0);
+            assert_eq!(target, ConfirmTarget { required: 2, expected }, "second {second}");
         }
     }
 
     #[test]
-    fn a_minority_of_the_sentinels_takes_nobody_off_the_list() {
-        let mut memory = ReplicaMemory::default();
-        memory.note_survey(survey(true, &[("a", true), ("b", true)]));
-        memory.note_survey(survey(false, &[("a", false), ("b", false), ("c", false)]));
-        assert_eq!(memory.known(at(0)), 3);
+    fn no_write_waits_for_a_replica_that_is_resyncing() {
+        let mut tracker = ReplicaTracker::default();
+        tracker.record_sentinel_view(view(true, &[("a", true), ("b", true)]));
+        let target = |behind, tracker: &mut ReplicaTracker| {
+            let ConfirmTarget { required, expected } =
+                tracker.record_attached(at(0), set(&["a", "b"]), behind);
+            (required, expected)
+        };
+        assert_eq!(target(0, &mut tracker), (2, 2));
+        assert_eq!(target(1, &mut tracker), (2, 1), "less certain, not slower");
+        assert_eq!(target(2, &mut tracker), (2, 0));
     }
 
     #[test]
-    fn half_of_all_servers_in_any_case() {
-        for (replicas, least) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
+    fn a_minority_of_the_sentinels_removes_no_replica() {
+        let mut tracker = ReplicaTracker::default();
+        tracker.record_sentinel_view(view(true, &[("a", true), ("b", true)]));
+        tracker.record_sentinel_view(view(false, &[("a", false), ("b", false), ("c", false)]));
+        assert_eq!(tracker.required(at(0)), 3);
+    }
+
+    #[test]
+    fn half_of_all_replicas_count_in_any_case() {
+        for (replicas, minimum) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
             let names: Vec<String> = (0..replicas).map(|n| n.to_string()).collect();
             let gone: Vec<(&str, bool)> = names.iter().map(|name| (name.as_str(), false)).collect();
-            let mut memory = ReplicaMemory::default();
-            memory.note_survey(survey(true, &gone));
+            let mut tracker = ReplicaTracker::default();
+            tracker.record_sentinel_view(view(true, &gone));
             assert_eq!(
-                memory.note_attached(at(0), BTreeSet::new()).known,
-                least,
+                tracker.record_attached(at(0), BTreeSet::new(), 0).required,
+                minimum,
                 "{replicas} replicas, all gone"
             );
         }
     }
 
     #[test]
-    fn a_promoted_replica_is_none_any_more() {
-        let mut memory = ReplicaMemory::default();
-        memory.note_attached(at(0), set(&["m", "b"]));
-        memory.note_survey(survey(true, &[("b", true), ("old", true)]));
-        assert_eq!(memory.note_attached(at(1), set(&["b"])).known, 2);
+    fn a_promoted_replica_does_not_count() {
+        let mut tracker = ReplicaTracker::default();
+        tracker.record_attached(at(0), set(&["m", "b"]), 0);
+        tracker.record_sentinel_view(view(true, &[("b", true), ("old", true)]));
+        assert_eq!(tracker.record_attached(at(1), set(&["b"]), 0).required, 2);
     }
 }

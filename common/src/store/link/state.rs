@@ -1,7 +1,8 @@
-//! What everyone on one link shares: the connection to the master, or the reason why there is none.
+//! The state that all users of a link share: the connection to the master, or the reason why there is none.
 //!
-//! Two numbers count changes. The *generation* is one connection; the *term* is one master: connections that outlive
-//! a reconnect (those of blocking loops) go by the term, for to them only another master matters.
+//! Two numbers count changes. The *generation* counts connections, the *term* counts masters. Dedicated
+//! connections outlive a reconnect of the shared one, so they go by the term: only another master matters to
+//! them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,62 +14,57 @@ use tokio::time::timeout;
 use super::super::error::StoreError;
 use super::LinkHealth;
 use super::dial::{Address, Dialer};
-use super::fault::{Cure, Fault};
-use super::replicas::{Reach, ReplicaMemory, Survey};
-use super::wire;
+use super::fault::{ConnectionAction, LinkFault};
+use super::replicas::{ConfirmTarget, ReplicaTracker, SentinelView};
+use super::transport::Connection;
 
-/// The connection all non-blocking commands use.
+/// The connection to the master that all commands share that do not block.
 #[derive(Clone)]
-pub(super) struct Up {
-    pub(super) connection: wire::Connection,
-    pub(super) master: Address,
+pub(super) struct MasterConnection {
+    pub(super) connection: Connection,
+    pub(super) address: Address,
     pub(super) generation: u64,
     pub(super) term: u64,
 }
 
-enum Connection {
-    Up(Up),
-    /// `told`: the log has heard of it.
-    Away {
-        since: Instant,
-        error: StoreError,
-        told: bool,
-    },
+enum Status {
+    Connected(MasterConnection),
+    Disconnected { since: Instant, error: StoreError, is_logged: bool },
 }
 
 struct State {
-    connection: Connection,
+    status: Status,
     generation: u64,
     term: u64,
-    /// The master of this term; none right after a term ended.
+    /// The master of this term; `None` if the last term has ended and no other master is known yet.
     master: Option<Address>,
 }
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) dialer: Dialer,
     pub(super) response_timeout: Duration,
     pub(super) connect_timeout: Duration,
     state: watch::Sender<State>,
     health: watch::Sender<LinkHealth>,
-    replicas: Mutex<ReplicaMemory>,
-    recheck: Notify,
+    replicas: Mutex<ReplicaTracker>,
+    check_requested: Notify,
 }
 
-impl Shared {
+impl SharedState {
     pub(super) fn new(dialer: Dialer, response_timeout: Duration, connect_timeout: Duration) -> Self {
-        let error = Fault::lost("connect", "not connected yet").error;
+        let error = LinkFault::lost("connect", "not connected yet").error;
         let since = Instant::now();
-        let health = LinkHealth::Away { since, why: error.to_string() };
-        let connection = Connection::Away { since, error, told: false };
+        let health = LinkHealth::Disconnected { since, why: error.to_string() };
+        let status = Status::Disconnected { since, error, is_logged: false };
         Self {
             dialer,
             response_timeout,
             connect_timeout,
-            state: watch::Sender::new(State { connection, generation: 0, term: 0, master: None }),
+            state: watch::Sender::new(State { status, generation: 0, term: 0, master: None }),
             health: watch::Sender::new(health),
             replicas: Mutex::default(),
-            recheck: Notify::new(),
+            check_requested: Notify::new(),
         }
     }
 
@@ -76,163 +72,177 @@ impl Shared {
         self.health.subscribe()
     }
 
-    /// The connection to the master. Waits for one no longer than a connection may take, then says why there is none;
-    /// at once when a person has to do something about it.
-    pub(super) async fn up(&self, what: &str) -> Result<Up, StoreError> {
-        if let Connection::Up(up) = &self.state.borrow().connection {
-            return Ok(up.clone());
+    /// Returns the connection to the master for the command with the name `what`. If there is none, waits for
+    /// one at most for the connect timeout.
+    ///
+    /// # Errors
+    /// Why there is no connection. Without a wait, if an operator must change something first.
+    pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
+        if let Status::Connected(master) = &self.state.borrow().status {
+            return Ok(master.clone());
         }
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|state| match &state.connection {
-            Connection::Up(_) => true,
-            Connection::Away { error, .. } => !error.is_transient(),
+        let settled = state.wait_for(|state| match &state.status {
+            Status::Connected(_) => true,
+            Status::Disconnected { error, .. } => !error.is_transient(),
         });
-        // Whether it settled or time ran out: what counts is the state now.
+        // After a timeout as well, the state at this moment decides.
         drop(timeout(self.connect_timeout, settled).await);
-        match &self.state.borrow().connection {
-            Connection::Up(up) => Ok(up.clone()),
-            Connection::Away { error, .. } => Err(instead_of(what, error)),
+        match &self.state.borrow().status {
+            Status::Connected(master) => Ok(master.clone()),
+            Status::Disconnected { error, .. } => Err(not_sent(what, error)),
         }
     }
 
-    /// The connection to the master, however long that takes.
-    pub(super) async fn up_at_last(&self) -> Up {
+    /// Returns the connection to the master. Waits for one without a limit.
+    pub(super) async fn wait_for_master(&self) -> MasterConnection {
         let mut state = self.state.subscribe();
         loop {
-            if let Connection::Up(up) = &state.borrow_and_update().connection {
-                return up.clone();
+            if let Status::Connected(master) = &state.borrow_and_update().status {
+                return master.clone();
             }
             if state.changed().await.is_err() {
-                // The sender lives in self, so this can not happen.
+                // Impossible: the sender is a field of self.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Waits until another connection than that of `generation` is, or should be, in use.
-    pub(super) async fn lost(&self, generation: u64) {
-        let gone =
-            |state: &State| !matches!(&state.connection, Connection::Up(up) if up.generation == generation);
-        // The sender lives in self, so this can not fail.
-        drop(self.state.subscribe().wait_for(gone).await);
+    /// Waits until the connection with this generation is no longer in use.
+    pub(super) async fn connection_lost(&self, generation: u64) {
+        let is_lost = |state: &State| match &state.status {
+            Status::Connected(master) => master.generation != generation,
+            Status::Disconnected { .. } => true,
+        };
+        // Cannot fail: the sender is a field of self.
+        drop(self.state.subscribe().wait_for(is_lost).await);
     }
 
-    /// Waits until `term` is over.
-    pub(super) async fn term_over(&self, term: u64) {
+    /// Waits until the term has ended: the server is no longer the master.
+    pub(super) async fn term_ended(&self, term: u64) {
         drop(self.state.subscribe().wait_for(|state| state.term != term).await);
     }
 
-    pub(super) fn in_term(&self, term: u64) -> bool {
+    pub(super) fn is_current_term(&self, term: u64) -> bool {
         self.state.borrow().term == term
     }
 
-    /// There is a connection again.
-    pub(super) fn gain(&self, connection: wire::Connection, master: Address) -> Up {
-        let mut gained = None;
+    /// Records a new connection to the master at `address`.
+    pub(super) fn set_connected(&self, connection: Connection, address: Address) -> MasterConnection {
+        let mut connected = None;
         self.state.send_modify(|state| {
             state.generation += 1;
-            if state.master.as_ref() != Some(&master) {
+            if state.master.as_ref() != Some(&address) {
                 state.term += 1;
-                state.master = Some(master.clone());
+                state.master = Some(address.clone());
             }
-            let up = Up { connection, master, generation: state.generation, term: state.term };
-            tracing::info!(master = %up.master, generation = up.generation, "connected to Redis");
-            let health = LinkHealth::Connected { master: up.master.to_string(), generation: up.generation };
-            self.health.send_replace(health);
-            gained = Some(up.clone());
-            state.connection = Connection::Up(up);
+            let (generation, term) = (state.generation, state.term);
+            let master = MasterConnection { connection, address, generation, term };
+            tracing::info!(master = %master.address, generation, "connected to Redis");
+            self.health
+                .send_replace(LinkHealth::Connected { master: master.address.to_string(), generation });
+            connected = Some(master.clone());
+            state.status = Status::Connected(master);
         });
-        gained.expect("send_modify runs its closure exactly once, at once")
+        connected.expect("send_modify runs its closure exactly once, at once")
     }
 
-    /// A try to connect failed. Logged when it is the first one, and when from now on a person has to do something.
-    pub(super) fn still_away(&self, error: StoreError) {
+    /// Records a failed attempt to connect. Logs the first one, and the first one after which an operator
+    /// must change something.
+    pub(super) fn record_connect_failure(&self, new: StoreError) {
         self.state.send_modify(|state| {
-            let Connection::Away { since, error: last, told } = &mut state.connection else { return };
-            if *told && (error.is_transient() || !last.is_transient()) {
-                tracing::debug!(%error, "Redis is still away");
+            let Status::Disconnected { since, error, is_logged } = &mut state.status else { return };
+            if *is_logged && (new.is_transient() || !error.is_transient()) {
+                tracing::debug!(error = %new, "Redis is still unavailable");
             } else {
-                tracing::warn!(%error, "Redis is away");
+                tracing::warn!(error = %new, "Redis is unavailable; retrying");
             }
-            self.health.send_replace(LinkHealth::Away { since: *since, why: error.to_string() });
-            (*last, *told) = (error, true);
+            self.health.send_replace(LinkHealth::Disconnected { since: *since, why: new.to_string() });
+            *error = new;
+            *is_logged = true;
         });
     }
 
-    /// Acts on a failure met by the shared connection of `generation`.
-    pub(super) fn act(&self, generation: u64, fault: &Fault) {
-        match fault.cure {
-            Cure::Keep => {}
-            Cure::Recheck => self.recheck(),
-            Cure::Reconnect | Cure::NewMaster => {
-                self.lose(fault, |up| up.generation == generation);
+    /// Acts on a failure of the shared connection with this generation.
+    pub(super) fn handle_shared_fault(&self, generation: u64, fault: &LinkFault) {
+        match fault.action {
+            ConnectionAction::Keep => {}
+            ConnectionAction::Recheck => self.request_check(),
+            ConnectionAction::Reconnect | ConnectionAction::NewMaster => {
+                self.disconnect_if(fault, |master| master.generation == generation);
             }
         }
     }
 
-    /// Acts on a failure met by a connection of its own. Its breaking says nothing certain of the shared one.
-    pub(super) fn act_on_own(&self, term: u64, fault: &Fault) {
-        match fault.cure {
-            Cure::Keep => {}
-            Cure::Recheck | Cure::Reconnect => self.recheck(),
-            Cure::NewMaster => self.lose(fault, |up| up.term == term),
+    /// Acts on a failure of a dedicated connection to the master of `term`. That it broke does not prove that
+    /// the shared connection broke as well.
+    pub(super) fn handle_dedicated_fault(&self, term: u64, fault: &LinkFault) {
+        match fault.action {
+            ConnectionAction::Keep => {}
+            ConnectionAction::Recheck | ConnectionAction::Reconnect => self.request_check(),
+            ConnectionAction::NewMaster => self.disconnect_if(fault, |master| master.term == term),
         }
     }
 
-    fn lose(&self, fault: &Fault, concerned: impl Fn(&Up) -> bool) {
+    /// Drops the shared connection if `is_affected` returns true for it.
+    fn disconnect_if(&self, fault: &LinkFault, is_affected: impl Fn(&MasterConnection) -> bool) {
         self.state.send_if_modified(|state| {
-            let Connection::Up(up) = &state.connection else { return false };
-            if !concerned(up) {
+            let Status::Connected(master) = &state.status else { return false };
+            if !is_affected(master) {
                 return false;
             }
             let error = &fault.error;
-            tracing::warn!(master = %up.master, generation = up.generation, %error, "lost Redis");
-            if fault.cure == Cure::NewMaster {
+            let generation = master.generation;
+            tracing::warn!(master = %master.address, generation, %error, "lost the connection to Redis");
+            if fault.action == ConnectionAction::NewMaster {
                 state.term += 1;
                 state.master = None;
             }
             let since = Instant::now();
-            self.health.send_replace(LinkHealth::Away { since, why: error.to_string() });
-            state.connection = Connection::Away { since, error: error.clone(), told: true };
+            self.health.send_replace(LinkHealth::Disconnected { since, why: error.to_string() });
+            state.status = Status::Disconnected { since, error: error.clone(), is_logged: true };
             true
         });
     }
 
-    /// Has the keeper look at once whether the master is still the master.
-    pub(super) fn recheck(&self) {
-        self.recheck.notify_one();
+    /// Makes the connection manager check at once whether the master is still the master.
+    pub(super) fn request_check(&self) {
+        self.check_requested.notify_one();
     }
 
-    /// Waits for [`Shared::recheck`].
-    pub(super) async fn rechecked(&self) {
-        self.recheck.notified().await;
+    /// Waits for [`SharedState::request_check`].
+    pub(super) async fn check_requested(&self) {
+        self.check_requested.notified().await;
     }
 
-    /// These replicas are attached to the master right now. Gives how far a write has to get.
-    pub(super) fn note_attached(&self, replicas: BTreeSet<String>) -> Reach {
-        self.replicas().note_attached(Instant::now(), replicas)
+    /// Records which replicas are attached to the master now. Returns how many replicas a write must reach.
+    pub(super) fn record_attached(&self, replicas: BTreeSet<String>, behind: usize) -> ConfirmTarget {
+        self.replicas().record_attached(Instant::now(), replicas, behind)
     }
 
-    /// The sentinels say this of the replicas.
-    pub(super) fn note_survey(&self, survey: Survey) {
-        self.replicas().note_survey(survey);
+    /// Records what the Sentinels report about the replicas.
+    pub(super) fn record_sentinel_view(&self, view: SentinelView) {
+        self.replicas().record_sentinel_view(view);
     }
 
-    /// How many replicas a write would have to reach.
-    pub(super) fn known_replicas(&self) -> usize {
-        self.replicas().known(Instant::now())
+    /// Returns how many replicas a write would have to reach.
+    pub(super) fn required_replicas(&self) -> usize {
+        self.replicas().required(Instant::now())
     }
 
-    fn replicas(&self) -> MutexGuard<'_, ReplicaMemory> {
+    fn replicas(&self) -> MutexGuard<'_, ReplicaTracker> {
         self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What `what` is told, which could not be sent because of `error`.
-fn instead_of(what: &str, error: &StoreError) -> StoreError {
+/// Returns the error of a command with the name `what` that was not sent, because an earlier `error` left no
+/// connection.
+fn not_sent(what: &str, error: &StoreError) -> StoreError {
     let why = match error {
         StoreError::Unreachable { why, .. } => why.clone(),
-        StoreError::Timeout { what: other } => format!("it has not answered {other} and does not answer now"),
+        StoreError::Timeout { what: earlier } => {
+            format!("it did not answer {earlier} and does not answer now")
+        }
         StoreError::NotMaster
         | StoreError::Refused(_)
         | StoreError::WrongType { .. }

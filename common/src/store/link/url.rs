@@ -1,60 +1,68 @@
-//! Where Redis is: the one setting every process needs, parsed and judged before anything connects.
+//! The URL of Redis, parsed and checked before anything connects.
 //!
 //! ```text
 //! redis://[user:pass@]host[:port][/db]            rediss://…            (TLS)
 //! redis+sentinel://[user:pass@]h1[:p],h2[:p]/mymaster[/db]              rediss+sentinel://…
 //! unix:///path/to/redis.sock
 //! ```
-//! After `?`: `ca` (a PEM file, instead of the system's roots), `sentinel_user`, `sentinel_password`, and for
-//! `unix://` also `db`. Characters that mean something in a URL are written as `%xx`.
+//! Options after `?`: `ca` (a PEM file with the authority to trust instead of the system's), `sentinel_user`,
+//! `sentinel_password`, and for `unix://` also `db`. Characters with a meaning in a URL must be escaped as
+//! `%xx`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A parsed Redis URL. `Display` and `Debug` show it with `***` in place of the passwords.
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
+
+/// Characters that [`encode`] escapes: all but those that never have a meaning in a URL, and `/`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+
+/// A parsed Redis URL. `Display` and `Debug` show `***` in place of the passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    pub(super) place: Place,
+    pub(super) endpoint: RedisEndpoint,
     pub(super) login: Login,
     pub(super) sentinel_login: Login,
     pub(super) db: u32,
     pub(super) tls: Option<Tls>,
 }
 
-/// Who we say we are. Both absent: no AUTH. A password alone is for the `default` user.
+/// User and password. Without a password there is no AUTH; without a user the password is that of `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
 }
 
-/// One server, or the sentinels that know which one it is.
+/// The server, or the Sentinels that know which server is the master.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RedisEndpoint {
     Tcp(HostPort),
     Unix(PathBuf),
     Sentinel { peers: Vec<HostPort>, name: String },
 }
 
-/// How to trust a server that speaks TLS.
+/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tls {
-    /// A PEM file with the authority to trust; without it the system's.
+    /// PEM file with the certificate authority to trust; `None` for the system's authorities.
     pub(super) ca: Option<PathBuf>,
 }
 
-/// A TCP address, not yet resolved.
+/// A TCP address with a host name or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HostPort {
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// Why a Redis URL can not be used. Never repeats the URL: it can hold a password.
+/// The text is not a valid Redis URL. The message does not repeat the URL, which can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the Redis URL {why}; for example redis://127.0.0.1:6379 or redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster"
+    "the Redis URL {why}; valid are for example redis://127.0.0.1:6379 and \
+     redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster"
 )]
 pub struct UrlError {
     why: String,
@@ -88,7 +96,7 @@ impl FromStr for RedisUrl {
             _ => return Err(bad("does not begin with a scheme (redis://)")),
         };
         if rest.contains('#') {
-            return Err(bad("has a '#': in a password write it as %23"));
+            return Err(bad("has a '#' (write a '#' in a password as %23)"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
@@ -100,20 +108,20 @@ impl FromStr for RedisUrl {
             None => (Login::default(), authority),
         };
         let query = Query::parse(query)?;
-        let (place, db) = parse_place(scheme, hosts, path)?;
-        let is_sentinel = matches!(place, Place::Sentinel { .. });
+        let (endpoint, db) = parse_endpoint(scheme, hosts, path)?;
+        let is_sentinel = matches!(endpoint, RedisEndpoint::Sentinel { .. });
         if !is_sentinel && query.sentinel_login != Login::default() {
-            return Err(bad("gives a login for sentinels but names none (redis+sentinel://)"));
+            return Err(bad("has a login for Sentinels but names no sentinels (redis+sentinel://)"));
         }
         if !tls && query.ca.is_some() {
-            return Err(bad("gives a certificate authority but does not use TLS (rediss://)"));
+            return Err(bad("has a certificate authority but does not use TLS (rediss://)"));
         }
         let db = match (db, query.db) {
-            (Some(_), Some(_)) => return Err(bad("gives the database twice")),
+            (Some(_), Some(_)) => return Err(bad("has the database twice")),
             (one, other) => one.or(other).unwrap_or(0),
         };
         Ok(Self {
-            place,
+            endpoint,
             login,
             sentinel_login: query.sentinel_login,
             db,
@@ -122,23 +130,23 @@ impl FromStr for RedisUrl {
     }
 }
 
-fn parse_place(scheme: Scheme, hosts: &str, path: &str) -> Result<(Place, Option<u32>), UrlError> {
+fn parse_endpoint(scheme: Scheme, hosts: &str, path: &str) -> Result<(RedisEndpoint, Option<u32>), UrlError> {
     match scheme {
         Scheme::Unix if !hosts.is_empty() => Err(bad("has a host before the socket's path (unix:///path)")),
-        Scheme::Unix if path.is_empty() => Err(bad("has no path of a socket (unix:///path)")),
-        Scheme::Unix => Ok((Place::Unix(PathBuf::from(format!("/{}", decode(path)?))), None)),
+        Scheme::Unix if path.is_empty() => Err(bad("has no path to a socket (unix:///path)")),
+        Scheme::Unix => Ok((RedisEndpoint::Unix(PathBuf::from(format!("/{}", decode(path)?))), None)),
         Scheme::Single if hosts.contains(',') => {
-            Err(bad("names several hosts: that needs sentinels (redis+sentinel://h1,h2,h3/mymaster)"))
+            Err(bad("has several hosts, which needs Sentinels (redis+sentinel://h1,h2,h3/mymaster)"))
         }
-        Scheme::Single => Ok((Place::Tcp(parse_host(hosts, 6379)?), parse_db(path)?)),
+        Scheme::Single => Ok((RedisEndpoint::Tcp(parse_host(hosts, 6379)?), parse_db(path)?)),
         Scheme::Sentinel => {
             let peers =
                 hosts.split(',').map(|host| parse_host(host, 26379)).collect::<Result<Vec<_>, _>>()?;
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             if name.is_empty() {
-                return Err(bad("has no name of a master after the sentinels (…/mymaster)"));
+                return Err(bad("has no name of the master after the Sentinels (…/mymaster)"));
             }
-            Ok((Place::Sentinel { peers, name: decode(name)? }, parse_db(db)?))
+            Ok((RedisEndpoint::Sentinel { peers, name: decode(name)? }, parse_db(db)?))
         }
     }
 }
@@ -206,8 +214,8 @@ impl Query {
                 "db" => query.db = parse_db(&value)?,
                 "sentinel_user" => query.sentinel_login.user = Some(value),
                 "sentinel_password" => query.sentinel_login.password = Some(value),
-                // The key is not shown: with a '?' in a password it is a piece of the password.
-                _ => return Err(bad("has an unknown option after '?' (a '?' in a password is written %3F)")),
+                // The key is not shown: if a password contains a '?', the key is a part of the password.
+                _ => return Err(bad("has an unknown option after '?' (write a '?' in a password as %3F)")),
             }
         }
         if query.sentinel_login.user.is_some() && query.sentinel_login.password.is_none() {
@@ -217,34 +225,20 @@ impl Query {
     }
 }
 
+/// Decodes `%xx`. Unlike the crate, refuses a `%` that does not begin an escape: it is likely part of a
+/// password.
 fn decode(text: &str) -> Result<String, UrlError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        if first != b'%' {
-            bytes.push(first);
-            rest = tail;
-            continue;
-        }
-        let digits = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let value = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(value.ok_or_else(|| bad("has a '%' that is not followed by two hex digits (write %25)"))?);
-        rest = &tail[2..];
+    let begins_escape =
+        |after: &str| after.len() >= 2 && after.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    if !text.split('%').skip(1).all(begins_escape) {
+        return Err(bad("has a '%' that is not followed by two hex digits (write %25)"));
     }
-    String::from_utf8(bytes).map_err(|_| bad("is not UTF-8 after decoding its %xx"))
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded.map(Cow::into_owned).map_err(|_| bad("is not UTF-8 after decoding its %xx"))
 }
 
-fn encode(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                out.push(byte.into())
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+fn encode(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }
 
 impl fmt::Display for HostPort {
@@ -259,21 +253,21 @@ impl fmt::Display for HostPort {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secure = if self.tls.is_some() { "s" } else { "" };
-        match &self.place {
-            Place::Tcp(_) => write!(f, "redis{secure}://")?,
-            Place::Sentinel { .. } => write!(f, "redis{secure}+sentinel://")?,
-            Place::Unix(_) => write!(f, "unix://")?,
+        match &self.endpoint {
+            RedisEndpoint::Tcp(_) => write!(f, "redis{secure}://")?,
+            RedisEndpoint::Sentinel { .. } => write!(f, "redis{secure}+sentinel://")?,
+            RedisEndpoint::Unix(_) => write!(f, "unix://")?,
         }
         if self.login.password.is_some() {
             write!(f, "{}:***@", encode(self.login.user.as_deref().unwrap_or_default()))?;
         }
-        match &self.place {
-            Place::Tcp(host) => write!(f, "{host}/{}", self.db)?,
-            Place::Sentinel { peers, name } => {
+        match &self.endpoint {
+            RedisEndpoint::Tcp(host) => write!(f, "{host}/{}", self.db)?,
+            RedisEndpoint::Sentinel { peers, name } => {
                 let peers: Vec<String> = peers.iter().map(HostPort::to_string).collect();
                 write!(f, "{}/{}/{}", peers.join(","), encode(name), self.db)?;
             }
-            Place::Unix(path) => write!(f, "{}?db={}", encode(&path.to_string_lossy()), self.db)?,
+            RedisEndpoint::Unix(path) => write!(f, "{}?db={}", encode(&path.to_string_lossy()), self.db)?,
         }
         let mut options = Vec::new();
         if let Some(ca) = self.tls.as_ref().and_then(|tls| tls.ca.as_ref()) {
@@ -302,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_ones_and_how_they_are_shown() {
+    fn valid_urls_are_shown_without_passwords() {
         let table = [
             ("redis://127.0.0.1", "redis://127.0.0.1:6379/0"),
             (" redis://localhost:7000/2 ", "redis://localhost:7000/2"),
@@ -339,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_ones_say_why_and_do_not_repeat_a_password() {
+    fn errors_say_why_and_do_not_repeat_a_password() {
         let table = [
             ("127.0.0.1:6379", "no scheme"),
             ("http://host", "unknown scheme 'http://'"),

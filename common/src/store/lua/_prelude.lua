@@ -1,100 +1,363 @@
--- Put before every script. KEYS[1] is always `events`, KEYS[2] always `meta`.
--- Rules: read first, write after. Reading a key of the wrong type raises WRONGTYPE before anything was written;
--- an error after the first write would not be rolled back. Time is Redis TIME, in milliseconds.
+-- Runs before every script. KEYS[1] is always `events`, KEYS[2] always `meta`.
+--
+-- Between this file and a script the store puts functions that read what the script was called with.
+-- `scripts/table.rs` declares the names and their order, and a test compares them with the locals that a
+-- script reads them into:
+--   head_keys(), head_args()   the keys and arguments of the whole call, in the order of the table
+--   pod_count                  the number of items of the batch `pod`
+--   pod_keys(i), pod_args(i)   the keys and arguments of its item `i`, counted from 1
+--   head_resources(), pod_resources(i)   the amounts that the table calls `resources`, ordered as RESOURCES
+--
+-- Rules: read first, write later. Reading a key of the wrong type raises WRONGTYPE before anything was
+-- written; an error after the first write is not rolled back. Time is Redis TIME, in milliseconds.
 
 local EVENTS, META = KEYS[1], KEYS[2]
-local EVENTS_KEPT = 20000
-local BATCHES_KEPT = 1000
+local MAX_EVENTS = 20000
+local MIN_EVENTS = 1000
 local TOMBSTONE_SECONDS = 3600
+-- What pods reserve on a node. The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
+local RESOURCES = { 'cpu', 'memory' }
+local RESOURCE_COUNT = #RESOURCES
+-- The most of a resource that one pod can reserve. It is exact in a Lua number, and HINCRBY can add some
+-- thousand of them. Users cannot ask for more: `MAX_MEMORY_BYTES` in `spec.rs`.
+local MAX_AMOUNT = 2 ^ 50
 
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local NOW = now_ms()
--- The same as text: Redis takes long to write a number that comes from Lua.
+-- The same as text: Redis is slow at writing a number that comes from Lua.
 local STAMP = string.format('%.0f', NOW)
-local EVENTS_NOW = redis.call('XLEN', EVENTS)
+-- `events` only informs, so a key of another type in its place stops nothing.
+local EVENTS_NOW = redis.pcall('XLEN', EVENTS)
+if type(EVENTS_NOW) ~= 'number' then EVENTS_NOW = 0 end
+
+-- Returns a stored time, in milliseconds, or nil if there is none. A time in the future was written by a
+-- former master whose clock was ahead, or by hand: it counts as now. Where silence is measured the caller
+-- writes it back, or nothing would ever be silent.
+local function past(time)
+  time = tonumber(time)
+  -- Not a number is neither less than nor equal to anything.
+  if not time or time ~= time then return nil end
+  return time < NOW and time or NOW
+end
+-- Returns whether a stored time must be written back: it is missing, unreadable or in the future.
+local function is_no_past(time)
+  time = tonumber(time)
+  return not (time and time <= NOW)
+end
+
+-- Moves a key out of the way that another program wrote in the place of one of ours. `status` names it.
+local function set_aside(key)
+  redis.call('RENAME', key, 'broken:' .. key)
+end
+local function is_error(reply, pattern)
+  return type(reply) == 'table' and reply.err and string.find(reply.err, pattern) ~= nil
+end
+
+-- Makes Redis carry out the rest of the script even while it uses all of its `maxmemory`: Redis judges memory
+-- at the first write only, and this one adds nothing, whatever the type of the key. The store puts the call
+-- before every script that `scripts/table.rs` declares so. An error (this is a replica, or too few replicas
+-- are attached) is raised again by the first real write.
+local function allow_at_maxmemory()
+  redis.pcall('PERSIST', META)
+end
+
+-- Adds an entry to the event stream. A stream that takes none, because it is none or its last id is the
+-- greatest, is set aside.
+local function add_event(kept, ...)
+  local reply = redis.pcall('XADD', EVENTS, 'MAXLEN', '~', kept, '*', ...)
+  if not is_error(reply, '') then return end
+  if is_error(reply, 'WRONGTYPE') or is_error(reply, 'exhausted') then set_aside(EVENTS) end
+  -- Raises any other error.
+  redis.call('XADD', EVENTS, 'MAXLEN', '~', kept, '*', ...)
+end
 
 local function emit(kind, object, reason, name, node, phase, message)
-  redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'kind', kind, 'object', object, 'reason', reason,
+  add_event(MAX_EVENTS, 'kind', kind, 'object', object, 'reason', reason,
     'name', name or '', 'node', node or '', 'phase', phase or '', 'message', message)
 end
 
--- What happened to many pods at once is one entry of the stream, which costs a fraction of one for each: `pods` has a
--- line "uuid name node message" for each of them (node '-' where there is none). Readers see single events again.
-local function story(reason, phase)
+-- The same event of many pods is one entry of the stream, at a fraction of the cost of one entry for each.
+-- Its field `pods` has a line "uuid name node message" for each pod; the node is '-' where there is none.
+-- Readers see one event for each pod again.
+local function batch_event(reason, phase)
   return { reason = reason, phase = phase, lines = {} }
 end
-local function tell(of, uuid, name, node, message)
-  local lines = of.lines
+local function add(event, uuid, name, node, message)
+  local lines = event.lines
   lines[#lines + 1] = uuid .. ' ' .. name .. ' ' .. (node == '' and '-' or node) .. ' ' .. message
 end
-local function emit_story(of)
-  local count = #of.lines
+local function emit_batch(event)
+  local count = #event.lines
   if count == 0 then return end
-  -- As many entries go as events come, down to a floor: else long entries would multiply what is kept.
-  local kept = count == 1 and EVENTS_KEPT or math.min(EVENTS_KEPT, math.max(BATCHES_KEPT, EVENTS_NOW - count))
-  redis.call('XADD', EVENTS, 'MAXLEN', '~', kept, '*', 'kind', 'pods', 'reason', of.reason, 'phase', of.phase,
-    'pods', table.concat(of.lines, '\n'))
+  -- An entry with many events pushes out as many old entries, down to a floor. Otherwise long entries would
+  -- multiply the number of events that are kept.
+  local kept = count == 1 and MAX_EVENTS or math.min(MAX_EVENTS, math.max(MIN_EVENTS, EVENTS_NOW - count))
+  add_event(kept, 'kind', 'pods', 'reason', event.reason, 'phase', event.phase,
+    'pods', table.concat(event.lines, '\n'))
 end
 
--- When this Redis took over from another (or was restarted): milliseconds, 0 when it never did.
--- The first to ask after a change writes it down; nobody can act on the new master without asking.
+-- Returns the random id of this run of the Redis process.
+local function run_id()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+
+-- Returns fields of `meta`. A key of another type there is set aside. What it knew of the master is lost,
+-- and a pause may be under way: the master counts as changed now.
+local function read_meta(...)
+  local fields = redis.pcall('HMGET', META, ...)
+  if not is_error(fields, '') then return fields end
+  if is_error(fields, 'WRONGTYPE') then
+    set_aside(META)
+    redis.call('HSET', META, 'run_id', run_id(), 'changed_at', STAMP)
+  end
+  return redis.call('HMGET', META, ...)
+end
+
+-- Returns when this Redis took over from another one or was restarted, in milliseconds (0 if it never did),
+-- and its run id. The first script that asks after a change records it. No script acts on a new master
+-- without asking. A caller that has read these two fields of `meta` passes them on.
+local function read_master(meta)
+  local current = run_id()
+  local known, changed_at = unpack(meta or read_meta('run_id', 'changed_at'), 1, 2)
+  if known == current then
+    if is_no_past(changed_at) then
+      -- A pause must neither end early nor last until the clock has caught up.
+      redis.call('HSET', META, 'changed_at', STAMP)
+      return NOW, current
+    end
+    return tonumber(changed_at), current
+  end
+  changed_at = known and NOW or 0
+  redis.call('HSET', META, 'run_id', current, 'changed_at', changed_at)
+  if known then
+    emit('cluster', 'redis', 'MasterChanged', '', '', '',
+      'the Redis master changed or was restarted: pod starts and declarations of dead nodes pause')
+  end
+  return changed_at, current
+end
 local function master_changed_at()
-  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
-  local known = redis.call('HMGET', META, 'run_id', 'changed_at')
-  if known[1] == run_id then
-    return tonumber(known[2]) or 0
-  end
-  local changed_at = known[1] and NOW or 0
-  redis.call('HSET', META, 'run_id', run_id, 'changed_at', changed_at)
-  if known[1] then
-    emit('cluster', 'redis', 'MasterChanged', '', '', '', 'another Redis answers now: starts and declarations of death pause')
-  end
-  return changed_at
+  return (read_master())
 end
 
--- Milliseconds for which something must still wait after a change of master.
-local function pause_left(pause)
-  local left = master_changed_at() + pause - NOW
+-- Returns for how many more milliseconds actions must pause after a change of the master.
+local function pause_left(pause_ms)
+  local left = master_changed_at() + pause_ms - NOW
   return left > 0 and left or 0
 end
 
--- Whether a worker of this incarnation may still write. Invariant 3.
+local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
+  succeeded = true, failed = true }
+local PLACED = { assigned = true, running = true, stopping = true }
+
+-- Reads the phase, node and assignment of a pod, and the further fields that are asked for. Returns nil if
+-- they are none that kubeleet writes, so that a broken record affects one pod of a batch and not the others.
+local function read_record(pod_key, ...)
+  local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', ...)
+  if record.err then
+    if redis.call('TYPE', pod_key).ok ~= 'hash' then return nil end
+    return error(record.err)
+  end
+  local phase, node, assignment = unpack(record, 1, 3)
+  local is_whole = PHASES[phase] and (not PLACED[phase] or (node and assignment))
+  local is_none = not phase and not node and not assignment
+  if is_whole or is_none then return record end
+end
+
+-- Returns whether a worker of this incarnation has lost the right to write. Invariant 3.
 local function is_fenced(node_key, incarnation)
   local node = redis.call('HMGET', node_key, 'incarnation', 'state')
   return node[1] ~= incarnation or node[2] ~= 'alive'
 end
 
--- Gives back what an assigned, running or stopping pod held on its node.
-local function release(node_key, cpu, memory)
+-- Returns an amount as a number from 0 to MAX_AMOUNT, whatever text it is, so that it can be added without an
+-- error. The same text is always the same number, so what was reserved is what is released.
+local function bounded(amount)
+  amount = tonumber(amount) or 0
+  if not (amount > 0) then return 0 end
+  return amount < MAX_AMOUNT and math.floor(amount) or MAX_AMOUNT
+end
+
+-- Adds a bounded amount, which may be negative, to a sum of a node. A sum that is no number or as large as
+-- numbers get was written by hand. It would raise an error between two writes, so it begins anew.
+local function add_used(node_key, field, amount)
+  if amount == 0 then return end
+  if not is_error(redis.pcall('HINCRBY', node_key, field, string.format('%.0f', amount)), '') then return end
+  redis.call('HSET', node_key, field, string.format('%.0f', amount > 0 and amount or 0))
+end
+
+-- Returns the generation and the revision of a service; both are 0 if it does not exist. Every change raises the
+-- revision. A version before revisions does not, but it sets `write`: what it changed since counts as one.
+local function versions_of(service_key)
+  local generation, revision, revised_by, write = unpack(
+    redis.call('HMGET', service_key, 'generation', 'revision', 'revised_by', 'write'), 1, 4)
+  generation, revision = tonumber(generation) or 0, tonumber(revision) or 0
+  if revision > 0 and revised_by ~= write then revision = revision + 1 end
+  return generation, math.max(generation, revision)
+end
+
+-- Calls `visit` with each host port of a pod, which are stored as a text: "443/udp 8080/tcp". The field
+-- `port:8080/tcp` of the node has "<uuid> <name>" of the pod that has the port.
+local function each_port(ports, visit)
+  for port in string.gmatch(ports, '%S+') do visit('port:' .. port) end
+end
+
+-- Reserves the host ports of a pod on a node. One that another pod has stays that pod's: the container
+-- engine refuses the second. Costs nothing for a pod without host ports.
+local function reserve_ports(node_key, pod_key, uuid, name, ports)
+  if ports == '' then return end
+  redis.call('HSET', pod_key, 'ports', ports)
+  each_port(ports, function(field) redis.call('HSETNX', node_key, field, uuid .. ' ' .. name) end)
+end
+
+-- Returns whether a value of a port's field names this pod.
+local function has_port(holder, uuid)
+  return string.sub(holder, 1, #uuid + 1) == uuid .. ' '
+end
+
+-- Reserves resources for a number of pods on a node. `amounts` has a number for each of RESOURCES.
+local function reserve(node_key, pods, amounts)
+  add_used(node_key, 'used_pods', pods)
+  -- usage_correct changes nothing if this has grown since its caller read the node.
+  add_used(node_key, 'reservations', pods)
+  for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], bounded(amounts[r])) end
+end
+
+-- Releases what an assigned, running or stopping pod has reserved on its node, according to its record.
+local function release(node_key, pod_key)
   if redis.call('EXISTS', node_key) == 0 then return end
-  redis.call('HINCRBY', node_key, 'used_pods', -1)
-  if (tonumber(cpu) or 0) > 0 then redis.call('HINCRBY', node_key, 'used_cpu', -cpu) end
-  if (tonumber(memory) or 0) > 0 then redis.call('HINCRBY', node_key, 'used_memory', -memory) end
+  local amounts = redis.call('HMGET', pod_key, 'ports', unpack(RESOURCES))
+  local ports = table.remove(amounts, 1)
+  if ports then
+    local uuid = string.sub(pod_key, #'pod:' + 1)
+    each_port(ports, function(field)
+      local holder = redis.call('HGET', node_key, field)
+      if holder and has_port(holder, uuid) then redis.call('HDEL', node_key, field) end
+    end)
+  end
+  add_used(node_key, 'used_pods', -1)
+  for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
--- Looks at the type of the key where it stands that a pod is wanted, before anything is written.
-local function look_at_wanted(key)
-  redis.call(key == 'pushed' and 'SCARD' or 'HLEN', key)
+-- Sets the resource fields of a hash: the request of a pod, or the capacity of a node. Missing amounts are 0.
+local function set_resources(key, amounts)
+  for r = 1, RESOURCE_COUNT do redis.call('HSET', key, RESOURCES[r], amounts[r] or 0) end
 end
 
--- Notes a write of a service as one that the replicas have not confirmed yet: "<id> <time> <owed>". Owed is 1 when an earlier
--- write was not confirmed either: this one stands for it now, and somebody waits to hear of it. Must be the first write of
--- a script. It is a write even where nothing else changes: WAIT waits for nothing less.
-local function note_unconfirmed(key, name, id)
-  local owed = redis.call('HEXISTS', key, name)
-  redis.call('HSET', key, name, id .. ' ' .. STAMP .. ' ' .. owed)
+-- Creates the record of a pod that a user pushed onto a queue. The other arguments are further fields and
+-- values, with the phase among them.
+local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, amounts, ...)
+  redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0,
+    'created_at', STAMP, 'since', STAMP, 'payload', payload, ...)
+  set_resources(pod_key, amounts)
+  redis.call('SADD', pushed, uuid)
 end
 
--- Forgets that a stopped pod was wanted: frees its slot (or its place among the pushed pods) and lets the record
--- live on as a tombstone for a while, so that a late copy of its payload starts nothing.
-local function bury(pod_key, wanted_key, service, replica, uuid)
+-- Returns a pod to the phase `pending`. The caller queues its payload.
+local function return_to_pending(pod_key, reason, message)
+  redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', reason,
+    'message', message)
+  redis.call('HDEL', pod_key, 'node', 'assignment', 'address')
+end
+
+-- Reads the key that lists which pods are wanted, so that a wrong type is found before the first write. It is
+-- the set of pushed pods or the slots of a service.
+local function check_wanted_type(wanted_key)
+  redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
+end
+
+-- Removes a stopped pod from the pods that are wanted: frees its slot, or its entry among the pushed pods.
+-- The record stays as a tombstone for a while, so that a late copy of its payload starts nothing. Returns its
+-- service, if any.
+local function forget_pod(pod_key, wanted_key, uuid)
+  local service, replica = unpack(redis.call('HMGET', pod_key, 'service', 'replica'), 1, 2)
   if service then
     if redis.call('HGET', wanted_key, replica) == uuid then redis.call('HDEL', wanted_key, replica) end
   else
     redis.call('SREM', wanted_key, uuid)
   end
   redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS)
+  return service
+end
+
+-- Ends a pod that was to be stopped on its node, and wakes the reconcile loop for its service.
+local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
+  redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
+  redis.call('SREM', stop_set, uuid)
+  release(node_key, pod_key)
+  local service = forget_pod(pod_key, wanted_key, uuid)
+  if service then redis.call('PUBLISH', 'wake:reconcile', service) end
+end
+
+-- Records a write of a service as not yet confirmed by the replicas: "<id> <time> <owed>". `owed` is 1 when
+-- an earlier write was not confirmed either: this one stands for both, and an event must announce its
+-- confirmation. It must be the first write of a script. It writes even if nothing else changes, because WAIT
+-- needs a write to wait for.
+local function note_unconfirmed(unconfirmed, service, write)
+  local owed = redis.call('HEXISTS', unconfirmed, service)
+  redis.call('HSET', unconfirmed, service, write .. ' ' .. STAMP .. ' ' .. owed)
+end
+
+-- A payload larger than this is never sent to a process: no connection could be used for anything else.
+local GIANT = 524288
+local GIANT_KEPT = 1024
+-- When there are more dead letters than these, the oldest are dropped, down to three quarters.
+local MAX_DEAD_LETTERS, MAX_DEAD_LETTER_BYTES = 10000, 67108864
+
+-- Counts the dead letters and drops the oldest ones beyond three quarters of the limits.
+local function drop_old_dead_letters(dq)
+  local length, kept, bytes = redis.call('LLEN', dq), 0, 0
+  local max_kept, max_bytes = MAX_DEAD_LETTERS * 0.75, MAX_DEAD_LETTER_BYTES * 0.75
+  local is_full = false
+  while not is_full and kept < length do
+    for _, entry in ipairs(redis.call('LRANGE', dq, kept, kept + 99)) do
+      is_full = is_full or kept >= max_kept or (kept > 0 and bytes + #entry > max_bytes)
+      if not is_full then kept, bytes = kept + 1, bytes + #entry end
+    end
+  end
+  redis.pcall('HSET', META, 'dq_bytes', bytes)
+  if kept == length then return end
+  redis.call('LTRIM', dq, 0, kept - 1)
+  emit('queue', dq, 'DeadLettersDropped', '', '', '', 'the ' .. (length - kept)
+    .. ' oldest dead letters were dropped: there were too many')
+end
+
+-- Adds a dead letter. The caller has checked the type of `dq`. The count of bytes is too high after some
+-- were removed by hand; then they are counted again.
+local function add_dead_letter(dq, dead_letter)
+  local length = redis.call('LPUSH', dq, dead_letter)
+  local bytes = redis.pcall('HINCRBY', META, 'dq_bytes', #dead_letter)
+  local is_counted = type(bytes) == 'number'
+  if not is_counted or bytes > MAX_DEAD_LETTER_BYTES or length > MAX_DEAD_LETTERS then
+    drop_old_dead_letters(dq)
+  end
+end
+
+-- Moves a payload that is too large for any process from a list to the dead letters: its size, its SHA-1 and
+-- its first bytes, in hex, because they can be any.
+local function reject_giant(source, dq, queue, payload)
+  if redis.call('LREM', source, -1, payload) == 0 then return end
+  local first = string.gsub(string.sub(payload, 1, GIANT_KEPT), '.', function(byte)
+    return string.format('%02x', string.byte(byte))
+  end)
+  local reason = 'payload has ' .. #payload .. ' bytes, far more than are allowed; only its first '
+    .. GIANT_KEPT .. ' bytes are kept; its SHA-1 is ' .. redis.sha1hex(payload)
+  add_dead_letter(dq, '{"queue":"' .. queue .. '","payload":"' .. first .. '","encoding":"hex","bytes":'
+    .. #payload .. ',"reason":"' .. reason .. '","at":' .. STAMP .. '}')
+  emit('queue', queue, 'DeadLettered', '', '', '', reason)
+end
+
+-- Returns the payloads that a process can be sent; the others become dead letters.
+local function without_giants(source, dq, queue, payloads)
+  local sendable = {}
+  for _, payload in ipairs(payloads) do
+    if #payload <= GIANT then
+      sendable[#sendable + 1] = payload
+    else
+      reject_giant(source, dq, queue, payload)
+    end
+  end
+  return sendable
 end

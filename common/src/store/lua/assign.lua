@@ -1,110 +1,156 @@
--- Gives pods to nodes: node check, resources, record and queue in one step. Invariants 2, 3, 9.
--- KEYS: events, meta, fq:<scheduler>, pushed, then (node:<n>, pq:<n>) for each node, then pod:<uuid> for each pod
--- ARGV: how many nodes, dead_after ms,
---       then (name, incarnation seen or '', how many pods the scheduler believes it has or '') for each node,
---       then for each pod, best in the order in which they stand in the scheduler's hands, oldest first:
---       (uuid, payload, node index from 1, assignment, cpu, memory, name, image, replica, belongs to a service 0|1)
--- Reply: for each pod 'ok' | 'stale' (nobody waits for it: dropped) | 'gone' (not in this scheduler's hands any more)
---        | 'orphan' (its service does not know it: still in the scheduler's hands, reject it)
---        | 'not_ready' | 'cordoned' | 'engine' | 'full' | 'crowded' (the node refuses, or has more pods than the scheduler
---        believes: it is still in the scheduler's hands)
-local node_count, dead_after = tonumber(ARGV[1]), tonumber(ARGV[2])
-local first_pod = 4 + 2 * node_count
-local pod_count = #KEYS - first_pod
-local NODE_FIELDS, FIELDS = 3, 10
-local first_arg = 2 + NODE_FIELDS * node_count
+-- Assigns pods to nodes: node check, resources, record and queue in one step. Invariants 2, 3, 9.
+-- It is cheapest for the oldest entries of the scheduler's in-flight list, in their order.
+-- Reply: for each pod 'ok'
+--        | 'stale' (no longer pending: its payload was dropped)
+--        | 'gone' (not in this scheduler's in-flight list any more)
+--        | 'unknown_service' (its service does not know it: still in flight, reject it)
+--        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
+--        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
+local in_flight, pushed = head_keys()
+local _, _, dead_after_ms = head_args()
+dead_after_ms = tonumber(dead_after_ms)
 
-redis.call('LLEN', KEYS[3])
-redis.call('SCARD', KEYS[4])
+redis.call('LLEN', in_flight)
+redis.call('SCARD', pushed)
 
-local function look_at_node(n)
-  local at = 2 + (n - 1) * NODE_FIELDS
-  local name, seen, believed = ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]) or math.huge
-  redis.call('LLEN', KEYS[4 + 2 * n])
-  local incarnation, state, beat, cordoned, problem, cpu, memory, pods, used_cpu, used_memory, used_pods =
-    unpack(redis.call('HMGET', KEYS[3 + 2 * n], 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'cpu',
-      'memory', 'pods', 'used_cpu', 'used_memory', 'used_pods'), 1, 11)
+local function append(list, others)
+  for _, element in ipairs(others) do list[#list + 1] = element end
+  return list
+end
+local USED = {}
+for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
+-- The resources come first, so that `record[r]` is an amount of RESOURCES[r], as in a request.
+local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'attempts', 'reason' })
+local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
+  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods' })
+
+local function read_node(n)
+  local node_key, pq = node_keys(n)
+  -- The incarnation is '' for a node that has none; the number of pods is '' where the scheduler expects
+  -- none.
+  local node, seen_incarnation, expected_pods = node_args(n)
+  redis.call('LLEN', pq)
+  local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
+  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods =
+    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 7)
   used_pods = tonumber(used_pods) or 0
   local refusal
-  if state ~= 'alive' or (incarnation or '') ~= seen or NOW - (tonumber(beat) or 0) > dead_after then refusal = 'not_ready'
+  if state ~= 'alive' or (incarnation or '') ~= seen_incarnation
+    or NOW - (past(beat) or 0) > dead_after_ms then refusal = 'not_ready'
   elseif cordoned == '1' then refusal = 'cordoned'
-  elseif problem and problem ~= '' then refusal = 'engine'
-  elseif used_pods > believed then refusal = 'crowded' end
-  return { name = name, refusal = refusal, free_cpu = (tonumber(cpu) or 0) - (tonumber(used_cpu) or 0),
-    free_memory = (tonumber(memory) or 0) - (tonumber(used_memory) or 0), free_pods = (tonumber(pods) or 0) - used_pods,
-    cpu = 0, memory = 0, pods = 0, queue = {} }
+  elseif engine_problem and engine_problem ~= '' then refusal = 'engine'
+  elseif used_pods > (tonumber(expected_pods) or math.huge) then refusal = 'crowded' end
+  local free, reserved = {}, {}
+  for r = 1, RESOURCE_COUNT do
+    free[r], reserved[r] = (tonumber(record[r]) or 0) - (tonumber(record[RESOURCE_COUNT + r]) or 0), 0
+  end
+  return { key = node_key, name = node, refusal = refusal, free_pods = (tonumber(max_pods) or 0) - used_pods, free = free,
+    reserved = reserved, queue = {}, message = 'assigned to ' .. node }
 end
 
-local nodes, pods = {}, {}
-for n = 1, node_count do nodes[n] = look_at_node(n) end
-for p = 1, pod_count do pods[p] = redis.call('HMGET', KEYS[first_pod + p], 'phase', 'cpu', 'memory', 'attempts', 'reason') end
+-- Most pods of a batch ask for the same, so each different request is passed once.
+local function read_request(q)
+  local request, texts = {}, request_resources(q)
+  for r = 1, RESOURCE_COUNT do request[r] = bounded(texts[r]) end
+  local ports = request_args(q)
+  request.texts, request.ports = texts, ports
+  return request
+end
 
--- Usually these pods are just the oldest in hand, in their order. Then they are cut off in one piece at the end, instead of
--- being looked for one by one.
-local oldest, in_order = redis.call('LRANGE', KEYS[3], -pod_count, -1), true
+local function fits(request, free)
+  for r = 1, RESOURCE_COUNT do
+    local amount = request[r]
+    if amount > free[r] and amount > 0 then return false end
+  end
+  return true
+end
+
+-- Returns whether no other pod has a port that this one needs. Two addresses of a port count as the same.
+local function has_free_ports(node, uuid, ports)
+  local is_free = true
+  each_port(ports, function(field)
+    -- The type of the node's key was checked, so this raises no error after the first write.
+    local holder = redis.call('HGET', node.key, field)
+    if holder and not has_port(holder, uuid) then is_free = false end
+  end)
+  return is_free
+end
+
+local nodes, requests, records = {}, {}, {}
+-- By their index as text, as pods refer to them.
+for n = 1, node_count do nodes[tostring(n)] = read_node(n) end
+for q = 1, request_count do requests[tostring(q)] = read_request(q) end
 for p = 1, pod_count do
-  in_order = in_order and oldest[pod_count + 1 - p] == ARGV[first_arg + (p - 1) * FIELDS + 2]
+  local pod_key = pod_keys(p)
+  records[p] = redis.call('HMGET', pod_key, unpack(RECORD_FIELDS))
 end
-local leave = {}
-local function take_out(payload)
-  if not in_order then return redis.call('LREM', KEYS[3], -1, payload) == 1 end
-  leave[#leave + 1] = payload
+
+-- Usually the pods are the oldest entries in flight, in their order. Then one LTRIM at the end removes them,
+-- and no list is searched. A payload that is at its place is certain to be there at the end.
+local oldest = redis.call('LRANGE', in_flight, -pod_count, -1)
+local taken = {}
+local function take_out(payload, p)
+  if oldest[pod_count + 1 - p] ~= payload then return redis.call('LREM', in_flight, -1, payload) == 1 end
+  taken[#taken + 1] = payload
   return true
 end
 
 -- The same uuid twice in one batch is one pod: the second copy is stale.
-local replies, given, scheduled = {}, {}, story('PodScheduled', 'assigned')
+local replies, assigned, scheduled = {}, {}, batch_event('PodScheduled', 'assigned')
 for p = 1, pod_count do
-  local uuid, payload, node_index, assignment, cpu, memory, name, image, replica, serviced =
-    unpack(ARGV, first_arg + (p - 1) * FIELDS + 1, first_arg + p * FIELDS)
-  local node, pod_key = nodes[tonumber(node_index)], KEYS[first_pod + p]
-  local phase, known_cpu, known_memory, attempts, reason = unpack(pods[p], 1, 5)
-  local cpu_wanted, memory_wanted = tonumber(cpu), tonumber(memory)
-  if given[pod_key] or (phase and phase ~= 'pending') then
-    take_out(payload)
+  local pod_key = pod_keys(p)
+  local uuid, payload, node_index, request_index, new_assignment, name, image, replica, in_service =
+    pod_args(p)
+  local node, request, record = nodes[node_index], requests[request_index], records[p]
+  local phase, attempts, reason = unpack(record, RESOURCE_COUNT + 1, RESOURCE_COUNT + 3)
+  if assigned[pod_key] or (phase and phase ~= 'pending') then
+    take_out(payload, p)
     replies[p] = 'stale'
-  elseif not phase and serviced == '1' then
-    replies[p] = 'orphan'
+  elseif not phase and in_service == '1' then
+    replies[p] = 'unknown_service'
   elseif node.refusal then
     replies[p] = node.refusal
-  elseif node.free_pods < 1 or (cpu_wanted > 0 and node.free_cpu < cpu_wanted)
-    or (memory_wanted > 0 and node.free_memory < memory_wanted) then
+  elseif node.free_pods < 1 or not fits(request, node.free)
+    or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports)) then
     replies[p] = 'full'
-  elseif not take_out(payload) then
+  elseif not take_out(payload, p) then
     replies[p] = 'gone'
   else
     if not phase then
-      redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0, 'created_at', STAMP,
-        'payload', payload)
-      redis.call('SADD', KEYS[4], uuid)
+      create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, request.texts)
     end
-    if known_cpu ~= cpu or known_memory ~= memory then redis.call('HSET', pod_key, 'cpu', cpu, 'memory', memory) end
     if (attempts or '0') ~= '0' or (reason or '') ~= '' then
       redis.call('HSET', pod_key, 'attempts', 0, 'reason', '', 'message', '')
     end
-    redis.call('HSET', pod_key, 'phase', 'assigned', 'node', node.name, 'assignment', assignment, 'since', STAMP)
-    given[pod_key] = true
-    node.free_cpu, node.free_memory, node.free_pods = node.free_cpu - cpu_wanted, node.free_memory - memory_wanted, node.free_pods - 1
-    node.cpu, node.memory, node.pods = node.cpu + cpu_wanted, node.memory + memory_wanted, node.pods + 1
+    redis.call('HSET', pod_key, 'phase', 'assigned', 'node', node.name, 'assignment', new_assignment,
+      'since', STAMP)
+    assigned[pod_key] = true
+    node.free_pods = node.free_pods - 1
+    local free, reserved, texts = node.free, node.reserved, request.texts
+    for r = 1, RESOURCE_COUNT do
+      local amount = request[r]
+      if record[r] ~= texts[r] then redis.call('HSET', pod_key, RESOURCES[r], texts[r]) end
+      free[r], reserved[r] = free[r] - amount, reserved[r] + amount
+    end
+    reserve_ports(node.key, pod_key, uuid, name, request.ports)
     node.queue[#node.queue + 1] = payload
-    tell(scheduled, uuid, name, node.name, 'given to ' .. node.name)
+    add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'
   end
 end
 
-if #leave == pod_count then
-  redis.call('LTRIM', KEYS[3], 0, -(pod_count + 1))
+if #taken == pod_count then
+  redis.call('LTRIM', in_flight, 0, -(pod_count + 1))
 else
-  for _, payload in ipairs(leave) do redis.call('LREM', KEYS[3], -1, payload) end
+  for _, payload in ipairs(taken) do redis.call('LREM', in_flight, -1, payload) end
 end
 for n = 1, node_count do
-  local node, node_key = nodes[n], KEYS[3 + 2 * n]
-  if node.pods > 0 then
-    redis.call('HINCRBY', node_key, 'used_pods', node.pods)
-    if node.cpu > 0 then redis.call('HINCRBY', node_key, 'used_cpu', node.cpu) end
-    if node.memory > 0 then redis.call('HINCRBY', node_key, 'used_memory', node.memory) end
-    redis.call('LPUSH', KEYS[4 + 2 * n], unpack(node.queue))
+  local node_key, pq = node_keys(n)
+  local node = nodes[tostring(n)]
+  if #node.queue > 0 then
+    reserve(node_key, #node.queue, node.reserved)
+    redis.call('LPUSH', pq, unpack(node.queue))
   end
 end
-emit_story(scheduled)
+emit_batch(scheduled)
 return replies

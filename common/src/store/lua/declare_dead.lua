@@ -1,21 +1,37 @@
--- Declares a silent node dead, if it still is: from here on its worker can change nothing. Invariants 3 and 4.
--- KEYS: events, meta, node:<n>, beats, stop:<n>
--- ARGV: node, incarnation seen or '', dead_after ms, pause after a change of master ms, least time between two deaths ms
--- Reply: {'DECLARED'} | {'ALIVE'} (it beat again, or is another life) | {'ALREADY'} | {'WAIT', ms}
-local name, seen, dead_after, pause, gap = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local node = redis.call('HMGET', KEYS[3], 'incarnation', 'state', 'beat')
-redis.call('ZCARD', KEYS[4])
-redis.call('SCARD', KEYS[5])
-local last = tonumber(redis.call('HGET', META, 'last_death_at')) or 0
-if node[2] == 'dead' then return { 'ALREADY' } end
-local silent = NOW - (tonumber(node[3]) or NOW)
-if node[2] ~= 'alive' or (node[1] or '') ~= seen or silent <= dead_after then return { 'ALIVE' } end
-local left = math.max(pause_left(pause), last + gap - NOW)
+-- Declares a silent node dead, if it still is silent: from now on its worker can change nothing. Invariants 3
+-- and 4.
+-- Reply: {'DECLARED'} | {'ALREADY'} | {'WAIT', ms}
+--        | {'ALIVE'} (it sent a heartbeat, has another incarnation, or its last heartbeat was in the future
+--          and counts from now on)
+local node_key, beats, stop_set = head_keys()
+-- The incarnation is '' for a node that has none. Between two declarations at least `min_gap_ms` must pass.
+local node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms = head_args()
+local incarnation, state, beat = unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'beat'), 1, 3)
+local listed = redis.call('ZSCORE', beats, node)
+redis.call('SCARD', stop_set)
+local last_death = tonumber(read_meta('last_death_at')[1]) or 0
+if state == 'dead' then return { 'ALREADY' } end
+if state == 'alive' and (incarnation or '') == seen_incarnation
+  and (is_no_past(beat) or (listed and is_no_past(listed))) then
+  redis.call('HSET', node_key, 'beat', STAMP)
+  redis.call('ZADD', beats, NOW, node)
+  return { 'ALIVE' }
+end
+local silent_ms = NOW - (past(beat) or NOW)
+if state ~= 'alive' or (incarnation or '') ~= seen_incarnation or silent_ms <= tonumber(dead_after_ms) then
+  return { 'ALIVE' }
+end
+if last_death > NOW then
+  last_death = NOW
+  redis.call('HSET', META, 'last_death_at', STAMP)
+end
+local left = math.max(pause_left(tonumber(pause_ms)), last_death + tonumber(min_gap_ms) - NOW)
 if left > 0 then return { 'WAIT', left } end
 
-redis.call('HSET', KEYS[3], 'state', 'dead', 'dead_at', STAMP)
+redis.call('HSET', node_key, 'state', 'dead', 'dead_at', STAMP)
 redis.call('HSET', META, 'last_death_at', STAMP)
-redis.call('ZREM', KEYS[4], name)
-redis.call('DEL', KEYS[5])
-emit('node', name, 'NodeDead', name, name, '', 'silent for ' .. math.floor(silent / 1000) .. ' s: its pods move')
+redis.call('ZREM', beats, node)
+redis.call('DEL', stop_set)
+emit('node', node, 'NodeDead', node, node, '',
+  'no heartbeat for ' .. math.floor(silent_ms / 1000) .. ' s: its pods are moved to other nodes')
 return { 'DECLARED' }

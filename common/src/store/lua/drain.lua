@@ -1,57 +1,52 @@
--- Gives up to 100 payloads of a dead node back to sq. Each is moved only if it is still where it was found, so that
--- any number of schedulers may drain one node at a time. Invariants 2 and 4.
--- KEYS: events, meta, node:<n>, sq, source (cs:<n>, rq:<n> or pq:<n>), stop:<n>, then (pod:<uuid>, slots:<service> or pushed)
---       for each
--- ARGV: node, incarnation seen or '', source type (set | list), then (payload, uuid or '' when unreadable) for each
--- Reply: {'OK', how many were queued} | {'ALIVE'} (the node lives again)
-local name, seen, source_type = ARGV[1], ARGV[2], ARGV[3]
-local count = (#KEYS - 6) / 2
-local node = redis.call('HMGET', KEYS[3], 'state', 'incarnation')
-redis.call('LLEN', KEYS[4])
-redis.call(source_type == 'set' and 'SCARD' or 'LLEN', KEYS[5])
-redis.call('SCARD', KEYS[6])
-if node[1] ~= 'dead' or (node[2] or '') ~= seen then return { 'ALIVE' } end
-local pods = {}
-for p = 1, count do
-  pods[p] = redis.call('HMGET', KEYS[5 + 2 * p], 'phase', 'node', 'cpu', 'memory', 'service', 'replica', 'name')
-  look_at_wanted(KEYS[6 + 2 * p])
+-- Returns payloads of a dead node to sq. Each is moved only if it still is where it was found, so that any
+-- number of schedulers may drain a node at the same time. Invariants 2 and 4.
+-- Reply: {'OK', number of payloads that were queued} | {'ALIVE'} (the node is alive again)
+local node_key, sq, source, stop_set = head_keys()
+-- `source` is cs, rq or pq of the node, and its type 'set' or 'list'. The incarnation is '' for a node that
+-- has none.
+local node, seen_incarnation, source_type = head_args()
+local state, incarnation = unpack(redis.call('HMGET', node_key, 'state', 'incarnation'), 1, 2)
+redis.call('LLEN', sq)
+redis.call(source_type == 'set' and 'SCARD' or 'LLEN', source)
+redis.call('SCARD', stop_set)
+if state ~= 'dead' or (incarnation or '') ~= seen_incarnation then return { 'ALIVE' } end
+for p = 1, pod_count do
+  local pod_key, wanted_key = pod_keys(p)
+  redis.call('HLEN', pod_key)
+  check_wanted_type(wanted_key)
 end
 
-local queued, moved = 0, story('PodRescheduled', 'pending')
-for p = 1, count do
-  local payload, uuid = ARGV[2 + 2 * p], ARGV[3 + 2 * p]
-  local pod_key, wanted_key = KEYS[5 + 2 * p], KEYS[6 + 2 * p]
+local queued, rescheduled = 0, batch_event('PodRescheduled', 'pending')
+local message = 'its node ' .. node .. ' was declared dead'
+for p = 1, pod_count do
+  local pod_key, wanted_key = pod_keys(p)
+  -- The uuid is '' when the payload or the record of its pod is unreadable.
+  local payload, uuid = pod_args(p)
   local removed
   if source_type == 'set' then
-    removed = redis.call('SREM', KEYS[5], payload)
+    removed = redis.call('SREM', source, payload)
   else
-    removed = redis.call('LREM', KEYS[5], -1, payload)
+    removed = redis.call('LREM', source, -1, payload)
   end
-  -- Read again: the same uuid may stand twice in one chunk.
-  local phase, holder = unpack(redis.call('HMGET', pod_key, 'phase', 'node'), 1, 2)
-  local _, _, cpu, memory, service, replica, pod_name = unpack(pods[p], 1, 7)
+  -- Read here, not before the first write: the same uuid may occur twice in one call.
+  local phase, holder, name = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name'), 1, 3)
   if removed == 0 then
-    -- Somebody else moved it.
+    -- Another scheduler has moved it.
   elseif uuid == '' or not phase then
-    redis.call('LPUSH', KEYS[4], payload)
+    redis.call('LPUSH', sq, payload)
     queued = queued + 1
-  elseif holder == name and (phase == 'assigned' or phase == 'running') then
-    redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', 'NodeDied',
-      'message', 'its node ' .. name .. ' was declared dead')
-    redis.call('HDEL', pod_key, 'node', 'assignment', 'address')
-    release(KEYS[3], cpu, memory)
-    redis.call('RPUSH', KEYS[4], payload)
-    tell(moved, uuid, pod_name, name, 'its node ' .. name .. ' was declared dead')
+  elseif holder == node and (phase == 'assigned' or phase == 'running') then
+    return_to_pending(pod_key, 'NodeDied', message)
+    release(node_key, pod_key)
+    redis.call('RPUSH', sq, payload)
+    add(rescheduled, uuid, name, node, message)
     queued = queued + 1
-  elseif holder == name and phase == 'stopping' then
-    redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
-    -- Somebody may have asked for it after the node was declared dead: its next life would be asked for ever.
-    redis.call('SREM', KEYS[6], uuid)
-    release(KEYS[3], cpu, memory)
-    bury(pod_key, wanted_key, service, replica, uuid)
-    emit('pod', uuid, 'PodStopped', pod_name, name, 'stopped', 'its node ' .. name .. ' was declared dead while stopping it')
-    if service then redis.call('PUBLISH', 'wake:reconcile', service) end
+  elseif holder == node and phase == 'stopping' then
+    -- This also clears a request to stop that came after the declaration. The next session of the worker
+    -- would get it with every heartbeat.
+    end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
+    emit('pod', uuid, 'PodStopped', name, node, 'stopped', message .. ' while stopping it')
   end
 end
-emit_story(moved)
+emit_batch(rescheduled)
 return { 'OK', queued }

@@ -1,33 +1,63 @@
--- A worker lives. It says how it is and asks about some of the containers it has.
--- KEYS: events, meta, node:<n>, beats, hb:<n>, stop:<n>, then pod:<uuid> for each container asked about
--- ARGV: node, incarnation, psi or '', engine problem or '', then (uuid, assignment) for each
--- Reply: {'FENCED', 'dead'} (declared dead: nothing here is its own)
---        | {'FENCED', 'replaced'} (another life has the name, or Redis has lost this one: register again)
---        | {'OK', changed_at of the master, uuids to stop, uuids asked about that are not its own, how many nodes there are}
-local name, incarnation, psi, problem = unpack(ARGV, 1, 4)
-local node = redis.call('HMGET', KEYS[3], 'incarnation', 'state', 'engine_problem')
-local others = redis.call('ZCARD', KEYS[4])
-redis.call('GET', KEYS[5])
-local stops = redis.call('SMEMBERS', KEYS[6])
-if node[2] == 'dead' then return { 'FENCED', 'dead' } end
-if node[1] ~= incarnation then return { 'FENCED', 'replaced' } end
+-- Records that a worker is alive and how it is doing, and answers which of the pods it runs are not its own
+-- any more.
+-- Reply: {'FENCED', 'dead'} (declared dead: nothing it runs is its own)
+--        | {'FENCED', 'replaced'} (another session has its name, or Redis has lost this one: register again)
+--        | {'FENCED', 'unknown'} (this Redis does not know the worker's cluster)
+--        | {'OK', time of the last change of the master, uuids to stop, uuids that are not its own,
+--           number of nodes, uuids with broken records, run id of Redis, those uuids among the not own ones
+--           that have no record}
+--   A pod whose record is broken stays with the worker that runs it: it is not foreign.
+local node_key, beats, heartbeat_key, stop_set, held = head_keys()
+-- psi is JSON, or '' if the kernel reports none. The engine problem is '' if the engine is well.
+-- containers_held is how many containers the worker leaves alone although they have no record.
+local node, incarnation, psi, engine_problem, cluster, containers_held = head_args()
+local meta = read_meta('run_id', 'changed_at', 'cluster')
+local known_cluster = meta[3]
+local current_incarnation, state, last_problem =
+  unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'engine_problem'), 1, 3)
+-- If another program wrote the heartbeats of all nodes, they begin anew: no node may fall silent by that.
+local live_nodes = redis.pcall('ZCARD', beats)
+local are_beats_broken = type(live_nodes) ~= 'number'
+-- If the stop requests are broken, the node is alive all the same.
+local stops = redis.pcall('SMEMBERS', stop_set)
+if stops.err then stops = {} end
+-- A Redis that has this incarnation, a random number, knows the worker: then only the id was lost, or
+-- overwritten by hand.
+local is_id_lost = known_cluster ~= cluster and current_incarnation == incarnation
+if cluster ~= '' and known_cluster ~= cluster and not is_id_lost then return { 'FENCED', 'unknown' } end
+if state == 'dead' then return { 'FENCED', 'dead' } end
+-- A state that is none was written by hand: registering again writes all of the record.
+if current_incarnation ~= incarnation or state ~= 'alive' then return { 'FENCED', 'replaced' } end
 
-local foreign = {}
-for i = 7, #KEYS do
-  local at = 5 + (i - 7) * 2
-  local pod = redis.call('HMGET', KEYS[i], 'phase', 'node', 'assignment')
-  local holds = pod[1] == 'assigned' or pod[1] == 'running' or pod[1] == 'stopping'
-  if not holds or pod[2] ~= name or pod[3] ~= ARGV[at + 1] then foreign[#foreign + 1] = ARGV[at] end
+local foreign, broken, unknown = {}, {}, {}
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  local uuid, assignment = pod_args(p)
+  local record = read_record(pod_key)
+  if not record then
+    broken[#broken + 1] = uuid
+  elseif not PLACED[record[1]] or record[2] ~= node or record[3] ~= assignment then
+    foreign[#foreign + 1] = uuid
+    if redis.call('EXISTS', pod_key) == 0 then unknown[#unknown + 1] = uuid end
+  end
 end
 
-local changed_at = master_changed_at()
-redis.call('HSET', KEYS[3], 'beat', NOW, 'psi', psi, 'engine_problem', problem)
-redis.call('ZADD', KEYS[4], NOW, name)
-redis.call('SET', KEYS[5], NOW)
-local ill, was_ill = problem ~= '', node[3] and node[3] ~= ''
-if ill and not was_ill then emit('node', name, 'EngineUnhealthy', name, name, '', problem) end
-if was_ill and not ill then
-  emit('node', name, 'EngineHealthy', name, name, '', 'the engine answers again')
+local changed_at, redis_run = read_master(meta)
+if is_id_lost and cluster ~= '' then redis.call('HSET', META, 'cluster', cluster) end
+-- If the key of the holds is broken, none is written.
+local can_hold = type(redis.pcall('HDEL', held, node)) == 'number'
+if can_hold and containers_held ~= '0' then
+  redis.call('HSET', held, node, cluster .. ' ' .. containers_held .. ' ' .. STAMP .. ' records')
+  redis.call('PEXPIRE', held, 60000)
+end
+redis.call('HSET', node_key, 'beat', NOW, 'psi', psi, 'engine_problem', engine_problem)
+if are_beats_broken then set_aside(beats) end
+redis.call('ZADD', beats, NOW, node)
+redis.call('SET', heartbeat_key, NOW)
+local is_ill, was_ill = engine_problem ~= '', last_problem and last_problem ~= ''
+if is_ill and not was_ill then emit('node', node, 'EngineUnhealthy', node, node, '', engine_problem) end
+if was_ill and not is_ill then
+  emit('node', node, 'EngineHealthy', node, node, '', 'the container engine answers again')
   redis.call('PUBLISH', 'wake:scheduler', 'capacity')
 end
-return { 'OK', changed_at, stops, foreign, others }
+return { 'OK', changed_at, stops, foreign, are_beats_broken and 1 or live_nodes, broken, redis_run, unknown }

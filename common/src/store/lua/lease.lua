@@ -1,8 +1,16 @@
--- Takes or keeps the right to be the one that does something. It saves work; nothing depends on it for correctness.
--- KEYS: events, meta, lease:<name>
--- ARGV: holder, for how long ms
--- Reply: 1 held | 0 somebody else has it
-local holder = redis.call('GET', KEYS[3])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+-- Takes or renews a lease on work that one process is enough for. It only saves work: correctness never
+-- depends on it.
+-- Reply: 1 held by the caller | 0 held by another
+local lease_key = head_keys()
+local caller, period_ms = head_args()
+local holder = redis.pcall('GET', lease_key)
+if is_error(holder, 'WRONGTYPE') then
+  set_aside(lease_key)
+  holder = false
+end
+local left = redis.call('PTTL', lease_key)
+-- Redis stores when a key expires. On a new master whose clock is behind, and for a key that never expires,
+-- that is later than any holder asked for.
+if holder and holder ~= caller and left >= 0 and left <= tonumber(period_ms) then return 0 end
+redis.call('SET', lease_key, caller, 'PX', period_ms)
 return 1

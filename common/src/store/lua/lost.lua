@@ -1,16 +1,18 @@
--- A worker misses the container of a pod that should run on it: a new attempt, as a new assignment.
--- KEYS: events, meta, node:<n>, cs:<n>, pq:<n>, pod:<uuid>
--- ARGV: node, incarnation, uuid, assignment, payload, fresh assignment
+-- Records that a worker misses the container of a pod that must run on it: it is queued there again, as a new
+-- assignment.
 -- Reply: 'OK' | 'FENCED' | 'STALE'
-local name, incarnation, uuid, assignment, payload, fresh = unpack(ARGV)
-redis.call('SCARD', KEYS[4])
-redis.call('LLEN', KEYS[5])
-if is_fenced(KEYS[3], incarnation) then return 'FENCED' end
-local pod = redis.call('HMGET', KEYS[6], 'phase', 'node', 'assignment', 'name')
-if pod[1] ~= 'running' or pod[2] ~= name or pod[3] ~= assignment then return 'STALE' end
-redis.call('SREM', KEYS[4], payload)
-redis.call('LPUSH', KEYS[5], payload)
-redis.call('HSET', KEYS[6], 'phase', 'assigned', 'assignment', fresh, 'since', STAMP, 'reason', 'ContainerLost',
-  'message', 'its container is gone; it is started again')
-emit('pod', uuid, 'ContainerLost', pod[4], name, 'assigned', 'its container is gone; it is started again')
+local node_key, cs, pq, pod_key = head_keys()
+local node, incarnation, uuid, assignment, payload, new_assignment = head_args()
+redis.call('SCARD', cs)
+redis.call('LLEN', pq)
+if is_fenced(node_key, incarnation) then return 'FENCED' end
+local phase, holder, current_assignment, name =
+  unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'assignment', 'name'), 1, 4)
+if phase ~= 'running' or holder ~= node or current_assignment ~= assignment then return 'STALE' end
+local message = 'its container is gone; it is started again'
+redis.call('SREM', cs, payload)
+redis.call('LPUSH', pq, payload)
+redis.call('HSET', pod_key, 'phase', 'assigned', 'assignment', new_assignment, 'since', STAMP,
+  'reason', 'ContainerLost', 'message', message)
+emit('pod', uuid, 'ContainerLost', name, node, 'assigned', message)
 return 'OK'

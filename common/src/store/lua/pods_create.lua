@@ -1,42 +1,47 @@
--- Makes pods of a service: takes a free slot, makes the record, queues the payload. A taken slot is left alone,
--- so that any number of creators, in any order, any number of times, make each pod once.
--- KEYS: events, meta, service:<name>, slots:<name>, sq, then pod:<uuid> for each
--- ARGV: name, spec id, generation, image, cpu, memory, then (replica, uuid, payload) for each
--- Reply: {'OK', how many were made} | {'CHANGED'} (the service is another one by now: reread)
-local name, spec_id, generation, image, cpu, memory = unpack(ARGV, 1, 6)
-local service = redis.call('HMGET', KEYS[3], 'spec', 'state', 'replicas')
-redis.call('HLEN', KEYS[4])
-redis.call('LLEN', KEYS[5])
-if service[1] ~= spec_id or service[2] ~= 'active' then return { 'CHANGED' } end
-local wanted = tonumber(service[3])
+-- Creates pods of a service: takes a free slot, creates the record, queues the payload. A taken slot is left
+-- alone, so that any number of callers, in any order and any number of times, create each pod once.
+-- Reply: {'OK', number of pods that were created} | {'CHANGED'} (the service has changed: read it again)
+local service_key, slots, sq = head_keys()
+local service, spec, generation, image = head_args()
+local current_spec, state, replicas =
+  unpack(redis.call('HMGET', service_key, 'spec', 'state', 'replicas'), 1, 3)
+redis.call('HLEN', slots)
+redis.call('LLEN', sq)
+if current_spec ~= spec or state ~= 'active' then return { 'CHANGED' } end
+if pod_count == 0 then return { 'OK', 0 } end
 
 local asked = {}
-for i = 6, #KEYS do asked[#asked + 1] = ARGV[7 + (i - 6) * 3] end
-if #asked == 0 then return { 'OK', 0 } end
-local holders = redis.call('HMGET', KEYS[4], unpack(asked))
+for p = 1, pod_count do
+  local replica = pod_args(p)
+  asked[p] = replica
+end
+local holders = redis.call('HMGET', slots, unpack(asked))
+local wanted = tonumber(replicas)
 
-local queue, slots, taken, created, like = {}, {}, {}, story('PodCreated', 'pending'), nil
-for i = 6, #KEYS do
-  local at = 7 + (i - 6) * 3
-  local replica, uuid, payload = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  if tonumber(replica) < wanted and not holders[i - 5] and not taken[replica] then
+local queue, new_slots, taken, created, template = {}, {}, {}, batch_event('PodCreated', 'pending'), nil
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  local replica, uuid, payload = pod_args(p)
+  if tonumber(replica) < wanted and not holders[p] and not taken[replica] then
     taken[replica] = true
-    slots[#slots + 1], slots[#slots + 2] = replica, uuid
-    -- Made once and copied: that is half the work, and a fraction of what the log of writes and the replicas are told.
-    if like and redis.call('COPY', like, KEYS[i]) == 1 then
-      redis.call('HSET', KEYS[i], 'replica', replica)
+    new_slots[#new_slots + 1], new_slots[#new_slots + 2] = replica, uuid
+    -- Copying the first record is half the work of writing each, and a fraction of the bytes in the
+    -- append-only file and to the replicas.
+    if template and redis.call('COPY', template, pod_key) == 1 then
+      redis.call('HSET', pod_key, 'replica', replica)
     else
-      redis.call('HSET', KEYS[i], 'phase', 'pending', 'since', STAMP, 'cpu', cpu, 'memory', memory, 'replica', replica,
-        'name', name, 'image', image, 'service', name, 'spec', spec_id, 'generation', generation, 'created_at', STAMP)
+      redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'replica', replica, 'name', service,
+        'image', image, 'service', service, 'spec', spec, 'generation', generation, 'created_at', STAMP)
+      set_resources(pod_key, head_resources())
     end
-    like = like or KEYS[i]
+    template = template or pod_key
     queue[#queue + 1] = payload
-    tell(created, uuid, name, '', 'replica ' .. replica .. ' waits for a node')
+    add(created, uuid, service, '', 'replica ' .. replica .. ' waits for a node')
   end
 end
 if #queue > 0 then
-  redis.call('HSET', KEYS[4], unpack(slots))
-  redis.call('LPUSH', KEYS[5], unpack(queue))
-  emit_story(created)
+  redis.call('HSET', slots, unpack(new_slots))
+  redis.call('LPUSH', sq, unpack(queue))
+  emit_batch(created)
 end
 return { 'OK', #queue }

@@ -1,24 +1,49 @@
--- A worker begins a life: from now on only this incarnation may write. What it was starting goes back to its queue.
--- KEYS: events, meta, node:<n>, nodes, beats, hb:<n>, pq:<n>, rq:<n>, cs:<n>
--- ARGV: node, incarnation, labels, cpu, memory, pods, runtime, engine version, version
--- Reply: {'OK', how many went back} | {'DRAINING'} (it was declared dead and its pods are still being moved: try again)
-local name, incarnation, labels, cpu, memory, pods, runtime, engine_version, version = unpack(ARGV)
-local node = redis.call('HMGET', KEYS[3], 'state', 'kind', 'incarnation')
-redis.call('SCARD', KEYS[4])
-redis.call('ZCARD', KEYS[5])
-redis.call('GET', KEYS[6])
-local waiting, starting, running = redis.call('LLEN', KEYS[7]), redis.call('LLEN', KEYS[8]), redis.call('SCARD', KEYS[9])
-if node[1] == 'dead' and waiting + starting + running > 0 then return { 'DRAINING' } end
+-- Registers a worker: from now on only this incarnation may write. What it was starting goes back to its
+-- queue. If this Redis has no cluster id, the first worker that knows none sets one.
+-- Reply: {'OK', number of payloads that went back, id of the cluster}
+--        | {'DRAINING'} (it was declared dead and its pods are still being moved: try again)
+--        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
+--          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
+local node_key, nodes, beats, heartbeat_key, pq, rq, cs, held = head_keys()
+-- known_cluster is '' if the worker knows none, and containers is how many it has.
+local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
+  containers = head_args()
+local cluster = read_meta('cluster')[1]
+-- If the key of the holds is broken, none is written.
+local can_hold = type(redis.pcall('HLEN', held)) == 'number'
+if known_cluster ~= '' and cluster ~= known_cluster then
+  -- At maxmemory Redis judges a script by its first write: this one frees. That it writes at all also means
+  -- that this Redis is a master that has the replicas that it needs.
+  redis.call('HDEL', META, '-')
+  if can_hold then
+    redis.call('HSET', held, node, known_cluster .. ' ' .. containers .. ' ' .. STAMP)
+    redis.call('PEXPIRE', held, 60000)
+  end
+  return { 'HOLD', cluster or '', run_id() }
+end
+local state = redis.call('HGET', node_key, 'state')
+redis.call('SCARD', nodes)
+-- As in `heartbeat`.
+local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
+local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
+if state == 'dead' and waiting + starting + running > 0 then return { 'DRAINING' } end
 
-redis.call('HSET', KEYS[3], 'name', name, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation, 'beat', NOW,
-  'registered_at', STAMP, 'labels', labels, 'cpu', cpu, 'memory', memory, 'pods', pods, 'runtime', runtime,
+if can_hold then redis.call('HDEL', held, node) end
+if not cluster then
+  cluster = new_cluster
+  redis.call('HSET', META, 'cluster', cluster)
+end
+redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation,
+  'beat', NOW, 'registered_at', STAMP, 'labels', labels, 'pods', max_pods, 'runtime', runtime,
   'engine_version', engine_version, 'version', version)
-redis.call('HDEL', KEYS[3], 'engine_problem', 'guest_value')
-redis.call('SADD', KEYS[4], name)
-redis.call('ZADD', KEYS[5], NOW, name)
-redis.call('SET', KEYS[6], NOW)
-for _ = 1, starting do redis.call('LMOVE', KEYS[8], KEYS[7], 'LEFT', 'RIGHT') end
-emit('node', name, node[1] == 'alive' and 'NodeRestarted' or 'NodeReady', name, name, '',
-  runtime .. ' ' .. engine_version .. ', ' .. running .. ' pods run, ' .. (waiting + starting) .. ' wait')
+set_resources(node_key, head_resources())
+redis.call('HDEL', node_key, 'engine_problem', 'guest_value')
+redis.call('SADD', nodes, node)
+if are_beats_broken then set_aside(beats) end
+redis.call('ZADD', beats, NOW, node)
+redis.call('SET', heartbeat_key, NOW)
+for _ = 1, starting do redis.call('LMOVE', rq, pq, 'LEFT', 'RIGHT') end
+emit('node', node, state == 'alive' and 'NodeRestarted' or 'NodeReady', node, node, '', runtime .. ' '
+  .. engine_version .. ', pods running: ' .. running .. ', waiting: ' .. (waiting + starting))
 redis.call('PUBLISH', 'wake:scheduler', 'capacity')
-return { 'OK', starting }
+return { 'OK', starting, cluster }

@@ -1,20 +1,27 @@
--- Moves a payload that can not be a pod to the dead letters, byte for byte, if it is still where it was. Invariant 7.
--- KEYS: events, meta, rq:<node> or fq:<scheduler>, dq, node:<node> (any name for a scheduler), pod:<uuid> (any name when unreadable)
--- ARGV: queue it came through, payload, the dead letter up to `"at":`, reason, uuid or '', node or '', incarnation or ''
+-- Moves a payload that cannot be a pod to the dead letters, byte for byte, if it still is where it was.
+-- Invariant 7.
 -- Reply: 'OK' | 'GONE' | 'FENCED'
-local queue, payload, letter, reason, uuid, node, incarnation = unpack(ARGV)
-redis.call('LLEN', KEYS[3])
-redis.call('LLEN', KEYS[4])
-if node ~= '' and is_fenced(KEYS[5], incarnation) then return 'FENCED' end
-local pod = uuid ~= '' and redis.call('HMGET', KEYS[6], 'phase', 'node', 'cpu', 'memory', 'name') or {}
+-- The source is rq of a worker or the in-flight list of a scheduler. Node and incarnation are '' for a
+-- scheduler, the uuid is '' when the payload is unreadable; the keys of both are then any names.
+local source, dq, node_key, pod_key = head_keys()
+-- `dead_letter` is its JSON up to the value of `at`, the last field.
+local queue, payload, dead_letter, reason, uuid, node, incarnation = head_args()
+redis.call('LLEN', source)
+redis.call('LLEN', dq)
+if node ~= '' and is_fenced(node_key, incarnation) then return 'FENCED' end
+local phase, holder, name
+if uuid ~= '' then
+  -- A broken record does not keep the payload where it is.
+  local record = read_record(pod_key, 'name') or {}
+  phase, holder, name = record[1], record[2], record[4]
+end
 
-if redis.call('LREM', KEYS[3], -1, payload) == 0 then return 'GONE' end
-redis.call('LPUSH', KEYS[4], letter .. string.format('%.0f', NOW) .. '}')
-local phase, holder = pod[1], pod[2] or ''
+if redis.call('LREM', source, -1, payload) == 0 then return 'GONE' end
+add_dead_letter(dq, dead_letter .. STAMP .. '}')
 if (phase == 'assigned' and holder == node) or phase == 'pending' then
-  redis.call('HSET', KEYS[6], 'phase', 'failed', 'since', STAMP, 'reason', 'DeadLettered', 'message', reason)
-  if phase == 'assigned' then release(KEYS[5], pod[3], pod[4]) end
-  emit('pod', uuid, 'DeadLettered', pod[5], node, 'failed', reason)
+  redis.call('HSET', pod_key, 'phase', 'failed', 'since', STAMP, 'reason', 'DeadLettered', 'message', reason)
+  if phase == 'assigned' then release(node_key, pod_key) end
+  emit('pod', uuid, 'DeadLettered', name, node, 'failed', reason)
 else
   emit('queue', queue, 'DeadLettered', '', node, '', reason)
 end

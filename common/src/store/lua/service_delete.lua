@@ -1,13 +1,19 @@
--- Says that a service is not wanted any more. Reconcile stops its pods, then forgets it.
--- KEYS: events, meta, service:<name>, unconfirmed
--- ARGV: name, id of this write
--- Reply: 'OK' | 'MISSING'; deleting what is being deleted is OK
-local state = redis.call('HGET', KEYS[3], 'state')
-if not state then return 'MISSING' end
-note_unconfirmed(KEYS[4], ARGV[1], ARGV[2])
-if state ~= 'deleting' then
-  redis.call('HSET', KEYS[3], 'state', 'deleting', 'replicas', 0, 'updated_at', STAMP, 'write', ARGV[2])
-  emit('service', ARGV[1], 'ServiceDeleted', ARGV[1], '', '', 'its pods are being stopped')
-  redis.call('PUBLISH', 'wake:reconcile', ARGV[1])
+-- Marks a service as deleted. The reconcile loop stops its pods, then forgets it.
+-- Reply: {'OK'} (also if it is being deleted already) | {'MISSING'} | {'CONFLICT', revision}
+local service_key, unconfirmed = head_keys()
+-- The expected revision is '' if any is right.
+local service, expected_revision, write = head_args()
+local state = redis.call('HGET', service_key, 'state')
+local _, revision = versions_of(service_key)
+if not state then return { 'MISSING' } end
+if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
+  return { 'CONFLICT', revision }
 end
-return 'OK'
+note_unconfirmed(unconfirmed, service, write)
+if state ~= 'deleting' then
+  redis.call('HSET', service_key, 'state', 'deleting', 'replicas', 0, 'updated_at', STAMP,
+    'revision', revision + 1, 'revised_by', write, 'write', write)
+  emit('service', service, 'ServiceDeleted', service, '', '', 'its pods are being stopped')
+  redis.call('PUBLISH', 'wake:reconcile', service)
+end
+return { 'OK' }

@@ -1,40 +1,61 @@
--- Stores what somebody wants of a service.
--- KEYS: events, meta, service:<name>, services, spec:<id>, unconfirmed
--- ARGV: name, mode (create | replace | upsert), spec id, spec, replicas, labels, generation expected or '', id of this write
--- Reply: {'CREATED', time ms} | {'REPLACED'|'SCALED'|'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'} | {'DELETING'} | {'CONFLICT', generation}
-local name, mode, spec_id, spec, replicas, labels, expected, write = unpack(ARGV)
-local found = redis.call('HMGET', KEYS[3], 'state', 'generation', 'spec', 'replicas', 'labels', 'spec_text')
-redis.call('SCARD', KEYS[4])
-local generation = tonumber(found[2]) or 0
+-- Stores the desired state of a service.
+-- Reply: {'CREATED', time ms} | {'REPLACED' | 'SCALED' | 'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'}
+--        | {'DELETING'} | {'CONFLICT', revision}
+local service_key, services, spec_key, unconfirmed, former_specs = head_keys()
+-- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
+-- for texts that mean the same.
+local service, mode, spec, spec_text, fingerprint, replicas, labels, expected_revision, write = head_args()
+local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
+  redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
+local generation, revision = versions_of(service_key)
+redis.call('SCARD', services)
+redis.call('SCARD', former_specs)
+current_replicas = current_replicas or '0'
+-- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one before.
+local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
 
-if found[1] == 'deleting' then return { 'DELETING' } end
-if found[1] and mode == 'create' then return { 'EXISTS' } end
-if not found[1] and mode == 'replace' then return { 'MISSING' } end
-if expected ~= '' and tonumber(expected) ~= generation then return { 'CONFLICT', generation } end
-note_unconfirmed(KEYS[6], name, write)
+if state == 'deleting' then return { 'DELETING' } end
+if state and mode == 'create' then return { 'EXISTS' } end
+if not state and mode == 'replace' then return { 'MISSING' } end
+if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
+  return { 'CONFLICT', revision }
+end
+if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
+  and #labels <= #(current_labels or '') then allow_at_maxmemory() end
+note_unconfirmed(unconfirmed, service, write)
 
-if not found[1] then
-  redis.call('SET', KEYS[5], spec)
-  redis.call('HSET', KEYS[3], 'name', name, 'state', 'active', 'generation', 1, 'spec', spec_id, 'spec_text', spec,
-    'replicas', replicas, 'labels', labels, 'created_at', STAMP, 'updated_at', STAMP, 'write', write)
-  redis.call('SADD', KEYS[4], name)
-  emit('service', name, 'ServiceCreated', name, '', '', replicas .. ' pods are wanted')
-  -- Whoever creates a service makes its pods as well: no reason to look at once.
-  redis.call('PUBLISH', 'wake:reconcile', 'created ' .. name)
+if not state then
+  redis.call('SET', spec_key, spec_text)
+  redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
+    'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
+    'created_at', STAMP, 'updated_at', STAMP,
+    'revision', 1, 'revised_by', write, 'write', write)
+  redis.call('SADD', services, service)
+  emit('service', service, 'ServiceCreated', service, '', '', 'desired replicas: ' .. replicas)
+  -- The process that creates a service creates its pods as well: reconcile need not look at once.
+  redis.call('PUBLISH', 'wake:reconcile', 'created ' .. service)
   return { 'CREATED', NOW }
 end
 
-if found[6] == spec and found[4] == replicas and found[5] == labels then return { 'UNCHANGED', generation } end
-if found[6] == spec then
-  redis.call('HSET', KEYS[3], 'replicas', replicas, 'labels', labels, 'updated_at', STAMP, 'write', write)
-  emit('service', name, 'ServiceScaled', name, '', '', replicas .. ' pods are wanted, before it was ' .. found[4])
-  redis.call('PUBLISH', 'wake:reconcile', name)
+local function scaled_message()
+  return 'desired replicas: ' .. replicas .. ' (before: ' .. current_replicas .. ')'
+end
+if is_same then
+  if current_replicas == replicas and current_labels == labels then return { 'UNCHANGED', generation } end
+  redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
+    'revision', revision + 1, 'revised_by', write, 'write', write)
+  emit('service', service, 'ServiceScaled', service, '', '', scaled_message())
+  redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
 end
 generation = generation + 1
-redis.call('SET', KEYS[5], spec)
-redis.call('HSET', KEYS[3], 'generation', generation, 'spec', spec_id, 'spec_text', spec, 'replicas', replicas,
-  'labels', labels, 'updated_at', STAMP, 'write', write)
-emit('service', name, 'ServiceReplaced', name, '', '', 'generation ' .. generation .. ', ' .. replicas .. ' pods are wanted')
-redis.call('PUBLISH', 'wake:reconcile', name)
+redis.call('SET', spec_key, spec_text)
+-- It expires when no pod names it any more.
+if current_spec then redis.call('SADD', former_specs, current_spec) end
+redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_text', spec_text,
+  'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
+  'revision', revision + 1, 'revised_by', write, 'write', write)
+emit('service', service, 'ServiceReplaced', service, '', '',
+  'generation ' .. generation .. ', desired replicas: ' .. replicas)
+redis.call('PUBLISH', 'wake:reconcile', service)
 return { 'REPLACED', generation }

@@ -1,15 +1,23 @@
--- Changes how many pods a service shall have, and nothing else.
--- KEYS: events, meta, service:<name>, unconfirmed
--- ARGV: name, replicas, id of this write
--- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'}
-local name, replicas, write = unpack(ARGV)
-local found = redis.call('HMGET', KEYS[3], 'state', 'replicas')
-if not found[1] then return { 'MISSING' } end
-if found[1] == 'deleting' then return { 'DELETING' } end
-note_unconfirmed(KEYS[4], name, write)
-if found[2] ~= replicas then
-  redis.call('HSET', KEYS[3], 'replicas', replicas, 'updated_at', STAMP, 'write', write)
-  emit('service', name, 'ServiceScaled', name, '', '', replicas .. ' pods are wanted, before it was ' .. found[2])
-  redis.call('PUBLISH', 'wake:reconcile', name)
+-- Changes the desired number of replicas of a service and nothing else.
+-- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+local service_key, unconfirmed = head_keys()
+-- The expected revision is '' if any is right.
+local service, replicas, expected_revision, write = head_args()
+local state, before = unpack(redis.call('HMGET', service_key, 'state', 'replicas'), 1, 2)
+local _, revision = versions_of(service_key)
+if not state then return { 'MISSING' } end
+if state == 'deleting' then return { 'DELETING' } end
+if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
+  return { 'CONFLICT', revision }
 end
-return { 'OK', tonumber(found[2]) }
+before = before or '0'
+if tonumber(replicas) <= (tonumber(before) or 0) then allow_at_maxmemory() end
+note_unconfirmed(unconfirmed, service, write)
+if before ~= replicas then
+  redis.call('HSET', service_key, 'replicas', replicas, 'updated_at', STAMP,
+    'revision', revision + 1, 'revised_by', write, 'write', write)
+  emit('service', service, 'ServiceScaled', service, '', '',
+    'desired replicas: ' .. replicas .. ' (before: ' .. before .. ')')
+  redis.call('PUBLISH', 'wake:reconcile', service)
+end
+return { 'OK', tonumber(before) }

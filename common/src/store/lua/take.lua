@@ -1,16 +1,19 @@
--- Moves waiting pods into a scheduler's hands, oldest first, and shows that the scheduler lives.
--- KEYS: events, meta, sq, fq:<scheduler>, schedulers
--- ARGV: scheduler, how many at most in its hands, how many of those it has it knows already (the oldest)
--- Reply: the other payloads now in its hands, newest first
-local in_hand = redis.call('LLEN', KEYS[4])
-redis.call('LLEN', KEYS[3])
-redis.call('ZADD', KEYS[5], NOW, ARGV[1])
-local room = tonumber(ARGV[2]) - in_hand
-while room > 0 do
-  -- In parts: what unpack can hold is limited.
-  local part = redis.call('RPOP', KEYS[3], math.min(room, 1000))
+-- Moves waiting pods into the in-flight list of a scheduler, oldest first, and records that the scheduler is
+-- alive.
+-- Reply: the payloads now in flight, newest first, without the `known_count` oldest. A giant becomes a
+--   dead letter.
+local sq, in_flight, schedulers, dq = head_keys()
+local scheduler, max_in_flight, known_count = head_args()
+local length = redis.call('LLEN', in_flight)
+redis.call('LLEN', sq)
+redis.call('LLEN', dq)
+redis.call('ZADD', schedulers, NOW, scheduler)
+local missing = tonumber(max_in_flight) - length
+while missing > 0 do
+  -- In parts: the number of values that unpack can return is limited.
+  local part = redis.call('RPOP', sq, math.min(missing, 1000))
   if not part then break end
-  redis.call('LPUSH', KEYS[4], unpack(part))
-  room = room - #part
+  redis.call('LPUSH', in_flight, unpack(part))
+  missing = missing - #part
 end
-return redis.call('LRANGE', KEYS[4], 0, -1 - tonumber(ARGV[3]))
+return without_giants(in_flight, dq, sq, redis.call('LRANGE', in_flight, 0, -1 - tonumber(known_count)))

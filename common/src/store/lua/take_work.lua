@@ -1,10 +1,11 @@
--- Moves more payloads of a worker from pq to rq, oldest first: what BRPOPLPUSH does, for several at once.
--- KEYS: events, meta, pq:<n>, rq:<n>
--- ARGV: how many at most
--- Reply: those that were moved, oldest first
-redis.call('LLEN', KEYS[3])
-redis.call('LLEN', KEYS[4])
-local moved = redis.call('RPOP', KEYS[3], ARGV[1])
+-- Moves more payloads of a worker from pq to rq, oldest first: BRPOPLPUSH for several payloads at once.
+-- Reply: the payloads that were moved, oldest first. Giants become dead letters.
+local pq, rq, dq = head_keys()
+local max_count = head_args()
+redis.call('LLEN', pq)
+redis.call('LLEN', rq)
+redis.call('LLEN', dq)
+local moved = redis.call('RPOP', pq, max_count)
 if not moved then return {} end
-redis.call('LPUSH', KEYS[4], unpack(moved))
-return moved
+redis.call('LPUSH', rq, unpack(moved))
+return without_giants(rq, dq, pq, moved)

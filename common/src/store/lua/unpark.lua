@@ -1,25 +1,30 @@
--- Puts unschedulable pods back into the queue: those whose wait is over, or the longest waiting when room appeared.
--- KEYS: events, meta, sq, uq, uq:at, uq:why
--- ARGV: 'due' | 'all', how many at most
--- Reply: how many were queued
-local LONGEST_WAIT = 60000
-redis.call('LLEN', KEYS[3])
-redis.call('HLEN', KEYS[4])
-redis.call('HLEN', KEYS[6])
-local before = ARGV[1] == 'all' and '+inf' or NOW
-local uuids = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', before, 'LIMIT', 0, ARGV[2])
-if #uuids == 0 then
-  -- Nobody waits for longer than a minute: whoever seems to was parked by a clock that was ahead of this one.
-  uuids = redis.call('ZRANGEBYSCORE', KEYS[5], NOW + 2 * LONGEST_WAIT, '+inf', 'LIMIT', 0, ARGV[2])
+-- Returns unschedulable pods to sq: those whose wait is over, or those that wait longest when capacity
+-- appeared.
+-- Reply: number of pods that were queued
+local MAX_WAIT_MS = 60000
+local sq, uq, uq_at, uq_why = head_keys()
+-- `which` is 'due' or 'all'.
+local which, max_count = head_args()
+redis.call('LLEN', sq)
+redis.call('HLEN', uq)
+redis.call('HLEN', uq_why)
+local until_ms = which == 'all' and '+inf' or NOW
+local uuids = redis.call('ZRANGEBYSCORE', uq_at, '-inf', until_ms, 'LIMIT', 0, max_count)
+if which == 'due' then
+  -- No wait is longer than MAX_WAIT_MS. A later time was written by a former master whose clock was ahead of
+  -- this one. Those pods must not wait until no other is due.
+  local left = tonumber(max_count) - #uuids
+  local future = redis.call('ZRANGEBYSCORE', uq_at, NOW + 2 * MAX_WAIT_MS, '+inf', 'LIMIT', 0, left)
+  for _, uuid in ipairs(future) do uuids[#uuids + 1] = uuid end
 end
 local queued = 0
 for _, uuid in ipairs(uuids) do
-  local payload = redis.call('HGET', KEYS[4], uuid)
-  redis.call('HDEL', KEYS[4], uuid)
-  redis.call('HDEL', KEYS[6], uuid)
-  redis.call('ZREM', KEYS[5], uuid)
+  local payload = redis.call('HGET', uq, uuid)
+  redis.call('HDEL', uq, uuid)
+  redis.call('HDEL', uq_why, uuid)
+  redis.call('ZREM', uq_at, uuid)
   if payload then
-    redis.call('LPUSH', KEYS[3], payload)
+    redis.call('LPUSH', sq, payload)
     queued = queued + 1
   end
 end

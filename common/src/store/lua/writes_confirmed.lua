@@ -1,18 +1,19 @@
--- The replicas have these writes of services: takes them off the list of those that wait for it, unless a newer write of
--- the same service stands there by now.
--- KEYS: events, meta, unconfirmed
--- ARGV: 'tell' | 'quiet' (the writer is told in his answer: tell only who waits for an earlier write), message, then name, id …
--- Reply: how many were on the list
-local how, message = ARGV[1], ARGV[2]
+-- Records that the replicas have these writes of services, except where a newer write of the service is
+-- waiting by now.
+-- Reply: number of writes that were waiting
+local unconfirmed = head_keys()
+-- `announce` is 'all', or 'owed' when the writer learns it from the reply: then only a service with an
+-- earlier unconfirmed write gets an event.
+local announce, message = head_args()
 local confirmed = 0
-for i = 3, #ARGV, 2 do
-  local name, id = ARGV[i], ARGV[i + 1]
-  local note = redis.call('HGET', KEYS[3], name)
-  if note and string.match(note, '^%S*') == id then
-    redis.call('HDEL', KEYS[3], name)
+for w = 1, write_count do
+  local service, write = write_args(w)
+  local note = redis.call('HGET', unconfirmed, service)
+  if note and string.match(note, '^%S*') == write then
+    redis.call('HDEL', unconfirmed, service)
     confirmed = confirmed + 1
-    if how == 'tell' or string.match(note, ' 1$') then
-      emit('service', name, 'WriteConfirmed', name, '', '', message)
+    if announce == 'all' or string.match(note, ' 1$') then
+      emit('service', service, 'WriteConfirmed', service, '', '', message)
     end
   end
 end

@@ -1,9 +1,9 @@
-//! A cordoned node keeps what it has and gets nothing new.
+//! A cordoned node keeps its pods and gets no new ones.
 
-use super::{Filter, Reason};
+use super::{NodeFilter, Reason};
 
-pub(super) const CORDONED: Filter = Filter {
-    reason: Reason::Cordoned,
-    passes: |candidate, _, _| !candidate.cordoned,
-    explain: |_, _, _, _| "gets nothing new until a person lifts the cordon".to_owned(),
+pub(super) const SCHEDULABLE: NodeFilter = NodeFilter {
+    reason: Reason("Cordoned"),
+    is_feasible: |candidate, _, _| !candidate.cordoned,
+    explain: |_, _, _, _| "gets no new pods until it is uncordoned".to_owned(),
 };

@@ -1,12 +1,12 @@
-//! A worker can be well while its container engine is not: it says so with its heartbeat.
+//! A worker can run while its container engine does not: it reports the engine's problem with its heartbeat.
 
-use super::{Filter, Reason};
+use super::{NodeFilter, Reason};
 
-pub(super) const ENGINE: Filter = Filter {
-    reason: Reason::EngineUnhealthy,
-    passes: |candidate, _, _| candidate.engine_well,
+pub(super) const HEALTHY: NodeFilter = NodeFilter {
+    reason: Reason("EngineUnhealthy"),
+    is_feasible: |candidate, _, _| candidate.engine_healthy,
     explain: |_, _, _, node| {
-        let problem = node.engine_problem.as_deref().filter(|words| !words.is_empty());
-        format!("its engine says: {}", problem.unwrap_or("(nothing)"))
+        let problem = node.engine_problem.as_deref().filter(|problem| !problem.is_empty());
+        format!("container engine is unhealthy: {}", problem.unwrap_or("no details reported"))
     },
 };

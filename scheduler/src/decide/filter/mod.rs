@@ -1,58 +1,59 @@
-//! The filters: each says whether a node may take a pod, and if not, why, in words for people.
+//! The filters: each decides whether a node can run a pod and, if not, explains why.
 //!
-//! A filter is a value, [`Filter`], in a file of its own. Nothing here changes state, so a filter can be asked at any
-//! time, and the same code that refuses also explains.
+//! To add a filter, write `filter/<name>.rs` with one [`NodeFilter`] (its reason, its check and its
+//! explanation), and add it to [`NODE_FILTERS`] or [`POD_FILTERS`]. A filter that needs another fact takes it
+//! from the node through [`Candidate`], or from the pod through [`Requirements`].
+//!
+//! Filters change no state, so the same filter both refuses a pod and later explains the refusal.
 
-mod alive;
 mod cordoned;
 mod engine;
-mod guest;
-mod room;
+mod external_worker;
+mod host_ports;
+mod ready;
+mod resources;
 
 use std::fmt;
 use std::time::Duration;
 
 use common::RedisMillis;
-use common::node::{Node, Resources};
+use common::node::Node;
 use serde::Serialize;
 
-use super::PodRequest;
 use super::candidate::Candidate;
+use super::requirements::Requirements;
 
-/// Why a node does not take a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Reason {
-    /// Declared dead, or silent for too long.
-    NotReady,
-    /// A person asked that nothing new be placed there.
-    Cordoned,
-    /// Its container engine is ill.
-    EngineUnhealthy,
-    /// No pod slot is free.
-    TooManyPods,
-    /// Not enough CPU is free.
-    InsufficientCpu,
-    /// Not enough memory is free.
-    InsufficientMemory,
-    /// Another program serves that node, and the pod asks for what it can not know.
-    NeedsMoreThanGuest,
-    /// There is no node at all.
-    NoNodes,
+/// Filters that ignore the pod: a node that fails one of them gets no pod of this batch at all.
+pub(super) const NODE_FILTERS: &[NodeFilter] = &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY];
+
+/// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
+/// batch.
+pub(super) const POD_FILTERS: &[NodeFilter] =
+    &[resources::POD_SLOTS, resources::CPU, resources::MEMORY, host_ports::FREE, external_worker::IMAGE_ONLY];
+
+/// One check of a node for a pod, with the reason and the explanation of a refusal.
+pub(super) struct NodeFilter {
+    /// No two filters have the same reason.
+    pub(super) reason: Reason,
+    pub(super) is_feasible: fn(&Candidate, &Requirements, &EvalContext) -> bool,
+    /// Explains a refusal in one sentence with numbers. Resources in use come from the candidate, because a
+    /// batch has already changed them; the node is there for its texts.
+    pub(super) explain: fn(&Candidate, &Requirements, &EvalContext, &Node) -> String,
 }
 
+/// Why a node cannot run a pod: one word in CamelCase, as it is stored in Redis and shown in JSON and events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Reason(&'static str);
+
 impl Reason {
-    /// The word in Redis, JSON and events.
+    /// The cluster has no nodes.
+    pub const NO_NODES: Self = Self("NoNodes");
+    /// Another pod, or another program, has a host port that the pod needs.
+    pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
+
+    /// Returns the word.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::NotReady => "NotReady",
-            Reason::Cordoned => "Cordoned",
-            Reason::EngineUnhealthy => "EngineUnhealthy",
-            Reason::TooManyPods => "TooManyPods",
-            Reason::InsufficientCpu => "InsufficientCpu",
-            Reason::InsufficientMemory => "InsufficientMemory",
-            Reason::NeedsMoreThanGuest => "NeedsMoreThanGuest",
-            Reason::NoNodes => "NoNodes",
-        }
+        self.0
     }
 }
 
@@ -62,61 +63,38 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a pod asks of a node. Pods with equal needs are one class: what refuses one refuses all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Need {
-    pub(super) cpu_millis: u64,
-    pub(super) memory_bytes: u64,
-    pub(super) pods: u64,
-    pub(super) only_an_image: bool,
-}
-
-impl Need {
-    /// What the request says, except that every pod takes a slot, said or not.
-    pub(super) fn of(pod: &PodRequest) -> Self {
-        let Resources { cpu_millis, memory_bytes, pods } = pod.request;
-        Self { cpu_millis, memory_bytes, pods: pods.max(1), only_an_image: pod.needs_only_an_image }
-    }
-
-    pub(super) fn resources(&self) -> Resources {
-        Resources { cpu_millis: self.cpu_millis, memory_bytes: self.memory_bytes, pods: self.pods }
-    }
-}
-
-/// When the question is asked, and how old a heartbeat may be.
+/// What a filter knows besides the node and the pod.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct EvalContext {
+    /// The time of the decision.
     pub(super) now: RedisMillis,
+    /// The longest silence of a ready node.
     pub(super) dead_after: Duration,
 }
 
-/// One reason to refuse, with its check and its explanation.
-pub(super) struct Filter {
-    pub(super) reason: Reason,
-    pub(super) passes: fn(&Candidate, &Need, &Moment) -> bool,
-    /// Why it does not pass, in a sentence with numbers. The node is there for its own words only: what is used
-    /// counts from the candidate.
-    pub(super) explain: fn(&Candidate, &Need, &Moment, &Node) -> String,
+/// Returns every filter, in the order in which reasons are listed.
+pub(super) fn all() -> impl Iterator<Item = &'static NodeFilter> {
+    NODE_FILTERS.iter().chain(POD_FILTERS)
 }
 
-/// Those that do not look at the pod's need: who fails here takes no pod of this batch at all.
-pub(super) const OF_NODE: [Filter; 3] = [alive::ALIVE, cordoned::CORDONED, engine::ENGINE];
-/// Those that depend on the pod. Room only shrinks while a batch is being placed, so a refusal holds for its rest.
-pub(super) const OF_POD: [Filter; 4] = [room::PODS, room::CPU, room::MEMORY, guest::GUEST];
-
-/// Whether all of these let the pod pass.
-pub(super) fn pass(filters: &[Filter], candidate: &Candidate, need: &Need, moment: &Moment) -> bool {
-    filters.iter().all(|filter| (filter.passes)(candidate, need, moment))
+/// Returns whether the node passes all of `filters`.
+pub(super) fn is_feasible(
+    filters: &[NodeFilter],
+    candidate: &Candidate,
+    requirements: &Requirements,
+    context: &EvalContext,
+) -> bool {
+    filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
 }
 
-/// All the filters that refuse, not just the first: who lifts a cordon wants to know what comes next.
-pub(super) fn refusing<'a>(
+/// Returns every filter that refuses, not only the first: an operator who fixes one problem must see the
+/// next.
+pub(super) fn failed<'a>(
     candidate: &'a Candidate,
-    need: &'a Need,
-    moment: &'a Moment,
-) -> impl Iterator<Item = &'static Filter> + 'a {
-    const ALL: [&[Filter]; 2] = [&OF_NODE, &OF_POD];
-    ALL.into_iter().flatten().filter(|filter| !(filter.passes)(candidate, need, moment))
+    requirements: &'a Requirements,
+    context: &'a EvalContext,
+) -> impl Iterator<Item = &'static NodeFilter> + 'a {
+    all().filter(|filter| !(filter.is_feasible)(candidate, requirements, context))
 }
 
 #[cfg(test)]

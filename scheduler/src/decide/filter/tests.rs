@@ -1,6 +1,7 @@
-//! One table for all filters: what is changed about a well node, and who then refuses with which words.
+//! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
 use common::node::{NodeKind, NodeState};
+use common::spec::HostPorts;
 
 use super::*;
 use crate::decide::policy::Weights;
@@ -8,66 +9,68 @@ use crate::decide::testing::{NOW, NodeBuilder, node};
 
 const GIB: u64 = 1 << 30;
 
-fn refusals(node: NodeBuilder, cpu_millis: u64, memory_bytes: u64, only_an_image: bool) -> Vec<String> {
+fn refusals(node: NodeBuilder, requirements: Requirements) -> Vec<String> {
     let node = node.build();
-    let candidate = Candidate::of(&node, &Weights::default());
-    let need = Need { cpu_millis, memory_bytes, pods: 1, only_an_image };
-    let moment = Moment { now: NOW, dead_after: Duration::from_secs(20) };
-    refusing(&candidate, &need, &moment)
-        .map(|filter| format!("{}: {}", filter.reason, (filter.explain)(&candidate, &need, &moment, &node)))
+    let candidate = Candidate::new(&node, &Weights::default());
+    let context = EvalContext { now: NOW, dead_after: Duration::from_secs(20) };
+    failed(&candidate, &requirements, &context)
+        .map(|filter| {
+            let detail = (filter.explain)(&candidate, &requirements, &context, &node);
+            format!("{}: {detail}", filter.reason)
+        })
         .collect()
 }
 
 #[test]
-fn what_a_pod_that_asks_for_nothing_meets() {
-    let guest = |n: &mut Node| n.kind = NodeKind::Guest;
+fn refusals_of_a_pod_without_requests() {
     let cases: [(&str, NodeBuilder, &[&str]); 14] = [
-        ("well", node("a"), &[]),
-        ("just fresh enough", node("a").with(|n| n.beat = NOW - 20_000), &[]),
+        ("healthy", node("a"), &[]),
+        ("silent for exactly dead_after", node("a").with(|n| n.beat = NOW - 20_000), &[]),
         (
-            "silent",
+            "silent for longer",
             node("a").with(|n| n.beat = NOW - 20_001),
             &["NotReady: last heartbeat 20.001 s ago, at most 20 s allowed"],
         ),
-        ("beat ahead of the clock", node("a").with(|n| n.beat = NOW + 5_000), &[]),
-        ("no beat", node("a").with(|n| n.beat = 0), &["NotReady: has not sent a heartbeat yet"]),
+        ("heartbeat ahead of the clock", node("a").with(|n| n.beat = NOW + 5_000), &[]),
+        ("no heartbeat", node("a").with(|n| n.beat = 0), &["NotReady: has not sent a heartbeat yet"]),
         (
             "dead",
             node("a").with(|n| n.state = NodeState::Dead),
-            &["NotReady: declared dead; it comes back by registering again"],
+            &["NotReady: declared dead; its worker must register again"],
         ),
         (
             "cordoned",
             node("a").with(|n| n.cordoned = true),
-            &["Cordoned: gets nothing new until a person lifts the cordon"],
+            &["Cordoned: gets no new pods until it is uncordoned"],
         ),
         (
             "engine",
             node("a").with(|n| n.engine_problem = Some("no space left".into())),
-            &["EngineUnhealthy: its engine says: no space left"],
+            &["EngineUnhealthy: container engine is unhealthy: no space left"],
         ),
         (
-            "engine without words",
+            "engine without details",
             node("a").with(|n| n.engine_problem = Some(String::new())),
-            &["EngineUnhealthy: its engine says: (nothing)"],
+            &["EngineUnhealthy: container engine is unhealthy: no details reported"],
         ),
         ("last slot", node("a").pods(109, 110), &[]),
         ("full", node("a").pods(110, 110), &["TooManyPods: has 110 of 110 pods"]),
-        ("fuller than full", node("a").pods(12, 10), &["TooManyPods: has 12 of 10 pods"]),
-        ("nothing left but asks for nothing", node("a").cpu(9_000, 4_000).memory(9, 4), &[]),
-        ("guest", node("a").with(guest), &[]),
+        ("over capacity", node("a").pods(12, 10), &["TooManyPods: has 12 of 10 pods"]),
+        ("no free CPU and memory, none requested", node("a").cpu(9_000, 4_000).memory(9, 4), &[]),
+        ("external worker", node("a").with(|n| n.kind = NodeKind::External), &[]),
     ];
+    let requirements = Requirements { needs_only_image: true, ..Requirements::default() };
     for (case, node, expected) in cases {
-        assert_eq!(refusals(node, 0, 0, true), expected, "{case}");
+        assert_eq!(refusals(node, requirements.clone()), expected, "{case}");
     }
 }
 
 #[test]
-fn what_a_demanding_pod_meets() {
+fn refusals_of_a_pod_with_requests() {
     let cases: [(&str, NodeBuilder, &[&str]); 6] = [
         ("fits", node("a").cpu(2_000, 4_000).memory(6 * GIB, 8 * GIB), &[]),
         (
-            "a thousandth short",
+            "a thousandth of a core short",
             node("a").cpu(2_001, 4_000),
             &["InsufficientCpu: needs 2 cores, 1.999 of 4 free"],
         ),
@@ -77,33 +80,56 @@ fn what_a_demanding_pod_meets() {
             &["InsufficientMemory: needs 2 GiB, 1.99 GiB of 8 GiB free"],
         ),
         (
-            "shrunk",
+            "overcommitted",
             node("a").memory(8 * GIB, 4 * GIB),
             &["InsufficientMemory: needs 2 GiB, 0 B of 4 GiB free"],
         ),
         (
-            "guest",
-            node("a").with(|n| n.kind = NodeKind::Guest),
-            &["NeedsMoreThanGuest: served by another program, which can start plain images only"],
+            "external worker",
+            node("a").with(|n| n.kind = NodeKind::External),
+            &["NeedsMoreThanGuest: served by an external worker, which can only run plain images"],
         ),
         (
             "several at once",
             node("a").cpu(4_000, 4_000).memory(7 * GIB, 8 * GIB).with(|n| n.cordoned = true),
             &[
-                "Cordoned: gets nothing new until a person lifts the cordon",
+                "Cordoned: gets no new pods until it is uncordoned",
                 "InsufficientCpu: needs 2 cores, 0 of 4 free",
                 "InsufficientMemory: needs 2 GiB, 1 GiB of 8 GiB free",
             ],
         ),
     ];
+    let requirements = Requirements { cpu_millis: 2_000, memory_bytes: 2 * GIB, ..Requirements::default() };
     for (case, node, expected) in cases {
-        assert_eq!(refusals(node, 2_000, 2 * GIB, false), expected, "{case}");
+        assert_eq!(refusals(node, requirements.clone()), expected, "{case}");
     }
 }
 
 #[test]
-fn reasons_are_written_as_they_are_called() {
-    for reason in OF_NODE.iter().chain(&OF_POD).map(|f| f.reason).chain([Reason::NoNodes]) {
-        assert_eq!(reason.as_str(), format!("{reason:?}"));
+fn a_host_port_belongs_to_one_pod_of_a_node() {
+    let requirements = Requirements {
+        host_ports: HostPorts::from_text("53/udp 8080/tcp".into()),
+        ..Requirements::default()
+    };
+    let with = |port: &str| {
+        let port = port.to_owned();
+        node("a").with(|n| drop(n.host_ports.insert(port, "web".to_owned())))
+    };
+    assert_eq!(refusals(with("8080/udp"), requirements.clone()), [""; 0]);
+    assert_eq!(refusals(with("8080/tcp"), requirements), ["HostPortTaken: port 8080/tcp is taken by web"]);
+    assert_eq!(refusals(with("8080/tcp"), Requirements::default()), [""; 0]);
+}
+
+#[test]
+fn reasons_are_distinct_words_in_camel_case() {
+    let mut words: Vec<_> = all().map(|filter| filter.reason).chain([Reason::NO_NODES]).collect();
+    for word in &words {
+        let word = word.as_str();
+        assert!(word.starts_with(|c: char| c.is_ascii_uppercase()), "{word}");
+        assert!(word.chars().all(|c| c.is_ascii_alphanumeric()), "{word}");
     }
+    let count = words.len();
+    words.sort_unstable_by_key(|word| word.as_str());
+    words.dedup();
+    assert_eq!(words.len(), count);
 }

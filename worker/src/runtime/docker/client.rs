@@ -1,4 +1,4 @@
-//! The connection to an engine: where it is, and that no call to it outlives its deadline.
+//! The connection to an engine. No call outlives its deadline.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use common::failpoint::{self, Side};
 
-use super::errors::{Doing, Fault};
+use super::errors::{EngineCall, EngineFailure};
 use crate::runtime::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// bollard's own limit, on the time to the first byte of an answer. Every call has a shorter deadline of its own, also
-/// over the body; this one only has to be longer than the longest of them, a day's grace and a pull.
-const FIRST_BYTE: u64 = 2 * 86_400;
+/// bollard's own timeout until the first byte of an answer, in seconds. Every call has a shorter deadline of
+/// its own, which includes the body. This one only has to be longer than the longest of them: a grace period
+/// of a day, and a pull.
+const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
-/// Where an engine is, in the forms `DOCKER_HOST` has.
+/// The address of an engine, in the forms of `DOCKER_HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
     Unix(String),
@@ -32,8 +33,7 @@ impl Host {
             return Ok(Self::Unix(text.to_owned()));
         }
         let Some(rest) = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("http://")) else {
-            let detail =
-                format!("DOCKER_HOST {text:?} can not be used: write unix:///path or tcp://host:port");
+            let detail = format!("invalid DOCKER_HOST {text:?}: write unix:///path or tcp://host:port");
             return Err(RuntimeError::Engine(detail));
         };
         let address = rest.trim_end_matches('/');
@@ -43,7 +43,7 @@ impl Host {
     }
 }
 
-/// A client that connects when first used: an engine that comes up after the worker is found all the same.
+/// A client that connects with its first call, so that the engine may start after the worker.
 #[derive(Debug)]
 pub(super) struct Client {
     shown: String,
@@ -52,58 +52,62 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// `None` means `DOCKER_HOST`, and the usual socket where that is not set either.
+    /// `None` means `DOCKER_HOST`, or the default socket if that is not set either.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
         let shown = shown.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let host = Host::parse(&shown)?;
         if matches!(host, Host::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
-            // Falling back to plain text would hand out what TLS was to protect.
+            // Falling back to plain text would reveal what TLS was to protect.
             let detail =
-                "DOCKER_TLS_VERIFY is set, but no TLS is spoken to engines here: use its unix socket";
+                "DOCKER_TLS_VERIFY is set, but TLS to engines is not supported: use the engine's unix socket";
             return Err(RuntimeError::Engine(format!("{shown}: {detail}")));
         }
         Ok(Self { shown, host, docker: OnceLock::new() })
     }
 
-    /// The engine, with words on what to do when it is not there.
+    /// Returns the client library's handle.
+    ///
+    /// # Errors
+    /// If the engine cannot be reached; the message says what to check.
     pub(super) fn docker(&self) -> Result<&Docker, RuntimeError> {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // Paths carry no version then, and each engine answers in its newest: that is the negotiation. Asking for
-        // 1.41 by name would be refused by engines that have dropped it.
+        // Without a version in the path each engine answers with its newest API. Engines that have dropped
+        // 1.41 would refuse it by name.
         let connected = match &self.host {
             Host::Unix(path) if !Path::new(path).exists() => {
-                let detail =
-                    format!("there is no socket {path}: is the engine running, is DOCKER_HOST right?");
+                let detail = format!(
+                    "there is no socket {path}: check that the engine is running and DOCKER_HOST is right"
+                );
                 return Err(RuntimeError::Engine(detail));
             }
-            Host::Unix(path) => Docker::connect_with_unix(path, FIRST_BYTE, API_DEFAULT_VERSION),
-            Host::Tcp(address) => Docker::connect_with_http(address, FIRST_BYTE, API_DEFAULT_VERSION),
+            Host::Unix(path) => Docker::connect_with_unix(path, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION),
+            Host::Tcp(address) => Docker::connect_with_http(address, FIRST_BYTE_TIMEOUT, API_DEFAULT_VERSION),
         };
         let docker = connected.map_err(|error| RuntimeError::Engine(format!("{}: {error}", self.shown)))?;
         Ok(self.docker.get_or_init(|| docker))
     }
 
-    /// Carries out one call, and gives up waiting for it at its deadline. The engine may still do it then.
+    /// Carries out one call, with a deadline. After the deadline the engine may still carry it out.
     pub(super) async fn within<T>(
         &self,
-        doing: Doing,
+        kind: EngineCall,
         limit: Duration,
         call: impl Future<Output = Result<T, bollard::errors::Error>>,
-    ) -> Result<T, Fault> {
-        failpoint::pass("docker", doing.name(), Side::Before);
+    ) -> Result<T, EngineFailure> {
+        failpoint::check("docker", kind.name(), Side::Before);
         let answer = tokio::time::timeout(limit, call).await;
-        failpoint::pass("docker", doing.name(), Side::After);
+        failpoint::check("docker", kind.name(), Side::After);
         match answer {
-            Ok(answer) => answer.map_err(|error| Fault::of(doing, &self.shown, &error)),
-            Err(_) => Err(Fault::late(doing, &self.shown, limit)),
+            Ok(answer) => answer.map_err(|error| EngineFailure::of(kind, &self.shown, &error)),
+            Err(_) => Err(EngineFailure::timed_out(kind, &self.shown, limit)),
         }
     }
 
-    /// The engine's address as it was given, for messages.
+    /// Returns the engine's address as it was configured, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -115,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_as_docker_writes_them() {
+    fn docker_host_forms_are_parsed() {
         let cases = [
             ("unix:///run/podman/podman.sock", Host::Unix("/run/podman/podman.sock".into())),
             ("/var/run/docker.sock", Host::Unix("/var/run/docker.sock".into())),
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_socket_says_what_to_look_at() {
+    fn a_missing_socket_error_says_what_to_check() {
         let client = Client::new(Some("unix:///nowhere/engine.sock")).unwrap();
         let error = client.docker().unwrap_err().to_string();
         assert!(error.contains("/nowhere/engine.sock") && error.contains("running"), "{error}");

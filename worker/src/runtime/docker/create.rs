@@ -1,5 +1,5 @@
-//! From a request to what the engine is asked for. Pure, and an allow-list: a field that is not named here can not be
-//! had, whoever pushed the pod.
+//! Builds the create call of a container. Pure, and an allow-list: a field that is not named here is never
+//! passed on.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,17 @@ use common::spec::Port;
 
 use crate::runtime::ContainerRequest;
 
-/// Enough for any service, and a fork bomb ends before the machine does.
-const PIDS: i64 = 4096;
+/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
+const MAX_PIDS: i64 = 4096;
 
-/// The body of the create call.
+/// Returns the body of the create call.
 ///
-/// `init` stays off: an image's own program is its process 1, as with `docker run`, and `docker-init` is not on every
-/// engine. So a program that installs no handler for SIGTERM (a bare `sleep`) uses up the whole grace period.
-pub(super) fn create_body(request: &ContainerRequest) -> ContainerCreateBody {
+/// `init` stays off: the image's program is process 1, as with `docker run`, and not every engine has
+/// `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole grace period.
+pub(super) fn create_body(
+    request: &ContainerRequest,
+    dropped_capabilities: &[String],
+) -> ContainerCreateBody {
     let container = &request.container;
     let labels = request.identity.labels();
     let env = container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -29,17 +32,18 @@ pub(super) fn create_body(request: &ContainerRequest) -> ContainerCreateBody {
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(container.ports.iter().map(port_key).collect()),
-        host_config: Some(host_config(request)),
+        host_config: Some(host_config(request, dropped_capabilities)),
         ..Default::default()
     }
 }
 
-fn host_config(request: &ContainerRequest) -> HostConfig {
+fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> HostConfig {
     let container = &request.container;
     let memory = container.memory.map(|memory| i64::try_from(memory.bytes()).unwrap_or(i64::MAX));
     let cpus = container.cpus.map(|cpus| i64::try_from(cpus.millis()).unwrap_or(i64::MAX));
     HostConfig {
-        // The worker restarts: an engine would revive on its own start what was stopped on purpose.
+        // The worker restarts containers. An engine would, when it starts, revive those that were stopped on
+        // purpose.
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
@@ -52,10 +56,11 @@ fn host_config(request: &ContainerRequest) -> HostConfig {
             ])),
         }),
         memory,
-        // Equal to memory: no swap. Unset would grant as much swap again.
+        // Equal to memory means no swap. Unset would allow as much swap as memory.
         memory_swap: memory,
         nano_cpus: cpus.map(|millis| millis.saturating_mul(1_000_000)),
-        pids_limit: Some(PIDS),
+        pids_limit: Some(MAX_PIDS),
+        cap_drop: Some(dropped_capabilities.to_vec()),
         port_bindings: Some(port_bindings(&container.ports)),
         privileged: Some(false),
         publish_all_ports: Some(false),
@@ -68,7 +73,7 @@ fn port_key(port: &Port) -> String {
     format!("{}/{}", port.container, port.protocol.as_str())
 }
 
-/// Loopback unless an address is given: a service is not to be open to the network by omission.
+/// Ports bind to loopback unless an address is given: no service is open to the network by omission.
 fn port_bindings(ports: &[Port]) -> PortMap {
     let mut bindings = PortMap::new();
     for port in ports {
@@ -89,7 +94,7 @@ mod tests {
     fn host_config_of(json: &str) -> HostConfig {
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
-        create_body(&request).host_config.unwrap()
+        create_body(&request, &["NET_RAW".to_owned()]).host_config.unwrap()
     }
 
     #[test]
@@ -107,9 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_always_there() {
+    fn limits_are_always_set() {
         let plain = host_config_of(r#"{"image":"x"}"#);
         assert_eq!(plain.pids_limit, Some(4096));
+        assert_eq!((plain.cap_drop, plain.cap_add), (Some(vec!["NET_RAW".to_owned()]), None));
         assert_eq!(plain.security_opt, Some(vec!["no-new-privileges".to_owned()]));
         assert_eq!(plain.restart_policy.unwrap().name, Some(RestartPolicyNameEnum::NO));
         assert_eq!(plain.log_config.unwrap().config.unwrap()["max-size"], "10m");
@@ -120,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_command_leaves_the_images_own() {
-        let container = common::spec::ContainerSpec::of_image("x");
+    fn an_empty_command_keeps_the_images_own() {
+        let container = common::spec::ContainerSpec::from_image("x");
         let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
-        let body = create_body(&request);
+        let body = create_body(&request, &[]);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
         assert_eq!(body.labels.unwrap()["kubeleet.pod"], "pod");
     }

@@ -1,4 +1,4 @@
-//! What an engine's complaint means for the worker. Pure: a status, the engine's words and what was being done go in.
+//! Sorts the engine's errors by what the worker does about them. Pure.
 
 use std::error::Error as _;
 use std::fmt;
@@ -8,9 +8,9 @@ use bollard::errors::Error;
 
 use crate::runtime::RuntimeError;
 
-/// What was asked of the engine. Its `Display` fits after "could not".
+/// A kind of call to the engine. Its `Display` fits after "could not".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum EngineCall {
     Ping,
     Version,
     List,
@@ -26,136 +26,153 @@ pub(super) enum Doing {
     RemoveImage,
 }
 
-impl Doing {
-    /// The call, as failpoints name it.
+impl EngineCall {
+    /// Returns its name in failpoints.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Doing::Ping => "ping",
-            Doing::Version => "version",
-            Doing::List => "list",
-            Doing::Inspect => "inspect",
-            Doing::InspectImage => "inspect_image",
-            Doing::Pull => "pull",
-            Doing::Create => "create",
-            Doing::Start => "start",
-            Doing::Stop => "stop",
-            Doing::Remove => "remove",
-            Doing::Logs => "logs",
-            Doing::Import => "import",
-            Doing::RemoveImage => "remove_image",
+            EngineCall::Ping => "ping",
+            EngineCall::Version => "version",
+            EngineCall::List => "list",
+            EngineCall::Inspect => "inspect",
+            EngineCall::InspectImage => "inspect_image",
+            EngineCall::Pull => "pull",
+            EngineCall::Create => "create",
+            EngineCall::Start => "start",
+            EngineCall::Stop => "stop",
+            EngineCall::Remove => "remove",
+            EngineCall::Logs => "logs",
+            EngineCall::Import => "import",
+            EngineCall::RemoveImage => "remove_image",
         }
     }
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for EngineCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doing::Ping => "ping it",
-            Doing::Version => "ask its version",
-            Doing::List => "list containers",
-            Doing::Inspect => "inspect the container",
-            Doing::InspectImage => "inspect the image",
-            Doing::Pull => "pull the image",
-            Doing::Create => "create the container",
-            Doing::Start => "start the container",
-            Doing::Stop => "stop the container",
-            Doing::Remove => "remove the container",
-            Doing::Logs => "read the container's logs",
-            Doing::Import => "import the image",
-            Doing::RemoveImage => "remove the image",
+            EngineCall::Ping => "ping the engine",
+            EngineCall::Version => "read the engine's version",
+            EngineCall::List => "list containers",
+            EngineCall::Inspect => "inspect the container",
+            EngineCall::InspectImage => "inspect the image",
+            EngineCall::Pull => "pull the image",
+            EngineCall::Create => "create the container",
+            EngineCall::Start => "start the container",
+            EngineCall::Stop => "stop the container",
+            EngineCall::Remove => "remove the container",
+            EngineCall::Logs => "read the container's logs",
+            EngineCall::Import => "import the image",
+            EngineCall::RemoveImage => "remove the image",
         })
     }
 }
 
-/// A call that failed: what it means, and for the few callers that look closer, the engine's status.
+/// A failed call: the sorted error and, for callers that need it, the HTTP status.
 #[derive(Debug)]
-pub(super) struct Fault {
-    /// HTTP status, where the engine answered.
+pub(super) struct EngineFailure {
+    /// The HTTP status, if the engine answered.
     pub(super) status: Option<u16>,
-    /// What it means.
+    /// The sorted error.
     pub(super) error: RuntimeError,
+    /// The engine's answer, if the client library does not understand it. It may contain secrets.
+    pub(super) not_understood: Option<NotUnderstood>,
 }
 
-impl From<Fault> for RuntimeError {
-    fn from(fault: Fault) -> Self {
-        fault.error
+/// An answer that the client library does not understand. It has no `Debug` that shows it.
+pub(super) struct NotUnderstood(pub(super) String);
+
+impl fmt::Debug for NotUnderstood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
     }
 }
 
-impl Fault {
-    /// Sorts an error of the client library.
-    pub(super) fn of(doing: Doing, host: &str, error: &Error) -> Self {
+impl From<RuntimeError> for EngineFailure {
+    fn from(error: RuntimeError) -> Self {
+        Self { status: None, error, not_understood: None }
+    }
+}
+
+impl From<EngineFailure> for RuntimeError {
+    fn from(failure: EngineFailure) -> Self {
+        failure.error
+    }
+}
+
+impl EngineFailure {
+    /// Sorts an error of the client library; `host` is for the message.
+    pub(super) fn of(call: EngineCall, host: &str, error: &Error) -> Self {
         match error {
             Error::DockerResponseServerError { status_code, message } => {
-                Self { status: Some(*status_code), error: meaning(doing, *status_code, message.trim()) }
+                let error = sort(call, *status_code, message.trim());
+                Self { status: Some(*status_code), ..error.into() }
             }
-            Error::DockerStreamError { error } => {
-                Self { status: None, error: meaning(doing, 500, error.trim()) }
-            }
-            Error::JsonDataError { message, .. } => {
-                let detail = format!("could not {doing}: its answer can not be read: {message}");
-                Self { status: None, error: RuntimeError::Failed(detail) }
+            Error::DockerStreamError { error } => sort(call, 500, error.trim()).into(),
+            // The library's message quotes the answer, which can contain environment values.
+            Error::JsonDataError { contents, column, .. } => {
+                let detail = format!("could not {call}: the engine's answer cannot be read at byte {column}");
+                let not_understood = Some(NotUnderstood(contents.clone()));
+                Self { not_understood, ..RuntimeError::Failed(detail).into() }
             }
             other => {
-                let detail = format!("{host}: could not {doing}: {}{}", with_sources(other), advice(other));
-                Self { status: None, error: RuntimeError::Engine(detail) }
+                let detail = format!("{host}: could not {call}: {}{}", with_sources(other), advice(other));
+                RuntimeError::Engine(detail).into()
             }
         }
     }
 
-    /// A call that took longer than it may.
-    pub(super) fn late(doing: Doing, host: &str, limit: Duration) -> Self {
-        let detail = format!("{host}: could not {doing} within {} s", limit.as_secs());
-        Self { status: None, error: RuntimeError::Engine(detail) }
+    /// The failure of a call that missed its deadline.
+    pub(super) fn timed_out(call: EngineCall, host: &str, limit: Duration) -> Self {
+        let detail = format!("{host}: could not {call} within {} s", limit.as_secs());
+        RuntimeError::Engine(detail).into()
     }
 
-    /// A container of that name exists. Docker says so with 409, older Podman only in words.
-    pub(super) fn name_is_taken(&self) -> bool {
-        let in_words = |words: &str| words.contains("name") && words.contains("already in use");
-        self.status == Some(409) || matches!(&self.error, RuntimeError::Failed(words) if in_words(words))
+    /// Returns whether a container of that name exists. Docker answers 409, older Podman only with a message.
+    pub(super) fn is_name_taken(&self) -> bool {
+        let says_so = |message: &str| message.contains("name") && message.contains("already in use");
+        self.status == Some(409) || matches!(&self.error, RuntimeError::Failed(message) if says_so(message))
     }
 
-    /// There is no such container or image.
+    /// Returns whether there is no such container or image.
     pub(super) fn is_not_found(&self) -> bool {
         self.status == Some(404)
     }
 }
 
-/// An engine's refusal, sorted by what the worker does about it.
-fn meaning(doing: Doing, status: u16, words: &str) -> RuntimeError {
-    let said = |words: &str| words.to_owned();
-    // The command is not in the image, or is no program: the same request fails the same way again.
-    let no_such_program =
-        ["executable file not found", "exec format error"].iter().any(|t| words.contains(t));
-    // Somebody else's port can become free.
-    let port_in_use =
-        ["port is already allocated", "address already in use"].iter().any(|t| words.contains(t));
-    match (doing, status) {
-        (Doing::Pull, _) => RuntimeError::Image(said(words)),
-        (Doing::Create, 404) if words.to_ascii_lowercase().contains("image") => {
-            RuntimeError::Image(said(words))
+/// Sorts an error that the engine answered.
+fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
+    // The command is not in the image, or is not executable: the same request would fail again.
+    let is_bad_command =
+        ["executable file not found", "exec format error"].iter().any(|text| message.contains(text));
+    // Another program uses the port, and may release it.
+    let is_port_taken =
+        ["port is already allocated", "address already in use"].iter().any(|text| message.contains(text));
+    match (call, status) {
+        (EngineCall::Pull, _) => RuntimeError::Image(message.to_owned()),
+        (EngineCall::Create, 404) if message.to_ascii_lowercase().contains("image") => {
+            RuntimeError::Image(message.to_owned())
         }
-        (Doing::Create, 404) => RuntimeError::Failed(said(words)),
-        (_, 404) => RuntimeError::NotFound(said(words)),
-        _ if port_in_use => RuntimeError::Failed(said(words)),
-        (_, 400) => RuntimeError::Refused(said(words)),
-        _ if no_such_program => RuntimeError::Refused(said(words)),
-        (_, 503 | 504) => RuntimeError::Engine(format!("could not {doing}: {words}")),
-        _ if words.contains("context deadline exceeded") => {
-            RuntimeError::Engine(format!("could not {doing}: {words}"))
+        (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
+        (_, 404) => RuntimeError::NotFound(message.to_owned()),
+        _ if is_port_taken => RuntimeError::PortTaken(message.to_owned()),
+        (_, 400) => RuntimeError::Refused(message.to_owned()),
+        _ if is_bad_command => RuntimeError::Refused(message.to_owned()),
+        (_, 503 | 504) => RuntimeError::Engine(format!("could not {call}: {message}")),
+        _ if message.contains("context deadline exceeded") => {
+            RuntimeError::Engine(format!("could not {call}: {message}"))
         }
-        _ => RuntimeError::Failed(format!("could not {doing}: {words}")),
+        _ => RuntimeError::Failed(format!("could not {call}: {message}")),
     }
 }
 
-/// The library's errors keep the reason (connection refused) in their sources.
+/// Returns the error with its sources: the client library has the reason (connection refused) only there.
 fn with_sources(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
-        let words = inner.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let reason = inner.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
         }
         source = inner.source();
     }
@@ -170,7 +187,7 @@ fn advice(error: &Error) -> &'static str {
                 return " (this user may not open the socket: run as root or as a member of its group)";
             }
             Some(std::io::ErrorKind::ConnectionRefused) => {
-                return " (is the engine running, is DOCKER_HOST right?)";
+                return " (check that the engine is running and DOCKER_HOST is right)";
             }
             _ => source = inner.source(),
         }
@@ -183,52 +200,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engines_words_mean() {
-        use RuntimeError::{Engine, Failed, Image, NotFound, Refused};
+    fn engine_errors_are_sorted() {
+        use RuntimeError::{Engine, Failed, Image, NotFound, PortTaken, Refused};
         let kind = |error: &RuntimeError| match error {
             Image(_) => "image",
             Refused(_) => "refused",
             NotFound(_) => "not found",
+            PortTaken(_) => "port taken",
             Engine(_) => "engine",
             Failed(_) => "failed",
         };
         let cases = [
-            (Doing::Pull, 404, "pull access denied for x, repository does not exist", "image"),
-            (Doing::Pull, 500, "Get https://registry/v2/: dial tcp: lookup registry: no such host", "image"),
-            (Doing::Create, 404, "No such image: x:latest", "image"),
-            (Doing::Create, 404, "network web not found", "failed"),
-            (Doing::Create, 400, "Minimum memory limit allowed is 6MB", "refused"),
-            (Doing::Create, 409, "Conflict. The container name \"/x\" is already in use", "failed"),
+            (EngineCall::Pull, 404, "pull access denied for x, repository does not exist", "image"),
             (
-                Doing::Start,
+                EngineCall::Pull,
+                500,
+                "Get https://registry/v2/: dial tcp: lookup registry: no such host",
+                "image",
+            ),
+            (EngineCall::Create, 404, "No such image: x:latest", "image"),
+            (EngineCall::Create, 404, "network web not found", "failed"),
+            (EngineCall::Create, 400, "Minimum memory limit allowed is 6MB", "refused"),
+            (EngineCall::Create, 409, "Conflict. The container name \"/x\" is already in use", "failed"),
+            (
+                EngineCall::Start,
                 400,
                 "OCI runtime create failed: exec: \"x\": executable file not found",
                 "refused",
             ),
-            (Doing::Start, 500, "crun: executable file not found in $PATH", "refused"),
+            (EngineCall::Start, 500, "crun: executable file not found in $PATH", "refused"),
             (
-                Doing::Start,
+                EngineCall::Start,
                 500,
                 "driver failed: Bind for 127.0.0.1:80 failed: port is already allocated",
-                "failed",
+                "port taken",
             ),
-            (Doing::Start, 404, "No such container: x", "not found"),
-            (Doing::Stop, 500, "cannot stop container: x: tried to kill, did not exit", "failed"),
-            (Doing::List, 503, "the daemon is shutting down", "engine"),
-            (Doing::Start, 500, "context deadline exceeded", "engine"),
+            (EngineCall::Start, 404, "No such container: x", "not found"),
+            (EngineCall::Stop, 500, "cannot stop container: x: tried to kill, did not exit", "failed"),
+            (EngineCall::List, 503, "the daemon is shutting down", "engine"),
+            (EngineCall::Start, 500, "context deadline exceeded", "engine"),
         ];
-        for (doing, status, words, expected) in cases {
-            assert_eq!(kind(&meaning(doing, status, words)), expected, "{doing:?} {status} {words}");
+        for (call, status, message, expected) in cases {
+            assert_eq!(kind(&sort(call, status, message)), expected, "{call:?} {status} {message}");
         }
     }
 
     #[test]
-    fn the_engines_own_words_reach_the_reader() {
+    fn errors_keep_the_engines_own_message() {
         let error = Error::DockerResponseServerError { status_code: 404, message: "No such image: x".into() };
-        let fault = Fault::of(Doing::Create, "unix:///s", &error);
-        assert!(fault.error.to_string().contains("No such image: x"));
+        let failure = EngineFailure::of(EngineCall::Create, "unix:///s", &error);
+        assert!(failure.error.to_string().contains("No such image: x"));
         let podman = "creating container storage: the container name \"x\" is already in use by 12ab";
         let error = Error::DockerResponseServerError { status_code: 500, message: podman.into() };
-        assert!(Fault::of(Doing::Create, "unix:///s", &error).name_is_taken());
+        assert!(EngineFailure::of(EngineCall::Create, "unix:///s", &error).is_name_taken());
     }
 }

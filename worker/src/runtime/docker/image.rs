@@ -1,51 +1,57 @@
-//! Images: looked for first, pulled only when absent, and pulled once however many pods wait for one.
+//! Images: pulled only if the engine does not have them, and once however many pods wait for the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bollard::auth::DockerCredentials;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
 
 use super::client::Client;
-use super::errors::{Doing, Fault};
-use super::{PING, QUICK};
+use super::deadlines::{PING, READ};
+use super::errors::{EngineCall, EngineFailure};
+use super::registry::RegistryConfig;
 use crate::runtime::RuntimeError;
 
-/// A whole pull. What was loaded until then stays with the engine, and the next try goes on from there.
-const PULL: Duration = Duration::from_secs(600);
-/// Without any progress in it: the registry has died on us.
-const STALL: Duration = Duration::from_secs(120);
+/// How long a whole pull may take. The engine keeps the layers loaded until then, and the next try goes on
+/// from there.
+const PULL_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a pull may make no progress: then the registry is considered dead.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An image that was there is not looked for again for so long: a hundred pods of one service would ask a hundred times.
-/// Whoever finds it gone all the same says so ([`Images::is_gone`]).
-const SEEN: Duration = Duration::from_secs(5);
+/// After it was found, the engine is not asked for an image again for this long: a hundred pods of one
+/// service would ask a hundred times. A caller that finds it missing calls [`Images::mark_missing`].
+const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 
-/// What is known of images.
+/// What is known about images.
 #[derive(Default)]
 pub(super) struct Images {
-    /// The pulls under way, by image. Weak: a pull nobody waits for any more is dropped, which ends it.
+    /// Where credentials of private registries are.
+    pub(super) registries: RegistryConfig,
+    /// The pulls under way, by image. Weak: a pull is dropped, and so ends, when no start waits for it any
+    /// more.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
     /// When each was last seen.
     seen: Mutex<HashMap<String, Instant>>,
 }
 
 impl Images {
-    /// The engine has no such image, although it was seen.
-    pub(super) fn is_gone(&self, image: &str) {
+    /// The engine does not have the image any more.
+    pub(super) fn mark_missing(&self, image: &str) {
         self.seen().remove(image);
     }
 
     fn was_just_seen(&self, image: &str) -> bool {
-        self.seen().get(image).is_some_and(|at| at.elapsed() < SEEN)
+        self.seen().get(image).is_some_and(|at| at.elapsed() < PRESENCE_CACHE)
     }
 
-    fn is_there(&self, image: &str) {
+    fn mark_present(&self, image: &str) {
         let mut seen = self.seen();
-        seen.retain(|_, at| at.elapsed() < SEEN);
+        seen.retain(|_, at| at.elapsed() < PRESENCE_CACHE);
         seen.insert(image.to_owned(), Instant::now());
     }
 
@@ -53,22 +59,22 @@ impl Images {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pull of this image that is under way, or a new one.
+    /// Returns the pull of this image that is under way, or a new one.
     fn join(&self, client: &Arc<Client>, image: &str) -> Shared<Pull> {
         let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
-        // A finished one answers nobody anew: its image may be gone again, its failure outdated.
+        // A finished pull is not reused: its image may be missing again, its failure may be outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
             return pull;
         }
-        let pull = pull(client.clone(), image.to_owned()).boxed().shared();
+        let pull = pull(client.clone(), self.registries.clone(), image.to_owned()).boxed().shared();
         if let Some(weak) = pull.downgrade() {
             pulls.insert(image.to_owned(), weak);
         }
         pull
     }
 
-    /// How many wait for this image right now.
+    /// Returns how many callers wait for this image now.
     #[cfg(test)]
     pub(super) fn waiting(&self, image: &str) -> usize {
         let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,24 +89,25 @@ pub(super) async fn ensure(client: &Arc<Client>, images: &Images, image: &str) -
         return Ok(());
     }
     if !is_present(client, image).await? {
-        images.join(client, &one_tag(image)).await?;
+        images.join(client, &with_tag(image)).await?;
     }
-    images.is_there(image);
+    images.mark_present(image);
     Ok(())
 }
 
-/// Whether the engine has the image already.
+/// Returns whether the engine has the image.
 pub(super) async fn is_present(client: &Client, image: &str) -> Result<bool, RuntimeError> {
     check_path(image)?;
     let call = client.docker()?.inspect_image(image);
-    match client.within(Doing::InspectImage, QUICK, call).await {
+    match client.within(EngineCall::InspectImage, READ, call).await {
         Ok(_) => Ok(true),
-        Err(fault) if fault.is_not_found() => Ok(false),
-        Err(fault) => Err(fault.into()),
+        Err(failure) if failure.is_not_found() => Ok(false),
+        Err(failure) => Err(failure.into()),
     }
 }
 
-/// The name becomes part of a path of the engine's API: `..` in it would name something else than an image.
+/// Checks an image name, which becomes part of a path of the engine's API: with `..` it could name anything
+/// there.
 pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {
     common::spec::check_image(image)
         .map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))?;
@@ -110,52 +117,66 @@ pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-async fn pull(client: Arc<Client>, image: String) -> Result<(), RuntimeError> {
+async fn pull(client: Arc<Client>, registries: RegistryConfig, image: String) -> Result<(), RuntimeError> {
     tracing::info!(image, "pulling an image");
-    match tokio::time::timeout(PULL, follow_pull(&client, &image)).await {
+    let credentials = registries.credentials(&image).map_err(RuntimeError::Image)?;
+    let advice = credentials.advice(&image);
+    let pull = follow_pull(&client, &image, credentials.into_known());
+    match tokio::time::timeout(PULL_TIMEOUT, pull).await {
+        Ok(Err(RuntimeError::Image(message))) => Err(RuntimeError::Image(match advice {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message,
+        })),
         Ok(result) => result,
         Err(_) => {
             let detail = format!(
-                "{image} is not complete after {} min; the next try goes on from here",
-                PULL.as_secs() / 60
+                "{image} is not complete after {} min; the next try continues the download",
+                PULL_TIMEOUT.as_secs() / 60
             );
             Err(RuntimeError::Image(detail))
         }
     }
 }
 
-async fn follow_pull(client: &Client, image: &str) -> Result<(), RuntimeError> {
+async fn follow_pull(
+    client: &Client,
+    image: &str,
+    credentials: Option<DockerCredentials>,
+) -> Result<(), RuntimeError> {
     let options = CreateImageOptionsBuilder::default().from_image(image).build();
-    let mut progress = client.docker()?.create_image(Some(options), None, None);
+    let mut progress = client.docker()?.create_image(Some(options), None, credentials);
     loop {
-        match tokio::time::timeout(STALL, progress.next()).await {
+        match tokio::time::timeout(STALL_TIMEOUT, progress.next()).await {
             Ok(Some(Ok(_))) => {}
-            Ok(Some(Err(error))) => return Err(Fault::of(Doing::Pull, client.shown(), &error).into()),
+            Ok(Some(Err(error))) => {
+                return Err(EngineFailure::of(EngineCall::Pull, client.shown(), &error).into());
+            }
             Ok(None) => return Ok(()),
-            Err(_) => return Err(stalled(client, image).await),
+            Err(_) => return Err(stall_error(client, image).await),
         }
     }
 }
 
-/// An engine that still answers is not to blame for a registry that does not.
-async fn stalled(client: &Client, image: &str) -> RuntimeError {
+/// Tells a registry that does not answer from an engine that does not.
+async fn stall_error(client: &Client, image: &str) -> RuntimeError {
     let ping = match client.docker() {
-        Ok(docker) => client.within(Doing::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
+        Ok(docker) => client.within(EngineCall::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
         Err(error) => Err(error),
     };
     match ping {
-        Ok(_) => RuntimeError::Image(format!("{image}: no progress for {} s", STALL.as_secs())),
+        Ok(_) => RuntimeError::Image(format!("{image}: no progress for {} s", STALL_TIMEOUT.as_secs())),
         Err(error) => error,
     }
 }
 
-/// With neither tag nor digest an engine pulls every tag there is.
-fn one_tag(image: &str) -> String {
+/// Adds the tag `latest` to a name without tag and digest, for which an engine would pull every tag.
+fn with_tag(image: &str) -> String {
     let (name, tag) = split(image);
     if image.contains('@') { image.to_owned() } else { format!("{name}:{tag}") }
 }
 
-/// Name and tag; `latest` unless said. A port in the registry's address is not a tag.
+/// Splits an image reference into name and tag (`latest` if it has none). The port of a registry is not a
+/// tag.
 pub(super) fn split(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -168,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_tag_is_pulled_never_all() {
+    fn exactly_one_tag_is_pulled() {
         for (image, pulled) in [
             ("nginx", "nginx:latest"),
             ("nginx:1.27", "nginx:1.27"),
@@ -176,12 +197,12 @@ mod tests {
             ("registry:5000/team/web:2", "registry:5000/team/web:2"),
             ("nginx@sha256:0123", "nginx@sha256:0123"),
         ] {
-            assert_eq!(one_tag(image), pulled);
+            assert_eq!(with_tag(image), pulled);
         }
     }
 
     #[test]
-    fn a_name_never_leaves_the_images_part_of_the_api() {
+    fn an_image_name_cannot_escape_its_part_of_the_api_path() {
         for bad in ["a/../../containers/b", "..", "a//b", "a b", ""] {
             assert!(matches!(check_path(bad), Err(RuntimeError::Refused(_))), "{bad}");
         }

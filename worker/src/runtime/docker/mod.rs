@@ -1,20 +1,24 @@
-//! Containers on a Docker engine, 20.10 or newer, or on Podman through the same socket protocol.
+//! Containers on a Docker engine, 20.10 or newer, or on Podman through the same API.
 //!
-//! [`client`] is the connection and its deadlines, [`create`] the allow-list of what a container may have,
-//! [`errors`] what the engine's complaints mean, [`containers`] and [`image`] the calls that change something,
-//! [`view`] the engine's words in ours. Nothing is remembered here but which pulls are under way and which
-//! images were just seen.
+//! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
+//! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`image`] are the calls that
+//! change something. [`view`] translates the engine's answers. The only state kept here is which pulls are
+//! under way and which images were just seen.
 
 mod client;
 mod containers;
 mod create;
+mod deadlines;
 mod errors;
 mod image;
+mod lenient;
+mod registry;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,23 +28,16 @@ use bollard::query_parameters::{
     RemoveImageOptionsBuilder, TagImageOptionsBuilder,
 };
 use bytes::Bytes;
+use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
 use self::client::Client;
-use self::errors::{Doing, Fault};
+use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
+use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError, label};
-
-/// Asked with each heartbeat: slower than this counts as no answer.
-const PING: Duration = Duration::from_secs(3);
-/// Calls that only read.
-const QUICK: Duration = Duration::from_secs(10);
-/// Calls that make or remove; an engine under load takes its time.
-const SLOW: Duration = Duration::from_secs(60);
-/// Writing an image to the engine's disk.
-const IMPORT: Duration = Duration::from_secs(300);
 
 /// Events after which a list may show something else.
 const EVENTS: [&str; 10] =
@@ -50,42 +47,59 @@ const EVENTS: [&str; 10] =
 pub struct DockerRuntime {
     client: Arc<Client>,
     images: image::Images,
-    /// Asked once, for an engine runs programs to answer; forgotten when a ping fails, for it may come back newer.
+    /// Capabilities that containers do not get, without `CAP_`.
+    dropped_capabilities: Vec<String>,
+    /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
+    /// come back with a newer version.
     info: Mutex<Option<EngineInfo>>,
 }
 
 impl DockerRuntime {
     /// An engine at `host`, in the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`). `None` reads
-    /// `DOCKER_HOST`, and takes the usual socket when that is unset. Connects with the first call: only an address
-    /// that can not be meant is an error here.
+    /// `DOCKER_HOST`, and takes the default socket if that is unset. Connects with the first call.
+    ///
+    /// # Errors
+    /// If the address is invalid.
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(Client::new(host)?);
-        Ok(Self { client, images: image::Images::default(), info: Mutex::default() })
+        let dropped_capabilities = PodPolicy::default().dropped_capabilities;
+        Ok(Self { client, images: image::Images::default(), dropped_capabilities, info: Mutex::default() })
     }
 
-    /// Whether the engine has this image already.
+    /// Pulls with the credentials in this file, which is written as by `docker login`; `None` for none.
+    pub fn with_registry_config(mut self, path: Option<PathBuf>) -> Self {
+        self.images.registries.path = path;
+        self
+    }
+
+    /// Takes these Linux capabilities from new containers, instead of the default ones.
+    pub fn dropping_capabilities(self, dropped_capabilities: Vec<String>) -> Self {
+        Self { dropped_capabilities, ..self }
+    }
+
+    /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, RuntimeError> {
         image::is_present(&self.client, image).await
     }
 
-    /// Id and labels of an image; `None` when it is absent.
+    /// Returns id and labels of an image; `None` if the engine does not have it.
     pub(super) async fn image_labels(
         &self,
         image: &str,
     ) -> Result<Option<(String, HashMap<String, String>)>, RuntimeError> {
         image::check_path(image)?;
         let call = self.client.docker()?.inspect_image(image);
-        match self.client.within(Doing::InspectImage, QUICK, call).await {
+        match self.client.within(EngineCall::InspectImage, READ, call).await {
             Ok(answer) => {
                 let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
                 Ok(Some((answer.id.unwrap_or_default(), labels)))
             }
-            Err(fault) if fault.is_not_found() => Ok(None),
-            Err(fault) => Err(fault.into()),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure.into()),
         }
     }
 
-    /// Makes an image of a tar of its files. `changes` are lines of a Dockerfile, without `FROM`.
+    /// Creates an image from a tar of its files. `changes` are lines of a Dockerfile, without `FROM`.
     pub(super) async fn import_tar(
         &self,
         name: &str,
@@ -99,65 +113,92 @@ impl DockerRuntime {
         let body = bollard::body_try_stream(tar);
         let progress = self.client.docker()?.create_image(Some(options), Some(body), None);
         let call = progress.try_for_each(|_| std::future::ready(Ok(())));
-        Ok(self.client.within(Doing::Import, IMPORT, call).await?)
+        Ok(self.client.within(EngineCall::Import, IMPORT, call).await?)
     }
 
-    /// Gives an image another name. What had that name before keeps only its id.
+    /// Adds a name to an image. An image that had the name before keeps only its id.
     pub(super) async fn tag_image(&self, image: &str, name: &str) -> Result<(), RuntimeError> {
         image::check_path(image)?;
         let (repo, tag) = image::split(name);
         let options = TagImageOptionsBuilder::default().repo(repo).tag(tag).build();
         let call = self.client.docker()?.tag_image(image, Some(options));
-        Ok(self.client.within(Doing::Import, QUICK, call).await?)
+        Ok(self.client.within(EngineCall::Import, READ, call).await?)
     }
 
-    /// Removes an image's tag, and the image with its last one. Absent already is success; an image in use is not.
+    /// Removes an image's tag, and the image with its last tag. Succeeds if there is none; fails if the image
+    /// is in use.
     pub async fn remove_image(&self, tag: &str) -> Result<(), RuntimeError> {
         image::check_path(tag)?;
         let options = RemoveImageOptionsBuilder::default().build();
         let call = self.client.docker()?.remove_image(tag, Some(options), None);
-        match self.client.within(Doing::RemoveImage, SLOW, call).await {
+        match self.client.within(EngineCall::RemoveImage, WRITE, call).await {
             Ok(_) => Ok(()),
-            Err(fault) if fault.is_not_found() => Ok(()),
-            Err(fault) => Err(fault.into()),
+            Err(failure) if failure.is_not_found() => Ok(()),
+            Err(failure) => Err(failure.into()),
         }
     }
 
     async fn ping_engine(&self) -> Result<EngineInfo, RuntimeError> {
         let known = || self.info.lock().unwrap_or_else(PoisonError::into_inner);
         let docker = self.client.docker()?;
-        let pinged = self.client.within(Doing::Ping, PING, docker.ping()).await;
-        if let Err(fault) = pinged {
+        let pinged = self.client.within(EngineCall::Ping, PING, docker.ping()).await;
+        if let Err(failure) = pinged {
             *known() = None;
-            return Err(fault.into());
+            return Err(failure.into());
         }
         if let Some(info) = known().clone() {
             return Ok(info);
         }
-        let info = engine_info(self.client.within(Doing::Version, QUICK, docker.version()).await?);
+        let info = engine_info(self.client.within(EngineCall::Version, READ, docker.version()).await?);
         *known() = Some(info.clone());
         Ok(info)
     }
 
     async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
+        let (mut containers, ended) = self.list_rows(node, READ).await?;
+        // The list has neither exit code nor out-of-memory flag. A few inspections at a time: engines answer
+        // them one by one anyway.
+        let inspections = ended.into_iter().map(|container| self.inspect_ended(container));
+        let inspected: Vec<_> = stream::iter(inspections).buffer_unordered(4).collect().await;
+        containers.extend(inspected.into_iter().flatten());
+        Ok(containers)
+    }
+
+    /// Lists the containers of this node in one call: those that may run, and those that have ended.
+    async fn list_rows(
+        &self,
+        node: &NodeName,
+        limit: Duration,
+    ) -> Result<(Vec<Container>, Vec<Container>), RuntimeError> {
         let options = ListContainersOptionsBuilder::default().all(true).filters(&label_filters(node)).build();
         let call = self.client.docker()?.list_containers(Some(options));
-        let rows = self.client.within(Doing::List, QUICK, call).await?;
-        let mut containers = Vec::with_capacity(rows.len());
-        let mut ended = Vec::new();
+        let rows = match self.client.within(EngineCall::List, limit, call).await {
+            Ok(rows) => rows.into_iter().map(view::listed).collect(),
+            Err(failure) => match failure.not_understood.as_ref().and_then(lenient::rows) {
+                Some(rows) => rows,
+                None => return Err(failure.into()),
+            },
+        };
+        let (mut live, mut ended) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
-            match view::listed(row) {
-                Listed::Known(container) => containers.push(container),
-                Listed::Ended(handle) => ended.push(handle),
+            match row {
+                Listed::Known(container) => live.push(container),
+                Listed::Ended(container) => ended.push(container),
                 Listed::Skip => {}
             }
         }
-        // The list has neither exit code nor out-of-memory; a few at a time, engines answer these one by one anyway.
-        let client = &self.client;
-        let looks = ended.into_iter().map(|handle| async move { containers::inspect(client, &handle).await });
-        let seen: Vec<_> = stream::iter(looks).buffer_unordered(4).try_collect().await?;
-        containers.extend(seen.into_iter().flatten().filter_map(|found| found.container));
-        Ok(containers)
+        Ok((live, ended))
+    }
+
+    /// Finds out how a container ended. If the engine cannot tell, only this container is in doubt.
+    async fn inspect_ended(&self, container: Container) -> Option<Container> {
+        match containers::inspect_within(&self.client, &container.handle, INSPECT_IN_LIST).await {
+            Ok(found) => found?.container,
+            Err(error) => {
+                tracing::debug!(container = container.handle, %error, "a container cannot be inspected");
+                Some(container)
+            }
+        }
     }
 
     async fn open_logs(
@@ -175,25 +216,27 @@ impl DockerRuntime {
             .follow(follow)
             .tail(&tail.to_string())
             .build();
-        // The limit covers the time to the answer's beginning; what follows comes when the container writes.
-        let lines = self.client.docker()?.clone().with_timeout(SLOW).logs(handle, Some(options));
+        // The timeout covers the time until the answer begins; the rest follows whenever the container
+        // writes.
+        let lines = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let lines = lines.map(move |line| match line {
             Ok(output) => Ok(output.into_bytes()),
-            Err(error) => Err(Fault::of(Doing::Logs, &host, &error).error),
+            Err(error) => Err(EngineFailure::of(EngineCall::Logs, &host, &error).error),
         });
         Ok(lines.boxed())
     }
 
     async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
-        // The events' own answer says nothing until there is one: the ping tells a dead engine from a quiet one.
+        // The answer begins with the first event: a ping tells a dead engine from a quiet one.
         self.ping_engine().await?;
         let mut filters = label_filters(node);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
         let options = EventsOptionsBuilder::default().filters(&filters).build();
-        let events = self.client.docker()?.clone().with_timeout(SLOW).events(Some(options));
-        let hints = events.map_ok(hint).map_err(|error| tracing::debug!(%error, "the engine's events end"));
+        let events = self.client.docker()?.clone().with_timeout(WRITE).events(Some(options));
+        let hints =
+            events.map_ok(hint).map_err(|error| tracing::debug!(%error, "the stream of engine events ended"));
         Ok(hints
             .take_while(|event| std::future::ready(event.is_ok()))
             .filter_map(|event| async { event.ok() })
@@ -208,8 +251,8 @@ fn label_filters(node: &NodeName) -> HashMap<String, Vec<String>> {
 
 fn hint(event: EventMessage) -> Hint {
     let attributes = event.actor.and_then(|actor| actor.attributes).unwrap_or_default();
-    let began = event.action.is_some_and(|action| action == "create" || action == "start");
-    Hint { pod: attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok()), began }
+    let is_start = event.action.is_some_and(|action| action == "create" || action == "start");
+    Hint { pod: attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok()), is_start }
 }
 
 fn engine_info(version: SystemVersion) -> EngineInfo {
@@ -218,7 +261,7 @@ fn engine_info(version: SystemVersion) -> EngineInfo {
     match podman {
         Some(podman) => EngineInfo { runtime: "podman", version: format!("Podman {}", podman.version) },
         None => {
-            let number = version.version.unwrap_or_else(|| "of unknown version".to_owned());
+            let number = version.version.unwrap_or_else(|| "(unknown version)".to_owned());
             EngineInfo { runtime: "docker", version: format!("Docker Engine {number}") }
         }
     }
@@ -233,15 +276,19 @@ impl Runtime for DockerRuntime {
         Box::pin(self.list_containers(node))
     }
 
+    fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        Box::pin(async { Ok(self.list_rows(node, LIST_FOR_FENCE).await?.0) })
+    }
+
     fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(image::ensure(&self.client, &self.images, image))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(async {
-            let run = containers::run(&self.client, request).await;
+            let run = containers::run(&self.client, request, &self.dropped_capabilities).await;
             if matches!(run, Err(RuntimeError::Image(_))) {
-                self.images.is_gone(&request.container.image);
+                self.images.mark_missing(&request.container.image);
             }
             run
         })

@@ -1,4 +1,5 @@
-//! Against the real engine of this machine. Each test has a node of its own, so they neither meet nor leave anything.
+//! Tests against the real engine of this machine. Each has a node of its own, so that they do not affect each
+//! other.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,26 +18,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::*;
-use crate::runtime::hello::{Recipe, ensure_hello_image, import_recipe};
+use crate::runtime::sample_image::{Recipe, ensure_hello_image, import_recipe};
 use crate::runtime::testing::{eventually, identity};
 use crate::runtime::{ContainerState, Identity};
 
 const SHELL_IMAGE: &str = "kubeleet-test/shell:1";
 
-/// One engine, one node name that no other test has, and an image with a shell.
-struct Bench {
+/// One engine, a unique node name, and an image with a shell.
+struct Fixture {
     docker: DockerRuntime,
     node: NodeName,
 }
 
-impl Bench {
-    /// None when there is no engine; panics then if `REQUIRE` names docker.
+impl Fixture {
+    /// Returns `None` if there is no engine; panics then if `REQUIRE` names docker.
     async fn new() -> Option<Self> {
         let docker = DockerRuntime::connect(None).unwrap();
         if let Err(error) = docker.ping().await {
-            let required = std::env::var("REQUIRE").is_ok_and(|list| list.contains("docker"));
-            assert!(!required, "REQUIRE=docker, but: {error}");
-            eprintln!("SKIPPED (no docker): {error}");
+            testkit::require::skipped("docker", &error.to_string());
             return None;
         }
         static IMAGE: OnceCell<()> = OnceCell::const_new();
@@ -52,9 +51,9 @@ impl Bench {
     }
 
     fn request(&self, pod: &str, script: &str) -> ContainerRequest {
-        let mut container = ContainerSpec::of_image(SHELL_IMAGE);
+        let mut container = ContainerSpec::from_image(SHELL_IMAGE);
         container.command.0 = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-        // The pod's id decides the container's name, which is unique on the engine, not on the node.
+        // The pod's id determines the container's name, which is unique on the engine, not on the node.
         let pod = format!("{pod}-{}", self.node);
         ContainerRequest { identity: identity(self.node.as_str(), &pod, "assignment"), container }
     }
@@ -64,8 +63,8 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    /// By the command line, because there is no awaiting while a test panics.
+impl Drop for Fixture {
+    /// Uses the command line, because a panicking test cannot await.
     fn drop(&mut self) {
         let shell = format!(
             "docker ps -aq --filter label=kubeleet.node={} | xargs -r docker rm -fv >/dev/null",
@@ -75,14 +74,14 @@ impl Drop for Bench {
     }
 }
 
-/// Sleeps until SIGTERM and then ends with 7: a bare `sleep` as process 1 would ignore it.
-const POLITE: &str = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+/// Sleeps until SIGTERM and then exits with 7: a bare `sleep` as process 1 would ignore the signal.
+const GRACEFUL: &str = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
 
 #[tokio::test]
-async fn run_twice_is_one_container_and_a_new_worker_adopts_it() {
-    let Some(bench) = Bench::new().await else { return };
-    let request = bench.request("twice", POLITE);
-    let (one, two) = tokio::join!(bench.docker.run(&request), bench.docker.run(&request));
+async fn running_twice_is_one_container_and_a_new_worker_finds_it() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let request = fixture.request("twice", GRACEFUL);
+    let (one, two) = tokio::join!(fixture.docker.run(&request), fixture.docker.run(&request));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!(one.handle, two.handle);
     assert_eq!(one.state, ContainerState::Running);
@@ -90,153 +89,186 @@ async fn run_twice_is_one_container_and_a_new_worker_adopts_it() {
     assert!(!one.address.is_empty());
 
     let after_restart = DockerRuntime::connect(None).unwrap();
-    assert_eq!(after_restart.list(&bench.node).await.unwrap(), std::slice::from_ref(&one));
+    assert_eq!(after_restart.list(&fixture.node).await.unwrap(), std::slice::from_ref(&one));
     assert_eq!(after_restart.run(&request).await.unwrap(), one);
-    let other_node = NodeName::new("test-nobody").unwrap();
+    let other_node = NodeName::new("test-unused").unwrap();
     assert_eq!(after_restart.list(&other_node).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn an_exit_is_seen_adopted_and_restarted_only_when_asked() {
-    let Some(bench) = Bench::new().await else { return };
-    let request = bench.request("exit", "exit 3");
-    let container = bench.docker.run(&request).await.unwrap();
+async fn an_exited_container_is_found_and_restarted_only_on_request() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let request = fixture.request("exit", "exit 3");
+    let container = fixture.docker.run(&request).await.unwrap();
     let exited = ContainerState::Exited { code: 3, out_of_memory: false };
-    eventually("exited with 3", || async { (bench.list().await.first()?.state == exited).then_some(()) })
+    eventually("exited with 3", || async { (fixture.list().await.first()?.state == exited).then_some(()) })
         .await;
-    assert_eq!(bench.docker.run(&request).await.unwrap().state, exited);
+    assert_eq!(fixture.docker.run(&request).await.unwrap().state, exited);
 
-    let mut hints = bench.docker.hints(&bench.node).await.unwrap();
-    bench.docker.restart(&container.handle).await.unwrap();
+    let mut hints = fixture.docker.hints(&fixture.node).await.unwrap();
+    fixture.docker.restart(&container.handle).await.unwrap();
     let hint = tokio::time::timeout(Duration::from_secs(10), hints.next()).await.unwrap().unwrap();
     assert_eq!(hint.pod, Some(request.identity.pod));
-    assert!(matches!(bench.docker.restart("no-such-container").await, Err(RuntimeError::NotFound(_))));
+    assert!(matches!(fixture.docker.restart("no-such-container").await, Err(RuntimeError::NotFound(_))));
 }
 
 #[tokio::test]
-async fn stop_gives_the_grace_and_no_more() {
-    let Some(bench) = Bench::new().await else { return };
-    let polite = bench.docker.run(&bench.request("polite", POLITE)).await.unwrap();
-    let deaf =
-        bench.docker.run(&bench.request("deaf", "trap '' TERM; while :; do sleep 0.1; done")).await.unwrap();
+async fn a_stop_waits_for_the_grace_period_and_no_longer() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let graceful = fixture.docker.run(&fixture.request("graceful", GRACEFUL)).await.unwrap();
+    let stubborn = fixture
+        .docker
+        .run(&fixture.request("stubborn", "trap '' TERM; while :; do sleep 0.1; done"))
+        .await
+        .unwrap();
     let begin = Instant::now();
-    bench.docker.stop(&polite.handle, Duration::from_secs(30)).await.unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(20), "it ended by itself: {:?}", begin.elapsed());
+    fixture.docker.stop(&graceful.handle, Duration::from_secs(30)).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(20), "it exited by itself: {:?}", begin.elapsed());
     let begin = Instant::now();
-    bench.docker.stop(&deaf.handle, Duration::from_millis(1500)).await.unwrap();
-    assert!(begin.elapsed() >= Duration::from_millis(1500), "it had its grace: {:?}", begin.elapsed());
-    assert_eq!(bench.list().await, []);
-    bench.docker.stop(&deaf.handle, Duration::ZERO).await.unwrap();
+    fixture.docker.stop(&stubborn.handle, Duration::from_millis(1500)).await.unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(1500), "it had its grace period: {:?}", begin.elapsed());
+    assert_eq!(fixture.list().await, []);
+    fixture.docker.stop(&stubborn.handle, Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
 async fn logs_have_a_tail_and_follow_to_the_end() {
-    let Some(bench) = Bench::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let script = "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; trap 'echo bye; exit 0' TERM; \
                   while :; do sleep 0.1; done";
-    let container = bench.docker.run(&bench.request("logs", script)).await.unwrap();
+    let container = fixture.docker.run(&fixture.request("logs", script)).await.unwrap();
     eventually("three lines", || async {
-        (read(&bench, &container, 10).await == "one\ntwo\nthree\n").then_some(())
+        (read(&fixture, &container, 10).await == "one\ntwo\nthree\n").then_some(())
     })
     .await;
-    assert_eq!(read(&bench, &container, 1).await, "three\n");
+    assert_eq!(read(&fixture, &container, 1).await, "three\n");
 
-    let mut following = bench.docker.logs(&container.handle, 1, true).await.unwrap();
+    let mut following = fixture.docker.logs(&container.handle, 1, true).await.unwrap();
     assert_eq!(following.next().await.unwrap().unwrap(), "three\n");
     let (stopped, rest) =
-        tokio::join!(bench.docker.stop(&container.handle, Duration::from_secs(10)), following.next());
+        tokio::join!(fixture.docker.stop(&container.handle, Duration::from_secs(10)), following.next());
     stopped.unwrap();
     assert_eq!(rest.unwrap().unwrap(), "bye\n");
     assert!(following.next().await.is_none());
-    let gone = bench.docker.logs(&container.handle, 1, true).await;
+    let gone = fixture.docker.logs(&container.handle, 1, true).await;
     assert!(matches!(gone.err(), Some(RuntimeError::NotFound(_))));
 }
 
-async fn read(bench: &Bench, container: &Container, tail: usize) -> String {
-    let lines = bench.docker.logs(&container.handle, tail, false).await.unwrap();
+async fn read(fixture: &Fixture, container: &Container, tail: usize) -> String {
+    let lines = fixture.docker.logs(&container.handle, tail, false).await.unwrap();
     String::from_utf8(lines.try_collect::<Vec<Bytes>>().await.unwrap().concat()).unwrap()
 }
 
 #[tokio::test]
-async fn a_missing_image_is_told_in_the_engines_words() {
-    let Some(bench) = Bench::new().await else { return };
+async fn the_error_for_a_missing_image_has_the_engines_message() {
+    let Some(fixture) = Fixture::new().await else { return };
     let image = "localhost:1/kubeleet-test/missing:1";
-    let error = bench.docker.ensure_image(image).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Image(words) if words.contains("refused")), "{error:?}");
-    let mut request = bench.request("missing", "true");
+    let error = fixture.docker.ensure_image(image).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Image(message) if message.contains("refused")), "{error:?}");
+    let mut request = fixture.request("missing", "true");
     request.container.image = image.to_owned();
-    let error = bench.docker.run(&request).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Image(words) if words.contains(image)), "{error:?}");
-    assert_eq!(bench.list().await, []);
-    bench.docker.ensure_image(SHELL_IMAGE).await.unwrap();
+    let error = fixture.docker.run(&request).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::Image(message) if message.contains(image)), "{error:?}");
+    assert_eq!(fixture.list().await, []);
+    fixture.docker.ensure_image(SHELL_IMAGE).await.unwrap();
     assert!(
-        bench.docker.has_image(SHELL_IMAGE).await.unwrap() && !bench.docker.has_image(image).await.unwrap()
+        fixture.docker.has_image(SHELL_IMAGE).await.unwrap()
+            && !fixture.docker.has_image(image).await.unwrap()
     );
 }
 
 #[tokio::test]
-async fn what_can_not_start_is_refused_and_leaves_nothing() {
-    let Some(bench) = Bench::new().await else { return };
-    let mut request = bench.request("noexec", "");
+async fn a_container_that_cannot_start_is_refused_and_removed() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut request = fixture.request("noexec", "");
     request.container.command.0 = vec!["no-such-program".to_owned()];
-    let error = bench.docker.run(&request).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Refused(words) if words.contains("no-such-program")), "{error:?}");
-    assert_eq!(bench.list().await, []);
+    let error = fixture.docker.run(&request).await.unwrap_err();
+    assert!(
+        matches!(&error, RuntimeError::Refused(message) if message.contains("no-such-program")),
+        "{error:?}"
+    );
+    assert_eq!(fixture.list().await, []);
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut request = bench.request("port", POLITE);
+    let mut request = fixture.request("port", GRACEFUL);
     request.container.ports = vec![format!("{}:80", taken.local_addr().unwrap().port()).parse().unwrap()];
-    let error = bench.docker.run(&request).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Failed(words) if words.contains("in use")), "{error:?}");
-    assert_eq!(bench.list().await, []);
+    let error = fixture.docker.run(&request).await.unwrap_err();
+    assert!(matches!(&error, RuntimeError::PortTaken(message) if message.contains("in use")), "{error:?}");
+    assert_eq!(fixture.list().await, []);
 }
 
 #[tokio::test]
-async fn limits_reach_the_container_and_memory_has_an_end() {
-    let Some(bench) = Bench::new().await else { return };
-    let mut request = bench.request("memory", "x=0123456789abcdef; while :; do x=$x$x; done");
+async fn limits_reach_the_container_and_memory_is_enforced() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut request = fixture.request("memory", "x=0123456789abcdef; while :; do x=$x$x; done");
     request.container.memory = Some("8MiB".parse().unwrap());
     request.container.cpus = Some("0.5".parse().unwrap());
-    bench.docker.run(&request).await.unwrap();
-    let state = eventually("killed for its memory", || async {
-        let state = bench.list().await.first()?.state;
+    fixture.docker.run(&request).await.unwrap();
+    let state = eventually("killed because of its memory", || async {
+        let state = fixture.list().await.first()?.state;
         matches!(state, ContainerState::Exited { .. }).then_some(state)
     });
     assert_eq!(state.await, ContainerState::Exited { code: 137, out_of_memory: true });
 }
 
+/// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
+const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
+/// Those of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and sshd
+/// use them.
+const USUAL_CAPABILITIES: [u32; 10] = [0, 1, 3, 4, 5, 6, 7, 10, 8, 18];
+
 #[tokio::test]
-async fn a_name_held_by_a_stranger_is_not_adopted() {
-    let Some(bench) = Bench::new().await else { return };
-    let request = bench.request("stranger", POLITE);
-    bench.docker.run(&request).await.unwrap();
+async fn a_container_lacks_the_capabilities_that_hardly_any_image_needs() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let script =
+        "while read name value; do case $name in CapBnd:) echo $value;; esac; done </proc/self/status";
+    let container = fixture.docker.run(&fixture.request("caps", script)).await.unwrap();
+    let output = eventually("its capabilities", || async {
+        let output = read(&fixture, &container, 10).await;
+        u64::from_str_radix(output.trim(), 16).ok()
+    });
+    let capabilities = output.await;
+    let has = |capability: u32| capabilities & (1 << capability) != 0;
+    assert_eq!(UNUSUAL_CAPABILITIES.map(has), [false; 4], "{capabilities:x}");
+    assert_eq!(USUAL_CAPABILITIES.map(has), [true; 10], "{capabilities:x}");
+}
+
+#[tokio::test]
+async fn a_container_of_another_node_with_our_name_is_not_taken_over() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let request = fixture.request("taken", GRACEFUL);
+    fixture.docker.run(&request).await.unwrap();
     // The same name, because pod and assignment are the same, but another node's.
-    let other = NodeName::new(format!("{}-b", bench.node)).unwrap();
-    let stranger = ContainerRequest {
+    let other = NodeName::new(format!("{}-b", fixture.node)).unwrap();
+    let request_of_other = ContainerRequest {
         identity: Identity { node: other, ..request.identity.clone() },
         container: request.container.clone(),
     };
-    let error = bench.docker.run(&stranger).await.unwrap_err();
-    assert!(matches!(&error, RuntimeError::Failed(words) if words.contains("not this pod's")), "{error:?}");
+    let error = fixture.docker.run(&request_of_other).await.unwrap_err();
+    assert!(
+        matches!(&error, RuntimeError::Failed(message) if message.contains("not this pod's")),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_created_container_is_started_by_the_next_run() {
-    let Some(bench) = Bench::new().await else { return };
-    let request = bench.request("created", POLITE);
+    let Some(fixture) = Fixture::new().await else { return };
+    let request = fixture.request("created", GRACEFUL);
     // The worker dies between the two calls.
     let name = request.identity.container_name();
     let options = bollard::query_parameters::CreateContainerOptionsBuilder::default().name(&name).build();
-    let engine = bench.docker.client.docker().unwrap();
-    engine.create_container(Some(options), create::create_body(&request)).await.unwrap();
-    assert_eq!(bench.list().await[0].state, ContainerState::Created);
-    assert_eq!(bench.docker.run(&request).await.unwrap().state, ContainerState::Running);
-    assert_eq!(bench.list().await.len(), 1);
+    let engine = fixture.docker.client.docker().unwrap();
+    engine.create_container(Some(options), create::create_body(&request, &[])).await.unwrap();
+    assert_eq!(fixture.list().await[0].state, ContainerState::Created);
+    assert_eq!(fixture.docker.run(&request).await.unwrap().state, ContainerState::Running);
+    assert_eq!(fixture.list().await.len(), 1);
 }
 
-/// An engine of our own making: answers each request by its first line, `None` never.
+/// A fake engine that answers each request by its head; for `None` it never answers.
 struct FakeEngine {
     runtime: DockerRuntime,
+    host: String,
     _dir: tempfile::TempDir,
     server: tokio::task::JoinHandle<()>,
 }
@@ -254,9 +286,8 @@ impl FakeEngine {
                 tokio::spawn(async move {
                     let mut head = vec![0; 4096];
                     let length = connection.read(&mut head).await.unwrap();
-                    let line =
-                        String::from_utf8_lossy(&head[..length]).lines().next().unwrap_or("").to_owned();
-                    let Some((status, body)) = answer(line).await else {
+                    let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                    let Some((status, body)) = answer(head).await else {
                         return std::future::pending().await;
                     };
                     let length = body.len();
@@ -265,8 +296,9 @@ impl FakeEngine {
                 });
             }
         });
-        let runtime = DockerRuntime::connect(Some(&format!("unix://{}", path.display()))).unwrap();
-        Self { runtime, _dir: dir, server }
+        let host = format!("unix://{}", path.display());
+        let runtime = DockerRuntime::connect(Some(&host)).unwrap();
+        Self { runtime, host, _dir: dir, server }
     }
 }
 
@@ -277,7 +309,7 @@ impl Drop for FakeEngine {
 }
 
 #[tokio::test]
-async fn many_pods_that_wait_for_one_image_share_one_pull() {
+async fn pods_that_wait_for_the_same_image_share_one_pull() {
     static PULLS: AtomicUsize = AtomicUsize::new(0);
     let release = Arc::new(Semaphore::new(0));
     let gate = release.clone();
@@ -310,11 +342,45 @@ async fn many_pods_that_wait_for_one_image_share_one_pull() {
 }
 
 #[tokio::test]
-async fn an_image_is_looked_for_once_until_it_is_found_gone() {
-    static LOOKS: AtomicUsize = AtomicUsize::new(0);
+async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
+    let engine = FakeEngine::new(|head| async move {
+        if head.starts_with("GET /images/") {
+            return Some((404, r#"{"message":"No such image"}"#.to_owned()));
+        }
+        let header = head.lines().find(|line| line.to_lowercase().starts_with("x-registry-auth:"));
+        let value = header.and_then(|line| line.split(": ").nth(1)).unwrap_or_default();
+        let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, value.trim());
+        let auth: serde_json::Value =
+            serde_json::from_slice(&decoded.unwrap_or_default()).unwrap_or_default();
+        let is_right = auth["username"] == "me" && auth["password"] == "hunter2";
+        let denied = r#"{"errorDetail":{"message":"access denied"},"error":"access denied"}"#;
+        Some((200, if is_right { r#"{"status":"done"}"# } else { denied }.to_owned()))
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    // `me:hunter2`
+    std::fs::write(
+        &path,
+        r#"{"auths":{"reg.example:5000":{"auth":"bWU6aHVudGVyMg=="}},"credsStore":"desktop"}"#,
+    )
+    .unwrap();
+    let runtime =
+        DockerRuntime::connect(Some(&engine.host)).unwrap().with_registry_config(Some(path.clone()));
+    runtime.ensure_image("reg.example:5000/team/web:1").await.unwrap();
+    let other = runtime.ensure_image("other.example/web").await.unwrap_err().to_string();
+    assert!(other.contains("access denied; the credentials of other.example are with"), "{other}");
+    // A file that was broken after the start is an error of the pulls, and never shows what is in it.
+    std::fs::write(&path, "hunter2").unwrap();
+    let broken = runtime.ensure_image("reg.example:5000/team/api:1").await.unwrap_err().to_string();
+    assert!(broken.contains("config.json") && !broken.contains("hunter2"), "{broken}");
+}
+
+#[tokio::test]
+async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
+    static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let engine = FakeEngine::new(|line| async move {
         if line.starts_with("GET /images/") {
-            LOOKS.fetch_add(1, Ordering::SeqCst);
+            REQUESTS.fetch_add(1, Ordering::SeqCst);
             return Some((200, "{}".to_owned()));
         }
         assert!(line.starts_with("POST /containers/create"), "{line}");
@@ -323,13 +389,13 @@ async fn an_image_is_looked_for_once_until_it_is_found_gone() {
     for _ in 0..3 {
         engine.runtime.ensure_image("busy").await.unwrap();
     }
-    assert_eq!(LOOKS.load(Ordering::SeqCst), 1);
+    assert_eq!(REQUESTS.load(Ordering::SeqCst), 1);
     let request =
-        ContainerRequest { identity: identity("n", "p", "a"), container: ContainerSpec::of_image("busy") };
+        ContainerRequest { identity: identity("n", "p", "a"), container: ContainerSpec::from_image("busy") };
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
     engine.runtime.ensure_image("busy").await.unwrap();
-    assert_eq!(LOOKS.load(Ordering::SeqCst), 2);
+    assert_eq!(REQUESTS.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
@@ -342,7 +408,7 @@ async fn podman_is_told_from_docker() {
     assert_eq!((info.runtime, info.version.as_str()), ("podman", "Podman 4.9.3"));
 }
 
-/// As one does whose disk hangs: it accepts, and that is all.
+/// Like an engine whose disk hangs: it accepts connections and never answers.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_an_engine_error_in_time() {
     let engine = FakeEngine::new(|_| async { None });
@@ -351,27 +417,28 @@ async fn an_engine_that_does_not_answer_is_an_engine_error_in_time() {
     let begin = Instant::now();
     let (ping, list, hints, image) =
         tokio::join!(docker.ping(), docker.list(&node), docker.hints(&node), docker.ensure_image("x"));
-    assert!(begin.elapsed() < QUICK + Duration::from_secs(5), "{:?}", begin.elapsed());
-    assert!(matches!(ping, Err(RuntimeError::Engine(words)) if words.contains("within 3 s")));
+    assert!(begin.elapsed() < READ + Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(matches!(ping, Err(RuntimeError::Engine(message)) if message.contains("within 3 s")));
     assert!(matches!(list, Err(RuntimeError::Engine(_))));
     assert!(matches!(hints.err(), Some(RuntimeError::Engine(_))));
     assert!(matches!(image, Err(RuntimeError::Engine(_))));
 }
 
 #[tokio::test]
-async fn an_image_of_this_executable_is_made_once_and_runs() {
-    let Some(bench) = Bench::new().await else { return };
-    let docker = &bench.docker;
-    let tags = [format!("kubeleet-test/{}:1", bench.node), format!("kubeleet-test/{}", bench.node)];
+async fn an_image_of_this_executable_is_created_once_and_runs() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let docker = &fixture.docker;
+    let tags = [format!("kubeleet-test/{}:1", fixture.node), format!("kubeleet-test/{}", fixture.node)];
     let tags = [tags[0].as_str(), tags[1].as_str()];
     assert!(ensure_hello_image(docker, &tags).await.unwrap());
     assert!(!ensure_hello_image(docker, &tags).await.unwrap());
-    let mut request = bench.request("hello", "");
-    request.container = ContainerSpec::of_image(tags[1]);
+    let mut request = fixture.request("hello", "");
+    request.container = ContainerSpec::from_image(tags[1]);
     let container = docker.run(&request).await.unwrap();
-    // This executable is the test harness: `hello` is a filter to it, and its libraries are what is tried here.
+    // This executable is the test harness, to which `hello` is a filter. The test is that it finds its
+    // libraries.
     let output = eventually("output of the test harness", || async {
-        let output = read(&bench, &container, 100).await;
+        let output = read(&fixture, &container, 100).await;
         output.contains("test result").then_some(output)
     });
     assert!(output.await.contains("running"));
@@ -380,4 +447,48 @@ async fn an_image_of_this_executable_is_made_once_and_runs() {
         docker.remove_image(tag).await.unwrap();
         assert!(!docker.has_image(tag).await.unwrap());
     }
+}
+
+/// One row of a fake list of containers.
+fn fake_row(id: &str, state: &str) -> String {
+    format!(
+        r#"{{"Id":"{id}","State":"{state}","Labels":{{"kubeleet.pod":"{id}","kubeleet.assignment":"a"}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
+    let engine = FakeEngine::new(|line| async move {
+        let rows =
+            [fake_row("runs", "running"), fake_row("odd", "gliding"), fake_row("sick", "exited"), "7".into()];
+        let ended = r#"{"Id":"ended","State":{"Status":"exited","ExitCode":3,"Health":{"Status":"odd"}},
+            "Config":{"Labels":{"kubeleet.pod":"ended","kubeleet.assignment":"a"},"Env":["PASSWORD=hunter2"]}}"#;
+        match () {
+            () if line.contains("/containers/sick/") => None,
+            () if line.contains("/containers/ended/") => Some((200, ended.to_owned())),
+            () => Some((200, format!("[{},{}]", rows.join(","), fake_row("ended", "dead")))),
+        }
+    });
+    let node = NodeName::new("node").unwrap();
+    let states = |list: Vec<Container>| {
+        let mut states: Vec<_> = list.into_iter().map(|one| (one.handle, one.state)).collect();
+        states.sort_by(|one, other| one.0.cmp(&other.0));
+        states
+    };
+    let state = |handle: &str, state| (handle.to_owned(), state);
+    let exited = ContainerState::Exited { code: 3, out_of_memory: false };
+    assert_eq!(
+        states(engine.runtime.list(&node).await.unwrap()),
+        [
+            state("ended", exited),
+            state("odd", ContainerState::Unknown),
+            state("runs", ContainerState::Running),
+            state("sick", ContainerState::Unknown),
+        ]
+    );
+    let live = tokio::time::timeout(Duration::from_secs(1), engine.runtime.list_live(&node)).await.unwrap();
+    assert_eq!(
+        states(live.unwrap()),
+        [state("odd", ContainerState::Unknown), state("runs", ContainerState::Running)]
+    );
 }

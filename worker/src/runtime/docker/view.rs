@@ -1,4 +1,4 @@
-//! What an engine says about its containers, in our words.
+//! Translates the engine's descriptions of containers.
 
 use std::collections::HashMap;
 
@@ -9,45 +9,46 @@ use bollard::models::{
 
 use crate::runtime::{Container, ContainerState};
 
-/// A listed container, as far as the list tells.
+/// One row of the container list, as far as it tells.
 pub(super) enum Listed {
-    /// All that there is to know.
+    /// A complete description.
     Known(Container),
-    /// It has ended; how, only an inspection of this id tells.
-    Ended(String),
-    /// On its way out, or not readable as one of ours.
+    /// A container that has ended, in the state `Unknown`; only an inspection tells how it ended.
+    Ended(Container),
+    /// A container that is being removed, or whose labels are unreadable.
     Skip,
 }
 
-/// One row of the list.
+/// Translates one row of the container list.
 pub(super) fn listed(row: ContainerSummary) -> Listed {
     use ContainerSummaryStateEnum as S;
     let Some(handle) = row.id else { return Listed::Skip };
     let state = match row.state.unwrap_or(S::EMPTY) {
         S::CREATED => ContainerState::Created,
-        // Paused and restarting ones have a process that can go on at any instant; a stopping one still has it.
+        // Paused and restarting containers may run again at any instant, and a stopping one still runs.
         S::RUNNING | S::PAUSED | S::RESTARTING | S::STOPPING => ContainerState::Running,
-        S::EXITED | S::DEAD | S::EMPTY => return Listed::Ended(handle),
+        S::EXITED | S::DEAD | S::EMPTY => ContainerState::Unknown,
         S::REMOVING => return Listed::Skip,
     };
     let address = row.network_settings.and_then(|settings| settings.networks).map(first_address);
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
     match container {
+        Some(container) if state == ContainerState::Unknown => Listed::Ended(container),
         Some(container) => Listed::Known(Container { address: address.unwrap_or_default(), ..container }),
         None => Listed::Skip,
     }
 }
 
-/// An inspected container with its labels: adopting needs to know whose it is.
+/// An inspected container and its labels, which tell whose it is.
 pub(super) struct Inspected {
-    /// Its labels, ours or not.
+    /// All its labels.
     pub(super) labels: HashMap<String, String>,
-    /// None while it is being removed, or when its labels are not readable as ours.
+    /// `None` while it is being removed, or if its labels are unreadable.
     pub(super) container: Option<Container>,
 }
 
-/// One inspection.
+/// Translates the answer to an inspection.
 pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
     let state = state_of(&answer.state.unwrap_or_default());
@@ -60,7 +61,7 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     Inspected { labels, container }
 }
 
-/// None while it is being removed.
+/// Returns `None` while the container is being removed.
 fn state_of(state: &EngineState) -> Option<ContainerState> {
     use ContainerStateStatusEnum as S;
     match state.status.unwrap_or(S::EMPTY) {
@@ -74,7 +75,8 @@ fn state_of(state: &EngineState) -> Option<ContainerState> {
     }
 }
 
-/// The address in the first network by name, so that two looks give the same one.
+/// Returns the address in the first network by name, so that it does not change between two calls; empty if
+/// there is none.
 fn first_address(networks: HashMap<String, EndpointSettings>) -> String {
     let mut named: Vec<_> =
         networks.into_iter().filter_map(|(name, net)| Some((name, net.ip_address?))).collect();

@@ -1,5 +1,5 @@
-//! What a process pod leaves on disk, so that a worker that starts later finds it: one folder each,
-//! `<root>/<node>/<container name>/`, for the state, the environment, the log and the working directory.
+//! A process pod on disk, where a worker that starts later finds it. Its folder is `<root>/<node>/<container
+//! name>/`, with the state, the environment, the log and the working directory.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -10,38 +10,40 @@ use std::path::{Path, PathBuf};
 use common::spec::ContainerSpec;
 use serde::{Deserialize, Serialize};
 
-use super::system::Who;
+use super::system::ProcessIdentity;
 use crate::runtime::{Container, ContainerRequest, ContainerState, RuntimeError};
 
-/// `pod.json`: all about a pod but the values of its environment, which may be secret.
+/// The content of `pod.json`: everything about a pod except the values of its environment, which may be
+/// secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// Its labels, as on any other engine.
     pub(super) labels: BTreeMap<String, String>,
-    /// What runs.
+    /// The program and its arguments.
     pub(super) command: Vec<String>,
     /// Names of its environment variables, for people.
     pub(super) environment: Vec<String>,
-    /// Bytes of memory each of its processes may have.
+    /// Bytes of memory that each of its processes may have.
     pub(super) memory: Option<u64>,
-    /// Where it is in its life.
-    pub(super) life: Life,
+    /// Called `life` in the file since the first version.
+    #[serde(rename = "life")]
+    pub(super) state: PodState,
 }
 
-/// Where a process pod is in its life.
+/// The state of a process pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Life {
-    /// About to be started. Found after a crash: it may or may not have been.
+pub(super) enum PodState {
+    /// About to be started. After a crash of the worker the process may or may not exist.
     Starting,
     /// Started as this process.
-    Running(Who),
-    /// Ended with this code.
+    Running(ProcessIdentity),
+    /// Ended with this exit code.
     Exited(i64),
 }
 
 impl Record {
-    /// Of a pod that is about to be started.
+    /// The record of a pod that is about to be started.
     pub(super) fn starting(request: &ContainerRequest) -> Self {
         let ContainerSpec { command, environment, memory, .. } = &request.container;
         let labels = request.identity.labels();
@@ -50,16 +52,16 @@ impl Record {
             command: command.0.clone(),
             environment: environment.iter().map(|(name, _)| name.to_owned()).collect(),
             memory: memory.map(|memory| memory.bytes()),
-            life: Life::Starting,
+            state: PodState::Starting,
         }
     }
 
-    /// As the runtime's callers see it.
+    /// Returns the container that the runtime's callers see; `None` if the labels are unreadable.
     pub(super) fn container(&self, handle: &str) -> Option<Container> {
-        let state = match self.life {
-            Life::Starting => ContainerState::Created,
-            Life::Running(_) => ContainerState::Running,
-            Life::Exited(code) => ContainerState::Exited { code, out_of_memory: false },
+        let state = match self.state {
+            PodState::Starting => ContainerState::Created,
+            PodState::Running(_) => ContainerState::Running,
+            PodState::Exited(code) => ContainerState::Exited { code, out_of_memory: false },
         };
         let get = |key: &str| self.labels.get(key).map(String::as_str);
         Container::from_labels(handle.to_owned(), get, state)
@@ -71,76 +73,80 @@ impl Record {
 pub(super) struct Folder {
     /// `<node>/<container name>`: the runtime's handle.
     pub(super) handle: String,
-    /// Where it is.
+    /// The absolute path.
     pub(super) path: PathBuf,
 }
 
 impl Folder {
-    /// The folder a handle names. A handle that would leave the root names nothing.
+    /// Returns the folder of a handle.
+    ///
+    /// # Errors
+    /// `NotFound` if the handle is malformed, in particular if it would leave the root.
     pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
-        let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
+        let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
         match handle.split_once('/') {
-            Some((node, name)) if plain(node) && plain(name) => {
+            Some((node, name)) if is_plain(node) && is_plain(name) => {
                 Ok(Self { handle: handle.to_owned(), path: root.join(node).join(name) })
             }
             Some(_) | None => Err(RuntimeError::NotFound(format!("process pod {handle:?}"))),
         }
     }
 
-    /// The node's part of the handle.
+    /// Returns the node's part of the handle.
     pub(super) fn node(&self) -> &str {
         self.handle.split_once('/').map_or("", |(node, _)| node)
     }
 
-    /// Where the pod's processes start.
+    /// Returns the working directory of the pod's processes.
     pub(super) fn work(&self) -> PathBuf {
         self.path.join("work")
     }
 
-    /// What they write to standard output and standard error.
+    /// Returns the file that takes their standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.path.join("log")
     }
 
-    /// The part of the log before that.
+    /// Returns the file with the older part of the log.
     pub(super) fn older_log(&self) -> PathBuf {
         self.path.join("log.1")
     }
 
-    /// Makes it; there already is success.
+    /// Creates it, unless it exists.
     pub(super) fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.work())
     }
 
-    /// None when there is none, or none that can be read: then nothing was ever started from it.
+    /// Reads the record. Returns `None` if there is none, or an unreadable one: then nothing was ever started
+    /// from it.
     pub(super) fn load(&self) -> Option<Record> {
         let text = match std::fs::read(self.path.join("pod.json")) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(pod = self.handle, %error, "a process pod's state can not be read");
+                tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
                 return None;
             }
         };
         serde_json::from_slice(&text)
             .inspect_err(
-                |error| tracing::warn!(pod = self.handle, %error, "a process pod's state is damaged"),
+                |error| tracing::warn!(pod = self.handle, %error, "the state of a process pod is damaged"),
             )
             .ok()
     }
 
-    /// Replaces the record as a whole: a crash leaves the old one or the new one.
+    /// Replaces the record atomically: after a crash the file has the old record or the new one.
     pub(super) fn store(&self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         self.replace("pod.json", &text)
     }
 
-    /// Keeps the environment for restarts, in a file that only this user can read.
+    /// Saves the environment for restarts, in a file that only this user can read.
     pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
         self.replace("environment.json", &serde_json::to_vec(environment).map_err(io::Error::other)?)
     }
 
-    /// What [`Self::store_environment`] kept.
+    /// Reads what [`Self::store_environment`] saved.
     pub(super) fn environment(&self) -> io::Result<BTreeMap<String, String>> {
         let text = std::fs::read(self.path.join("environment.json"))?;
         serde_json::from_slice(&text).map_err(io::Error::other)
@@ -148,16 +154,16 @@ impl Folder {
 
     fn replace(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let new = self.path.join(format!(".{name}.new"));
-        private().write(true).truncate(true).open(&new)?.write_all(text)?;
+        private_file().write(true).truncate(true).open(&new)?.write_all(text)?;
         std::fs::rename(new, self.path.join(name))
     }
 
-    /// The log, for appending: after it was cut, writing goes on at its new end.
+    /// Opens the log for appending: after a truncation, writing goes on at its new end.
     pub(super) fn open_log(&self) -> io::Result<File> {
-        private().append(true).open(self.log())
+        private_file().append(true).open(self.log())
     }
 
-    /// Removes it with all that is in it. Gone already is success.
+    /// Removes it with all its content, if it exists.
     pub(super) fn remove(&self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -166,8 +172,8 @@ impl Folder {
     }
 }
 
-/// A file that only this user can read.
-pub(super) fn private() -> OpenOptions {
+/// Returns options that create a file which only this user can read.
+pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600);
     options

@@ -1,4 +1,4 @@
-//! The log of a process pod: bounded, read from its tail, followed.
+//! The log of a process pod: bounded in size, read from its tail, and followed.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,57 +8,57 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
-use super::folder::{Folder, Life, private};
+use super::folder::{Folder, PodState, private_file};
 use crate::runtime::RuntimeError;
 
-/// The log is cut when it is longer, and as much again is kept of what it was. Looked at with each list, so a pod
-/// that writes a lot between two lists has more for that long.
-const LIMIT: u64 = 10 << 20;
-const CHUNK: usize = 64 << 10;
-const POLL: Duration = Duration::from_millis(200);
+/// A longer log is truncated, and this much of its end is kept in a second file. Checked with each list, so a
+/// log can be longer until the next list.
+const MAX_LOG_BYTES: u64 = 10 << 20;
+const CHUNK_BYTES: usize = 64 << 10;
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Cuts a log that is too long. Processes hold it open, so it is copied and emptied, not renamed; what they write
+/// Truncates a log that is too long. Processes have it open, so it is copied and emptied, not renamed; output
 /// between the two is lost.
-pub(super) fn cut(folder: &Folder) -> io::Result<()> {
+pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     let mut log = match File::open(folder.log()) {
         Ok(log) => log,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     let length = log.metadata()?.len();
-    if length <= LIMIT {
+    if length <= MAX_LOG_BYTES {
         return Ok(());
     }
-    log.seek(SeekFrom::Start(length - LIMIT))?;
-    let mut older = private().write(true).truncate(true).open(folder.older_log())?;
-    io::copy(&mut log.take(LIMIT), &mut older)?;
-    private().write(true).open(folder.log())?.set_len(0)
+    log.seek(SeekFrom::Start(length - MAX_LOG_BYTES))?;
+    let mut older = private_file().write(true).truncate(true).open(folder.older_log())?;
+    io::copy(&mut log.take(MAX_LOG_BYTES), &mut older)?;
+    private_file().write(true).open(folder.log())?.set_len(0)
 }
 
-/// The last `tail` lines, and with `follow` what comes after, until the pod ends or is removed.
+/// Streams the last `tail` lines, and with `follow` the output after them, until the pod ends or is removed.
 pub(super) fn read(
     folder: Folder,
     tail: usize,
     follow: bool,
 ) -> BoxStream<'static, Result<Bytes, RuntimeError>> {
-    let reading = Reading { folder, tail, follow, files: Vec::new(), begun: false };
-    let chunks = stream::unfold(Some(reading), |reading| async {
-        let mut reading = reading?;
+    let reader = LogReader { folder, tail, follow, files: Vec::new(), has_begun: false };
+    let chunks = stream::unfold(Some(reader), |reader| async {
+        let mut reader = reader?;
         loop {
-            let ended = reading.ended();
+            let is_complete = reader.is_complete();
             let step = tokio::task::spawn_blocking(move || {
-                let chunk = reading.chunk();
-                (reading, chunk)
+                let chunk = reader.read_chunk();
+                (reader, chunk)
             });
-            let (back, chunk) = step.await.ok()?;
-            reading = back;
+            let (returned, chunk) = step.await.ok()?;
+            reader = returned;
             match chunk {
-                Ok(Some(chunk)) => return Some((Ok(chunk), Some(reading))),
-                // It had ended before this last look, so nothing can have been missed.
-                Ok(None) if ended => return None,
-                Ok(None) => tokio::time::sleep(POLL).await,
+                Ok(Some(chunk)) => return Some((Ok(chunk), Some(reader))),
+                // It had ended before this last read, so no output is missed.
+                Ok(None) if is_complete => return None,
+                Ok(None) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(error) => {
-                    let detail = format!("could not read the log of {}: {error}", reading.folder.handle);
+                    let detail = format!("could not read the log of {}: {error}", reader.folder.handle);
                     return Some((Err(RuntimeError::Failed(detail)), None));
                 }
             }
@@ -67,37 +67,37 @@ pub(super) fn read(
     chunks.boxed()
 }
 
-struct Reading {
+struct LogReader {
     folder: Folder,
     tail: usize,
     follow: bool,
-    /// Still to be read, the first one last.
+    /// The files still to be read, in reverse order.
     files: Vec<File>,
-    begun: bool,
+    has_begun: bool,
 }
 
-impl Reading {
-    /// Whether nothing more is to be waited for.
-    fn ended(&self) -> bool {
-        let running = |record: super::folder::Record| match record.life {
-            Life::Running(who) => who.lives(),
-            Life::Starting => true,
-            Life::Exited(_) => false,
+impl LogReader {
+    /// Returns whether no more output will follow what is in the files now.
+    fn is_complete(&self) -> bool {
+        let is_running = |record: super::folder::Record| match record.state {
+            PodState::Running(process) => process.is_running(),
+            PodState::Starting => true,
+            PodState::Exited(_) => false,
         };
-        !self.follow || !self.folder.load().is_some_and(running)
+        !self.follow || !self.folder.load().is_some_and(is_running)
     }
 
-    /// What comes next; None at the end, for now.
-    fn chunk(&mut self) -> io::Result<Option<Bytes>> {
-        if !self.begun {
-            self.begun = true;
-            self.begin()?;
+    /// Reads the next piece; `None` at the current end.
+    fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.open_files()?;
         }
         while let Some(file) = self.files.last_mut() {
             if file.stream_position()? > file.metadata()?.len() {
-                file.rewind()?; // it was cut
+                file.rewind()?; // it was truncated
             }
-            let mut buffer = vec![0; CHUNK];
+            let mut buffer = vec![0; CHUNK_BYTES];
             let length = file.read(&mut buffer)?;
             if length > 0 {
                 buffer.truncate(length);
@@ -111,7 +111,7 @@ impl Reading {
         Ok(None)
     }
 
-    fn begin(&mut self) -> io::Result<()> {
+    fn open_files(&mut self) -> io::Result<()> {
         let Some(mut log) = open(&self.folder.log())? else { return Ok(()) };
         let found = seek_to_tail(&mut log, self.tail)?;
         self.files.push(log);
@@ -133,7 +133,8 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Goes to where the last `lines` lines begin, reading backwards. Gives how many there are from there, at most `lines`.
+/// Seeks to where the last `lines` lines begin, reading backwards. Returns how many there are, at most
+/// `lines`.
 fn seek_to_tail(file: &mut File, lines: usize) -> io::Result<usize> {
     let end = file.metadata()?.len();
     if lines == 0 {
@@ -142,14 +143,14 @@ fn seek_to_tail(file: &mut File, lines: usize) -> io::Result<usize> {
     }
     let (mut begin, mut found) = (end, 0);
     while begin > 0 {
-        let length = begin.min(CHUNK as u64);
+        let length = begin.min(CHUNK_BYTES as u64);
         begin -= length;
         file.seek(SeekFrom::Start(begin))?;
         let mut buffer = vec![0; length as usize];
         file.read_exact(&mut buffer)?;
         for (index, byte) in buffer.iter().enumerate().rev() {
             let at = begin + index as u64;
-            // The newline at the very end closes the last line, it does not open one.
+            // The newline at the very end closes the last line and begins none.
             if *byte == b'\n' && at + 1 != end {
                 found += 1;
                 if found >= lines {
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_whole_lines() {
+    fn a_tail_consists_of_whole_lines() {
         let cases = [
             ("a\nb\nc\n", 2, (2, "b\nc\n")),
             ("a\nb\nc", 2, (2, "b\nc")),
@@ -198,14 +199,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_log_is_cut_and_its_tail_still_read() {
+    async fn a_long_log_is_truncated_and_its_tail_is_still_read() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path(), "node/web").unwrap();
         folder.create().unwrap();
         std::fs::write(folder.log(), "old line\n".repeat(2_000_000)).unwrap();
-        cut(&folder).unwrap();
+        truncate(&folder).unwrap();
         assert_eq!(std::fs::metadata(folder.log()).unwrap().len(), 0);
-        assert_eq!(std::fs::metadata(folder.older_log()).unwrap().len(), LIMIT);
+        assert_eq!(std::fs::metadata(folder.older_log()).unwrap().len(), MAX_LOG_BYTES);
         std::fs::write(folder.log(), "new line\n").unwrap();
         let chunks: Vec<Bytes> = read(folder, 2, false).try_collect().await.unwrap();
         assert_eq!(chunks.concat(), b"old line\nnew line\n");

@@ -1,71 +1,105 @@
-//! What becomes of process pods: started, looked after, found again. All of it is called with the node locked.
+//! Starts process pods, watches them, and finds them again. Everything here is called with the node's folder
+//! locked.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::ids::PodId;
+use rustix::fs::{FlockOperation, flock};
 use tokio::sync::broadcast;
 
-use super::folder::{Folder, Life, Record};
-use super::system::{Who, find_leader, kill_marked};
-use super::{ProcessRuntime, log, spawn};
+use super::folder::{Folder, PodState, Record, private_file};
+use super::system::{ProcessIdentity, find_leader, kill_marked};
+use super::{log, spawn};
 use crate::runtime::{Container, ContainerRequest, RuntimeError, label};
 
-/// The exit code of a pod that ended while no worker was its parent: nobody can know the real one.
-pub(super) const UNKNOWN_EXIT: i64 = 255;
+/// The exit code of a pod that ended while no worker was its parent: the real one is lost.
+pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
-/// How long the kernel may take to end a killed process; longer means it hangs in a device.
-const KILL: Duration = Duration::from_secs(5);
+/// Disk and kernel answer in milliseconds unless something is badly wrong.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the kernel may take to end a process after SIGKILL; longer means that it hangs in a device.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-pub(super) struct Inner {
+/// The process pods below one root folder.
+pub(super) struct ProcessPods {
     pub(super) root: PathBuf,
-    /// Processes some task of ours waits for. The task of a child knows its exit code, so nobody else may judge it.
-    watched: Mutex<HashSet<Who>>,
+    /// Processes that a task of this worker waits for. The task of a child process learns its exit code, so
+    /// no other code may conclude how such a process ended.
+    watched: Mutex<HashSet<ProcessIdentity>>,
     pub(super) hints: broadcast::Sender<(String, Option<PodId>)>,
 }
 
-impl Inner {
+impl ProcessPods {
     pub(super) fn new(root: PathBuf) -> Self {
         Self { root, watched: Mutex::default(), hints: broadcast::Sender::new(64) }
     }
 
-    /// The container in a folder, after looking what became of it.
+    /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
+    pub(super) async fn with_lock<T: Send + 'static>(
+        self: &Arc<Self>,
+        node: &str,
+        work: impl FnOnce(&Arc<Self>) -> Result<T, RuntimeError> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let pods = self.clone();
+        let folder = self.root.join(node);
+        let shown = folder.display().to_string();
+        let task = tokio::task::spawn_blocking(move || {
+            let lock = lock(&folder)
+                .map_err(|error| RuntimeError::Engine(format!("{}: {error}", folder.display())))?;
+            let result = work(&pods);
+            drop(lock);
+            result
+        });
+        match tokio::time::timeout(CALL_TIMEOUT, task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => Err(RuntimeError::Failed(format!("process pods in {shown}: {error}"))),
+            Err(_) => {
+                let seconds = CALL_TIMEOUT.as_secs();
+                Err(RuntimeError::Engine(format!("{shown}: no answer within {seconds} s")))
+            }
+        }
+    }
+
+    /// Reads the record of a folder, and updates it if its process has ended or was found.
     fn refresh(self: &Arc<Self>, folder: &Folder) -> Option<Record> {
         let mut record = folder.load()?;
-        let life = match &record.life {
-            Life::Running(who) if who.lives() => {
-                self.watch(folder, who.clone(), None);
+        let state = match &record.state {
+            PodState::Running(process) if process.is_running() => {
+                self.watch(folder, process.clone(), None);
                 return Some(record);
             }
-            // Its own task will say how it ended.
-            Life::Running(who) if self.watched().contains(who) => return Some(record),
-            Life::Running(_) => {
+            // The task that watches it records how it ended.
+            PodState::Running(process) if self.watched().contains(process) => return Some(record),
+            PodState::Running(_) => {
                 kill_marked(&folder.path);
-                Life::Exited(UNKNOWN_EXIT)
+                PodState::Exited(UNKNOWN_EXIT_CODE)
             }
-            Life::Starting => match find_leader(&folder.path) {
-                Some(who) => {
-                    self.watch(folder, who.clone(), None);
-                    Life::Running(who)
+            PodState::Starting => match find_leader(&folder.path) {
+                Some(process) => {
+                    self.watch(folder, process.clone(), None);
+                    PodState::Running(process)
                 }
                 None => return Some(record),
             },
-            Life::Exited(_) => return Some(record),
+            PodState::Exited(_) => return Some(record),
         };
-        record.life = life;
+        record.state = state;
         self.store_or_warn(folder, &record);
         Some(record)
     }
 
-    /// What is not written down now is found out again at the next look.
+    /// If the record cannot be written now, the next look finds the same again.
     fn store_or_warn(&self, folder: &Folder, record: &Record) {
         if let Err(error) = folder.store(record) {
-            tracing::warn!(pod = folder.handle, %error, "the state of a process pod can not be written");
+            tracing::warn!(pod = folder.handle, %error, "the state of a process pod could not be written");
         }
     }
 
@@ -75,7 +109,7 @@ impl Inner {
         request: &ContainerRequest,
     ) -> Result<Container, RuntimeError> {
         let record = match self.refresh(folder) {
-            Some(record) if record.life != Life::Starting => record,
+            Some(record) if record.state != PodState::Starting => record,
             Some(_) | None => self.start_new(folder, request)?,
         };
         let unreadable =
@@ -91,7 +125,7 @@ impl Inner {
         if request.container.command.is_empty() {
             return Err(RuntimeError::Refused(spawn::NO_COMMAND.to_owned()));
         }
-        // Something of it can only run now if its state was damaged: two must not.
+        // A process of this pod can only run now if its state was damaged. It must not run twice.
         kill_marked(&folder.path);
         let environment = request.container.environment.iter();
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -104,31 +138,34 @@ impl Inner {
         if started.is_err()
             && let Err(error) = folder.remove()
         {
-            tracing::warn!(pod = folder.handle, %error, "a process pod that did not start is left behind");
+            tracing::warn!(
+                pod = folder.handle, %error,
+                "the folder of a process pod that did not start could not be removed"
+            );
         }
         started
     }
 
-    /// Starts it and writes down as what. The record says `Starting` first: whoever finds that after a crash looks for
-    /// the process by its environment.
+    /// Starts the process and records its identity. The record says `Starting` first: a worker that finds
+    /// that after a crash looks for the process by its environment.
     fn start(self: &Arc<Self>, folder: &Folder, mut record: Record) -> Result<Record, RuntimeError> {
         let failed =
             |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
-        record.life = Life::Starting;
+        record.state = PodState::Starting;
         folder.store(&record).map_err(failed)?;
         let mut child = spawn::spawn(folder, &record)?;
-        // It is our child and not yet waited for: it has its id even if it has ended.
-        let who = i32::try_from(child.id()).ok().and_then(Who::of);
-        let written = match &who {
-            Some(who) => {
-                record.life = Life::Running(who.clone());
+        // A child that is not yet waited for keeps its id, even if it has ended.
+        let process = i32::try_from(child.id()).ok().and_then(ProcessIdentity::of);
+        let written = match &process {
+            Some(process) => {
+                record.state = PodState::Running(process.clone());
                 folder.store(&record)
             }
-            None => Err(io::Error::other("/proc does not show it")),
+            None => Err(io::Error::other("/proc does not show the new process")),
         };
-        match (written, who) {
-            (Ok(()), Some(who)) => {
-                self.watch(folder, who, Some(child));
+        match (written, process) {
+            (Ok(()), Some(process)) => {
+                self.watch(folder, process, Some(child));
                 Ok(record)
             }
             (written, _) => {
@@ -144,51 +181,52 @@ impl Inner {
         let Some(record) = self.refresh(folder) else {
             return Err(RuntimeError::NotFound(format!("process pod {}", folder.handle)));
         };
-        if matches!(record.life, Life::Running(_)) {
+        if matches!(record.state, PodState::Running(_)) {
             return Ok(());
         }
-        let last = record.life.clone();
+        let before = record.state.clone();
         self.start(folder, record.clone()).map(drop).inspect_err(|_| {
             // `Starting` would read as if it had never run.
-            self.store_or_warn(folder, &Record { life: last, ..record });
+            self.store_or_warn(folder, &Record { state: before, ..record });
         })
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashSet<Who>> {
+    fn watched(&self) -> MutexGuard<'_, HashSet<ProcessIdentity>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for its end, once, in a task of its own: writes it down and says so.
-    fn watch(self: &Arc<Self>, folder: &Folder, who: Who, child: Option<Child>) {
-        if !self.watched().insert(who.clone()) {
+    /// Waits for the end of a process in a task, one for each process; records it and sends a hint.
+    fn watch(self: &Arc<Self>, folder: &Folder, process: ProcessIdentity, child: Option<Child>) {
+        if !self.watched().insert(process.clone()) {
             return;
         }
-        let runtime = ProcessRuntime { inner: self.clone() };
+        let pods = self.clone();
         let folder = folder.clone();
         tokio::spawn(async move {
-            who.gone().await;
+            process.exited().await;
             let node = folder.node().to_owned();
-            let ended = who.clone();
-            let noted = runtime.locked(&node, move |inner| Ok(inner.ended(&folder, &ended, child))).await;
-            let pod = noted.unwrap_or_else(|error| {
-                // The next list sees that it is gone, though not how it ended.
-                tracing::warn!(%error, "the end of a process pod could not be noted");
-                runtime.inner.watched().remove(&who);
+            let ended = process.clone();
+            let recorded =
+                pods.with_lock(&node, move |pods| Ok(pods.after_exit(&folder, &ended, child))).await;
+            let pod = recorded.unwrap_or_else(|error| {
+                // The next list sees that it has ended, but not how.
+                tracing::warn!(%error, "the end of a process pod could not be recorded");
+                pods.watched().remove(&process);
                 None
             });
-            // Nobody listens: fine, they list.
-            let _ = runtime.inner.hints.send((node, pod));
+            // Without a receiver the next list finds it.
+            let _ = pods.hints.send((node, pod));
         });
     }
 
-    fn ended(&self, folder: &Folder, who: &Who, child: Option<Child>) -> Option<PodId> {
-        // Reaped in any case, also when the folder is gone.
+    fn after_exit(&self, folder: &Folder, process: &ProcessIdentity, child: Option<Child>) -> Option<PodId> {
+        // The exit status is collected in any case, also if the folder has been removed.
         let status = child.and_then(|mut child| child.wait().ok());
-        self.watched().remove(who);
+        self.watched().remove(process);
         kill_marked(&folder.path);
         let mut record = folder.load()?;
-        if record.life == Life::Running(who.clone()) {
-            record.life = Life::Exited(status.map_or(UNKNOWN_EXIT, exit_code));
+        if record.state == PodState::Running(process.clone()) {
+            record.state = PodState::Exited(status.map_or(UNKNOWN_EXIT_CODE, exit_code));
             self.store_or_warn(folder, &record);
         }
         PodId::new(record.labels.get(label::POD)?.as_str()).ok()
@@ -201,8 +239,8 @@ impl Inner {
             let name = entry.map_err(failed)?.file_name();
             let handle = format!("{node}/{}", name.to_string_lossy());
             let Ok(folder) = Folder::new(&self.root, &handle) else { continue };
-            if let Err(error) = log::cut(&folder) {
-                tracing::warn!(pod = handle, %error, "the log of a process pod can not be cut");
+            if let Err(error) = log::truncate(&folder) {
+                tracing::warn!(pod = handle, %error, "the log of a process pod could not be truncated");
             }
             containers.extend(self.refresh(&folder).and_then(|record| record.container(&handle)));
         }
@@ -210,21 +248,36 @@ impl Inner {
     }
 }
 
-/// Ends what is left, as the end of a container's first process ends all others, and forgets the pod. The node is
-/// locked meanwhile, so nothing is started from the folder that goes.
+/// Waits for the lock of a node's folder, and takes it. Creates the folder if there is none.
+fn lock(folder: &Path) -> io::Result<File> {
+    let open = || private_file().write(true).truncate(false).open(folder.join(".lock"));
+    let file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(folder)?;
+            open()?
+        }
+        other => other?,
+    };
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// Kills the remaining processes, as the end of a container's first process ends all others, and removes the
+/// folder. The node is locked meanwhile, so that nothing is started from it.
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
-    let deadline = Instant::now() + KILL;
+    let deadline = Instant::now() + KILL_TIMEOUT;
     while kill_marked(&folder.path) > 0 {
         if Instant::now() > deadline {
-            return Err(failed(format!("still there {} s after SIGKILL", KILL.as_secs())));
+            return Err(failed(format!("still running {} s after SIGKILL", KILL_TIMEOUT.as_secs())));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(KILL_POLL_INTERVAL);
     }
     folder.remove().map_err(|error| failed(error.to_string()))
 }
 
+/// Returns the exit code as shells count: 128 + n for signal n.
 fn exit_code(status: ExitStatus) -> i64 {
     let signal = || status.signal().map(|signal| 128 + i64::from(signal));
-    status.code().map(i64::from).or_else(signal).unwrap_or(UNKNOWN_EXIT)
+    status.code().map(i64::from).or_else(signal).unwrap_or(UNKNOWN_EXIT_CODE)
 }

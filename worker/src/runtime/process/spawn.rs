@@ -1,4 +1,4 @@
-//! Starting a process pod.
+//! Starts the process of a pod.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,9 @@ use super::system::MARKER;
 use crate::runtime::RuntimeError;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const OPEN_FILES: u64 = 65_536;
+const MAX_OPEN_FILES: u64 = 65_536;
 
-/// Starts the pod of this folder, as the leader of a process group of its own. It is not tied to this process: a
-/// worker may come and go.
+/// Starts the pod of this folder as the leader of a new process group. It outlives this process.
 pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeError> {
     let failed = |doing: &str, error: io::Error| {
         RuntimeError::Failed(format!("process pod {}: could not {doing}: {error}", folder.handle))
@@ -24,7 +23,7 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
         return Err(RuntimeError::Refused(NO_COMMAND.to_owned()));
     };
     let environment = folder.environment().map_err(|error| failed("read its environment", error))?;
-    log::cut(folder).map_err(|error| failed("cut its log", error))?;
+    log::truncate(folder).map_err(|error| failed("truncate its log", error))?;
     let output = folder.open_log().map_err(|error| failed("open its log", error))?;
     let errors = output.try_clone().map_err(|error| failed("open its log", error))?;
     let child = Command::new(program)
@@ -42,10 +41,10 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
         .spawn()
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
-                RuntimeError::Refused(format!("command {program:?} can not be run on this node: {error}"))
+                RuntimeError::Refused(format!("command {program:?} cannot be run on this node: {error}"))
             }
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                RuntimeError::Refused(format!("command {program:?} is no program: {error}"))
+                RuntimeError::Refused(format!("command {program:?} is not an executable program: {error}"))
             }
             _ => failed("start it", error),
         })?;
@@ -53,26 +52,29 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
     Ok(child)
 }
 
-/// What to tell somebody whose pod names an image only.
-pub(super) const NO_COMMAND: &str = "on a node with runtime `process` there are no images: \
+/// Why a pod that names only an image is refused.
+pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 
-/// Sets the limits from outside, because nothing of ours may run between fork and exec. So the program has the
-/// worker's limits for its first instants; all it starts afterwards inherits the right ones.
+/// Sets the limits from outside, because no code of ours may run between fork and exec. So the program has
+/// the worker's limits for its first instants; processes that it starts later inherit the right ones.
 ///
-/// Memory is counted as written-to private memory (`RLIMIT_DATA`), not as address space (`RLIMIT_AS`): runtimes
-/// reserve gigabytes of addresses that they never touch, and would not even start. It counts per process.
+/// Memory is limited as private writable memory (`RLIMIT_DATA`), not as address space (`RLIMIT_AS`): language
+/// runtimes reserve gigabytes of addresses that they never touch, and would not even start. The limit is per
+/// process.
 fn limit(child: &Child, record: &Record) {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
     let both = |value| Rlimit { current: Some(value), maximum: Some(value) };
-    let files = getrlimit(Resource::Nofile).maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
+    let files = getrlimit(Resource::Nofile).maximum.map_or(MAX_OPEN_FILES, |hard| hard.min(MAX_OPEN_FILES));
     let mut limits = vec![(Resource::Core, both(0)), (Resource::Nofile, both(files))];
     limits.extend(record.memory.map(|bytes| (Resource::Data, both(bytes))));
     for (resource, limit) in limits {
         match prlimit(Some(pid), resource, limit) {
-            // Ended already.
+            // It has ended already.
             Ok(_) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => tracing::warn!(?resource, %error, "a limit of a process pod could not be set"),
+            Err(error) => {
+                tracing::warn!(?resource, %error, "a resource limit of a process pod could not be set")
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Processes as the kernel knows them: which is which, whether it still lives, and how to end it.
+//! Processes as the kernel knows them: their identity, whether they still run, and how to end them.
 //!
-//! A process id alone names nobody, for it is used again. With the start time and the boot it belongs to, it does.
+//! A process id alone identifies no process, because ids are reused. Together with the start time and the
+//! boot id it does.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -14,76 +15,81 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// In the environment of each process of a pod: the pod's folder. Finds a process whose worker died before it could
-/// write down the id, and those that left the process group.
+/// Set to the pod's folder in the environment of each process of a pod. It finds a process whose worker died
+/// before the process id was written down, and processes that have left the process group.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
-/// One process, never mistaken for another that has the same id later.
+/// Between two looks at a process that cannot be watched through a file descriptor.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Identifies one process, and never a later one with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Who {
+pub(crate) struct ProcessIdentity {
     /// Its id, which is also that of the process group it leads.
     pub(crate) pid: i32,
     /// Clock ticks from boot to its start.
     start_time: u64,
-    /// The boot these are counted from.
+    /// The id of the boot from which these are counted.
     boot: String,
 }
 
-impl Who {
-    /// The process that has this id now. None when there is none.
+impl ProcessIdentity {
+    /// Returns the identity of the process that has this id now; `None` if there is none.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let stat = Process::new(pid).ok()?.stat().ok()?;
         Some(Self { pid, start_time: stat.starttime, boot: boot_id()? })
     }
 
-    /// Whether it still runs. A zombie does not.
-    pub(crate) fn lives(&self) -> bool {
+    /// Returns whether it still runs. A zombie does not.
+    pub(crate) fn is_running(&self) -> bool {
         let stat = Process::new(self.pid).ok().and_then(|process| process.stat().ok());
         stat.is_some_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
             && boot_id().is_some_and(|boot| boot == self.boot)
     }
 
-    /// Sends a signal to the process group it leads; it must live, or the group may be another's.
+    /// Sends a signal to the process group it leads. Does nothing if it has ended: the group may be another's
+    /// by now.
     pub(super) fn signal_group(&self, signal: Signal) {
-        if self.lives()
+        if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
             && let Err(error) = rustix::process::kill_process_group(pid, signal)
         {
-            tracing::debug!(pid = self.pid, %error, "a signal did not arrive");
+            tracing::debug!(pid = self.pid, %error, "a process group could not be signalled");
         }
     }
 
     /// Sends a signal to it alone.
     pub(crate) fn signal(&self, signal: Signal) {
-        if self.lives()
+        if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
             && let Err(error) = rustix::process::kill_process(pid, signal)
         {
-            tracing::debug!(pid = self.pid, %error, "a signal did not arrive");
+            tracing::debug!(pid = self.pid, %error, "a process could not be signalled");
         }
     }
 
-    /// Waits until it does not run any more.
-    pub(crate) async fn gone(&self) {
-        match self.watched() {
+    /// Waits until it has ended.
+    pub(crate) async fn exited(&self) {
+        match self.watch() {
             // Readable means ended.
             Some(Ok(watched)) if watched.readable().await.is_ok() => {}
-            // No descriptors left, or a kernel before 5.3.
+            // No file descriptors are left, or the kernel is older than 5.3.
             Some(_) => {
-                while self.lives() {
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                while self.is_running() {
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             }
             None => {}
         }
     }
 
-    /// None when it is gone already.
+    /// Returns `None` if it has ended already.
     #[allow(deprecated, reason = "an OwnedFd keeps what the unsafe replacement asks its callers to promise")]
-    fn watched(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
+    fn watch(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
         let descriptor = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
-        // Looked at after opening: from here on the descriptor is this process, not a later one of the same id.
-        self.lives().then_some(())?;
+        // Checked after opening: from here on the descriptor is this process, not a later one with the same
+        // id.
+        self.is_running().then_some(())?;
         Some(match descriptor? {
             Ok(descriptor) => AsyncFd::with_interest(descriptor, Interest::READABLE),
             Err(error) => Err(error.into()),
@@ -96,36 +102,39 @@ fn boot_id() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The leader of the pod with this folder, found by its environment.
-pub(super) fn find_leader(folder: &Path) -> Option<Who> {
-    let leads =
+/// Returns the leading process of the pod with this folder, found by its environment.
+pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
+    let is_leader =
         |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z');
-    marked(folder).iter().find(|process| leads(process)).and_then(|process| Who::of(process.pid))
+    let leader = marked(folder).into_iter().find(is_leader)?;
+    ProcessIdentity::of(leader.pid)
 }
 
-/// Kills what is left of the pod with this folder, also what left its process group. Gives how many there were.
+/// Kills the remaining processes of the pod with this folder, also those that left its process group. Returns
+/// how many there were.
 pub(super) fn kill_marked(folder: &Path) -> usize {
-    let left = marked(folder);
-    for process in &left {
+    let remaining = marked(folder);
+    for process in &remaining {
         let descriptor = Pid::from_raw(process.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // Looked at once more after opening: the id may have gone to another in between.
+        // Checked again after opening: another process may have got the id in between.
         if let Some(Ok(descriptor)) = descriptor
             && is_marked(process, folder)
         {
-            let _gone_meanwhile = pidfd_send_signal(descriptor, Signal::KILL);
+            let _ended_meanwhile = pidfd_send_signal(descriptor, Signal::KILL);
         }
     }
-    left.len()
+    remaining.len()
 }
 
-fn marked(folder: &Path) -> Vec<Process> {
+/// Returns the processes of the pod with this folder. One that was killed is among them until it has ended.
+pub(super) fn marked(folder: &Path) -> Vec<Process> {
     let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
     processes.filter_map(Result::ok).filter(|process| is_marked(process, folder)).collect()
 }
 
 fn is_marked(process: &Process, folder: &Path) -> bool {
-    // Unreadable means another user's, so not ours; a zombie's is empty.
+    // An unreadable environment is another user's, so not a pod's. A zombie's is empty.
     let Ok(environment) = std::fs::read(format!("/proc/{}/environ", process.pid)) else { return false };
-    let wanted = [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat();
-    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    let marker = [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat();
+    environment.split(|byte| *byte == 0).any(|variable| variable == marker)
 }

@@ -1,4 +1,4 @@
-//! With real processes of this machine.
+//! Tests with real processes of this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,27 +10,27 @@ use futures_util::TryStreamExt;
 use tempfile::TempDir;
 
 use super::folder::Record;
-use super::pods::UNKNOWN_EXIT;
-use super::system::kill_marked;
+use super::pods::UNKNOWN_EXIT_CODE;
+use super::system::{kill_marked, marked};
 use super::*;
 use crate::runtime::ContainerState;
 use crate::runtime::testing::{eventually, identity};
 
-/// A root of its own; what still runs below it is killed at the end, also of a test that fails.
-struct Bench {
+/// A private root; processes that still run below it are killed at the end, also if the test fails.
+struct Fixture {
     root: TempDir,
     runtime: ProcessRuntime,
     node: NodeName,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let runtime = ProcessRuntime::new(root.path().to_owned());
         Self { root, runtime, node: NodeName::new("node").unwrap() }
     }
 
-    /// As after a restart of the worker: nothing remembered, the same disk.
+    /// The runtime after a restart of the worker: new memory, the same disk.
     fn restarted(&self) -> ProcessRuntime {
         ProcessRuntime::new(self.root.path().to_owned())
     }
@@ -44,7 +44,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         for pod in std::fs::read_dir(self.root.path().join("node")).into_iter().flatten().flatten() {
             kill_marked(&pod.path());
@@ -53,7 +53,7 @@ impl Drop for Bench {
 }
 
 fn request(pod: &str, script: &str) -> ContainerRequest {
-    let mut container = ContainerSpec::of_image("ignored");
+    let mut container = ContainerSpec::from_image("ignored");
     container.command.0 = ["sh", "-c", script].map(str::to_owned).to_vec();
     ContainerRequest { identity: identity("node", pod, "assignment"), container }
 }
@@ -63,75 +63,78 @@ fn exited(code: i64) -> ContainerState {
 }
 
 #[tokio::test]
-async fn run_twice_is_one_process_and_a_new_worker_adopts_it() {
-    let bench = Bench::new();
+async fn running_twice_is_one_process_and_a_new_worker_finds_it() {
+    let fixture = Fixture::new();
     let request = request("twice", "echo $$ >> pids; exec sleep 600");
-    let (one, two) = tokio::join!(bench.runtime.run(&request), bench.runtime.run(&request));
+    let (one, two) = tokio::join!(fixture.runtime.run(&request), fixture.runtime.run(&request));
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!(one, two);
     assert_eq!(one.state, ContainerState::Running);
 
-    let restarted = bench.restarted();
-    assert_eq!(restarted.list(&bench.node).await.unwrap(), std::slice::from_ref(&one));
+    let restarted = fixture.restarted();
+    assert_eq!(restarted.list(&fixture.node).await.unwrap(), std::slice::from_ref(&one));
     assert_eq!(restarted.run(&request).await.unwrap(), one);
-    let work = bench.folder(&one).work();
+    let work = fixture.folder(&one).work();
     let pids = eventually("one process wrote its id", || async {
         std::fs::read_to_string(work.join("pids")).ok().filter(|text| !text.is_empty())
     });
     assert_eq!(pids.await.lines().count(), 1);
 
-    // The adopted one's end is seen too, with a code that nobody can know.
-    let mut hints = restarted.hints(&bench.node).await.unwrap();
-    let Some(Life::Running(who)) = bench.folder(&one).load().map(|record| record.life) else {
+    // The end of a process that was found is seen too, with an unknown exit code.
+    let mut hints = restarted.hints(&fixture.node).await.unwrap();
+    let Some(PodState::Running(process)) = fixture.folder(&one).load().map(|record| record.state) else {
         panic!("runs")
     };
-    who.signal_group(Signal::KILL);
+    process.signal_group(Signal::KILL);
     let hint = tokio::time::timeout(Duration::from_secs(10), hints.next()).await.unwrap().unwrap();
     assert_eq!(hint.pod, Some(request.identity.pod));
-    assert!(matches!(restarted.list(&bench.node).await.unwrap()[0].state, ContainerState::Exited { .. }));
+    assert!(matches!(restarted.list(&fixture.node).await.unwrap()[0].state, ContainerState::Exited { .. }));
 }
 
 #[tokio::test]
-async fn a_process_whose_worker_died_before_writing_its_id_is_found() {
-    let bench = Bench::new();
+async fn a_process_whose_worker_died_before_recording_its_id_is_found() {
+    let fixture = Fixture::new();
     let request = request("starting", "exec sleep 600");
-    let container = bench.runtime.run(&request).await.unwrap();
-    let folder = bench.folder(&container);
+    let container = fixture.runtime.run(&request).await.unwrap();
+    let folder = fixture.folder(&container);
     let written = folder.load().unwrap();
-    folder.store(&Record { life: Life::Starting, ..written.clone() }).unwrap();
-    let restarted = bench.restarted();
+    folder.store(&Record { state: PodState::Starting, ..written.clone() }).unwrap();
+    let restarted = fixture.restarted();
     assert_eq!(restarted.run(&request).await.unwrap().state, ContainerState::Running);
     assert_eq!(folder.load().unwrap(), written);
 }
 
 #[tokio::test]
 async fn a_recycled_process_id_is_not_mistaken_for_the_pod() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let request = request("recycled", "exec sleep 600");
-    let container = bench.runtime.run(&request).await.unwrap();
-    let folder = bench.folder(&container);
+    let container = fixture.runtime.run(&request).await.unwrap();
+    let folder = fixture.folder(&container);
     let record = folder.load().unwrap();
-    // As if the id now belonged to somebody who started at another time: this very test.
+    // As if the id now belonged to a process with another start time: this test.
     let mut text = serde_json::to_value(&record).unwrap();
     text["life"]["running"]["pid"] = std::process::id().into();
     folder.store(&serde_json::from_value(text).unwrap()).unwrap();
-    let restarted = bench.restarted();
-    assert_eq!(restarted.list(&bench.node).await.unwrap()[0].state, exited(UNKNOWN_EXIT));
-    assert_eq!(kill_marked(&folder.path), 0, "what was left of the pod is ended with it");
+    let restarted = fixture.restarted();
+    assert_eq!(restarted.list(&fixture.node).await.unwrap()[0].state, exited(UNKNOWN_EXIT_CODE));
+    eventually("the remaining processes of the pod are killed", || async {
+        marked(&folder.path).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn exit_codes_are_seen_and_a_restart_has_the_same_environment() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut request =
         request("exit", "echo $SECRET $HOME $(env | cut -d= -f1 | sort | tr '\\n' ' '); exit 3");
     request.container.environment.insert("SECRET", "hunter2".to_owned()).unwrap();
-    let container = bench.runtime.run(&request).await.unwrap();
-    eventually("exited with 3", || async { (bench.states().await == [exited(3)]).then_some(()) }).await;
-    assert_eq!(bench.runtime.run(&request).await.unwrap().state, exited(3), "run does not restart");
+    let container = fixture.runtime.run(&request).await.unwrap();
+    eventually("exited with 3", || async { (fixture.states().await == [exited(3)]).then_some(()) }).await;
+    assert_eq!(fixture.runtime.run(&request).await.unwrap().state, exited(3), "run does not restart");
 
-    let folder = bench.folder(&container);
-    let restarted = bench.restarted();
+    let folder = fixture.folder(&container);
+    let restarted = fixture.restarted();
     restarted.restart(&container.handle).await.unwrap();
     let log = eventually("two lines", || async {
         std::fs::read_to_string(folder.log()).ok().filter(|text| text.lines().count() == 2)
@@ -141,77 +144,77 @@ async fn exit_codes_are_seen_and_a_restart_has_the_same_environment() {
     let shown = std::fs::read_to_string(folder.path.join("pod.json")).unwrap();
     assert!(shown.contains("SECRET") && !shown.contains("hunter2"), "{shown}");
 
-    let missing = bench.runtime.restart("node/nobody").await;
+    let missing = fixture.runtime.restart("node/missing").await;
     assert!(matches!(missing, Err(RuntimeError::NotFound(_))));
 }
 
 #[tokio::test]
-async fn stop_gives_the_grace_and_ends_the_whole_group() {
-    let bench = Bench::new();
-    let polite = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
-    let polite = bench.runtime.run(&request("polite", polite)).await.unwrap();
-    // One in the group that is deaf, one that has left the group.
-    let deaf = "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait; sleep 600";
-    let deaf = bench.runtime.run(&request("deaf", deaf)).await.unwrap();
-    for container in [&polite, &deaf] {
-        let log = bench.folder(container).log();
+async fn a_stop_waits_for_the_grace_period_and_ends_all_processes() {
+    let fixture = Fixture::new();
+    let graceful = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let graceful = fixture.runtime.run(&request("graceful", graceful)).await.unwrap();
+    // One process ignores SIGTERM, one has left the process group.
+    let stubborn = "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait; sleep 600";
+    let stubborn = fixture.runtime.run(&request("stubborn", stubborn)).await.unwrap();
+    for container in [&graceful, &stubborn] {
+        let log = fixture.folder(container).log();
         eventually("ready", || async { std::fs::read_to_string(&log).ok().filter(|text| text == "ready\n") })
             .await;
     }
     let begin = Instant::now();
-    bench.runtime.stop(&polite.handle, Duration::from_secs(30)).await.unwrap();
+    fixture.runtime.stop(&graceful.handle, Duration::from_secs(30)).await.unwrap();
     assert!(begin.elapsed() < Duration::from_secs(10), "it ended by itself: {:?}", begin.elapsed());
 
     let begin = Instant::now();
-    bench.runtime.stop(&deaf.handle, Duration::from_millis(500)).await.unwrap();
-    assert!(begin.elapsed() >= Duration::from_millis(500), "it had its grace: {:?}", begin.elapsed());
-    assert_eq!(kill_marked(&bench.folder(&deaf).path), 0);
-    assert_eq!(bench.states().await, []);
-    bench.runtime.stop(&deaf.handle, Duration::ZERO).await.unwrap();
+    fixture.runtime.stop(&stubborn.handle, Duration::from_millis(500)).await.unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(500), "it had its grace period: {:?}", begin.elapsed());
+    assert_eq!(kill_marked(&fixture.folder(&stubborn).path), 0);
+    assert_eq!(fixture.states().await, []);
+    fixture.runtime.stop(&stubborn.handle, Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
 async fn logs_have_a_tail_and_follow_to_the_end() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let script = "echo one; echo two >&2; echo three; while [ ! -e end ]; do sleep 0.05; done; echo four";
-    let container = bench.runtime.run(&request("logs", script)).await.unwrap();
-    let folder = bench.folder(&container);
+    let container = fixture.runtime.run(&request("logs", script)).await.unwrap();
+    let folder = fixture.folder(&container);
     eventually("three lines", || async {
-        let lines = bench.runtime.logs(&container.handle, 9, false).await.unwrap();
+        let lines = fixture.runtime.logs(&container.handle, 9, false).await.unwrap();
         let text = lines.try_collect::<Vec<Bytes>>().await.unwrap().concat();
         (text == b"one\ntwo\nthree\n").then_some(())
     })
     .await;
-    let mut following = bench.runtime.logs(&container.handle, 1, true).await.unwrap();
+    let mut following = fixture.runtime.logs(&container.handle, 1, true).await.unwrap();
     assert_eq!(following.next().await.unwrap().unwrap(), "three\n");
     std::fs::write(folder.work().join("end"), "").unwrap();
     assert_eq!(following.next().await.unwrap().unwrap(), "four\n");
     assert!(following.next().await.is_none());
-    let missing = bench.runtime.logs("node/nobody", 1, false).await;
+    let missing = fixture.runtime.logs("node/missing", 1, false).await;
     assert!(matches!(missing.err(), Some(RuntimeError::NotFound(_))));
 }
 
 #[tokio::test]
-async fn what_can_not_start_is_refused_and_leaves_nothing() {
-    let bench = Bench::new();
+async fn a_pod_that_cannot_start_is_refused_and_leaves_nothing() {
+    let fixture = Fixture::new();
     let mut no_command = request("nothing", "");
     no_command.container.command.0.clear();
     let mut no_program = request("nothing", "");
     no_program.container.command.0 = vec!["no-such-program".to_owned()];
-    for (request, words) in [(no_command, "`command`"), (no_program, "no-such-program")] {
-        let error = bench.runtime.run(&request).await.unwrap_err();
-        assert!(matches!(&error, RuntimeError::Refused(text) if text.contains(words)), "{error:?}");
+    for (request, expected) in [(no_command, "`command`"), (no_program, "no-such-program")] {
+        let error = fixture.runtime.run(&request).await.unwrap_err();
+        assert!(matches!(&error, RuntimeError::Refused(text) if text.contains(expected)), "{error:?}");
     }
-    assert_eq!(bench.states().await, []);
+    assert_eq!(fixture.states().await, []);
 }
 
 #[tokio::test]
 async fn limits_reach_the_process() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut request = request("limits", "sleep 0.2; ulimit -d; ulimit -c; exec sleep 600");
     request.container.memory = Some("64MiB".parse().unwrap());
-    let container = bench.runtime.run(&request).await.unwrap();
-    let log = bench.folder(&container).log();
+    let container = fixture.runtime.run(&request).await.unwrap();
+    let log = fixture.folder(&container).log();
     eventually("its limits", || async {
         std::fs::read_to_string(&log).ok().filter(|text| text == "65536\n0\n")
     })
@@ -220,7 +223,7 @@ async fn limits_reach_the_process() {
 
 const WORKER_ROOT: &str = "KUBELEET_TEST_WORKER_ROOT";
 
-/// Not a test of its own: the worker that the next test kills.
+/// Not a test by itself: the worker process that the next test kills.
 #[tokio::test]
 #[ignore = "run by pods_outlive_a_killed_worker in a process of its own"]
 async fn a_worker_to_be_killed() {
@@ -231,7 +234,7 @@ async fn a_worker_to_be_killed() {
 
 #[tokio::test]
 async fn pods_outlive_a_killed_worker() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     struct Worker(Child);
     impl Drop for Worker {
         fn drop(&mut self) {
@@ -241,25 +244,27 @@ async fn pods_outlive_a_killed_worker() {
     }
     let worker = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "runtime::process::tests::a_worker_to_be_killed"])
-        .env(WORKER_ROOT, bench.root.path())
+        .env(WORKER_ROOT, fixture.root.path())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let worker = Worker(worker);
-    let running = || async { (bench.states().await == [ContainerState::Running]).then_some(()) };
+    let running = || async { (fixture.states().await == [ContainerState::Running]).then_some(()) };
     eventually("the pod runs", running).await;
     drop(worker);
 
-    let restarted = bench.restarted();
-    let [container] = &restarted.list(&bench.node).await.unwrap()[..] else { panic!("one pod") };
+    let restarted = fixture.restarted();
+    let [container] = &restarted.list(&fixture.node).await.unwrap()[..] else { panic!("one pod") };
     assert_eq!(container.state, ContainerState::Running);
-    let Some(Life::Running(who)) = bench.folder(container).load().map(|record| record.life) else { panic!() };
-    who.signal_group(Signal::KILL);
-    eventually("its end is seen, its code unknown", || async {
-        let containers = restarted.list(&bench.node).await.unwrap();
-        (containers[0].state == exited(UNKNOWN_EXIT)).then_some(())
+    let Some(PodState::Running(process)) = fixture.folder(container).load().map(|record| record.state) else {
+        panic!()
+    };
+    process.signal_group(Signal::KILL);
+    eventually("its end is seen, its exit code unknown", || async {
+        let containers = restarted.list(&fixture.node).await.unwrap();
+        (containers[0].state == exited(UNKNOWN_EXIT_CODE)).then_some(())
     })
     .await;
     restarted.restart(&container.handle).await.unwrap();
-    assert_eq!(bench.states().await, [ContainerState::Running]);
+    assert_eq!(fixture.states().await, [ContainerState::Running]);
 }

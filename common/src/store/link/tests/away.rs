@@ -1,18 +1,19 @@
-//! A Redis that is not there, goes, hangs, or comes back.
+//! A Redis that does not run, stops, hangs, or comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use testkit::ports::free_port;
+use testkit::{Redis, need_redis};
 use tokio::net::TcpListener;
 
 use super::super::super::error::StoreError;
 use super::super::LinkHealth;
-use super::server::{Server, available, free_port};
 use super::{eventually, eventually_set, get, link, options, set};
 
 #[tokio::test]
-async fn without_a_server_commands_fail_in_time_and_say_why() {
+async fn without_a_server_commands_fail_in_time_and_name_the_reason() {
     let link = link(&format!("redis://127.0.0.1:{}", free_port()));
     let start = Instant::now();
     let error = set(&link, "a", "b").await.unwrap_err();
@@ -25,15 +26,17 @@ async fn without_a_server_commands_fail_in_time_and_say_why() {
         "{:?}",
         start.elapsed()
     );
-    assert!(matches!(&*link.health().borrow(), LinkHealth::Away { why, .. } if why.contains("refused")));
+    assert!(
+        matches!(&*link.health().borrow(), LinkHealth::Disconnected { why, .. } if why.contains("refused"))
+    );
 }
 
 #[tokio::test]
-async fn away_is_no_reason_to_be_busy() {
+async fn without_a_server_attempts_to_connect_are_few() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let tries = Arc::new(AtomicUsize::new(0));
-    let counted = tries.clone();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = attempts.clone();
     let server = tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -53,17 +56,16 @@ async fn away_is_no_reason_to_be_busy() {
     }
     while others.join_next().await.transpose().unwrap().is_some() {}
     server.abort();
-    // 50, 100, 200 … ms, each at least half of it: not more than eight in three seconds, however many ask.
-    let tries = tries.load(Ordering::Relaxed);
-    assert!((3..=9).contains(&tries), "{tries} connections in {:?}", start.elapsed());
+    // Waits of 50, 100, 200 … ms, each at least half as long: at most eight attempts in three seconds, for
+    // any number of commands.
+    let attempts = attempts.load(Ordering::Relaxed);
+    assert!((3..=9).contains(&attempts), "{attempts} connections in {:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
-    if !available() {
-        return;
-    }
-    let mut server = Server::start(&[]);
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
     set(&link, "a", "1").await.unwrap();
@@ -71,8 +73,8 @@ async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     server.kill();
     assert!(matches!(own.query::<()>(&redis::cmd("PING")).await, Err(StoreError::Unreachable { .. })));
     assert!(matches!(set(&link, "a", "2").await, Err(StoreError::Unreachable { .. })));
-    assert!(matches!(&*link.health().borrow(), LinkHealth::Away { .. }));
-    server.restart();
+    assert!(matches!(&*link.health().borrow(), LinkHealth::Disconnected { .. }));
+    server.restart().await;
     eventually_set(&link, "a", "3").await;
     assert_eq!(get(&link, "a").await, Some(b"3".to_vec()));
     assert!(super::generation(&link) > before);
@@ -80,28 +82,24 @@ async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_loss_is_noticed_while_nobody_asks() {
-    if !available() {
-        return;
-    }
-    let mut server = Server::start(&[]);
+async fn a_lost_connection_is_noticed_without_commands() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     set(&link, "a", "1").await.unwrap();
     let mut health = link.health();
     server.kill();
-    let away = health.wait_for(|health| matches!(health, LinkHealth::Away { .. }));
+    let away = health.wait_for(|health| matches!(health, LinkHealth::Disconnected { .. }));
     tokio::time::timeout(super::LIMIT, away).await.unwrap().unwrap();
-    server.restart();
+    server.restart().await;
     let back = health.wait_for(|health| matches!(health, LinkHealth::Connected { .. }));
     tokio::time::timeout(super::LIMIT, back).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_does_not_make_anyone_wait_for_ever() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn commands_to_a_server_that_hangs_fail_in_time() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     set(&link, "a", "1").await.unwrap();
     server.freeze();
@@ -119,11 +117,9 @@ async fn a_server_that_hangs_does_not_make_anyone_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_dropped_leaves_no_connection_behind() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn a_dropped_link_closes_all_connections() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     set(&link, "a", "1").await.unwrap();
     let mut subscription = link.subscribe("channel");
@@ -132,8 +128,8 @@ async fn a_link_that_is_dropped_leaves_no_connection_behind() {
     drop((link, subscription, own));
     set(&clone, "a", "2").await.unwrap();
     drop(clone);
-    eventually("only the one who asks is connected", async || {
-        let clients: String = server.ask(redis::cmd("CLIENT").arg("LIST"));
+    eventually("only the connection of this question is left", async || {
+        let clients: String = server.cli(&["CLIENT", "LIST"]).await;
         (clients.lines().count() == 1).then_some(())
     })
     .await;

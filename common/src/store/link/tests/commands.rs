@@ -1,20 +1,18 @@
-//! Commands while all is well.
+//! Commands to a server that works.
 
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use testkit::{Redis, need_redis};
 
 use super::super::super::error::StoreError;
 use super::super::super::scripts::Call;
-use super::server::{Server, available};
 use super::{get, link, set};
 
 #[tokio::test]
-async fn commands_pipelines_and_bytes() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn commands_and_pipelines_carry_any_bytes() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&format!("{}/3", server.url()));
     set(&link, "key", "value").await.unwrap();
     assert_eq!(get(&link, "key").await, Some(b"value".to_vec()));
@@ -25,32 +23,28 @@ async fn commands_pipelines_and_bytes() {
     let (back, size): (Vec<u8>, u64) = link.pipeline(&pipe).await.unwrap();
     assert_eq!((back, size), (bytes, 2));
 
-    let in_database: u64 = server.ask(&redis::cmd("DBSIZE"));
+    let in_database: u64 = server.cli(&["DBSIZE"]).await;
     assert_eq!(in_database, 0, "the database of the URL is 3");
 }
 
 #[tokio::test]
-async fn a_script_that_redis_forgot_is_loaded_again() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn a_script_that_redis_does_not_know_is_loaded_again() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     let script = redis::Script::new("return redis.call('INCR', KEYS[1])");
     let mut invocation = Call::unnamed(script.prepare_invoke());
     invocation.key("counter");
     for expected in 1..4 {
         assert_eq!(link.script(&invocation).await.unwrap(), Value::Int(expected));
-        let _: Value = server.ask(redis::cmd("SCRIPT").arg("FLUSH"));
+        let _: Value = server.cli(&["SCRIPT", "FLUSH"]).await;
     }
 }
 
 #[tokio::test]
-async fn errors_of_the_server_leave_the_connection_alone() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn errors_of_the_server_keep_the_connection() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     set(&link, "text", "abc").await.unwrap();
     let generation = super::generation(&link);
@@ -77,32 +71,28 @@ async fn errors_of_the_server_leave_the_connection_alone() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_at_once_and_not_shown() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&["--requirepass", "right"]);
+async fn a_wrong_password_fails_at_once_and_is_not_shown() {
+    need_redis!();
+    let server = Redis::start_with(&["--requirepass", "right"]).await;
     for (login, code) in [(":wrong@", "WRONGPASS"), ("", "NOAUTH")] {
-        let link = link(&format!("redis://{login}127.0.0.1:{}", server.port));
+        let link = link(&format!("redis://{login}127.0.0.1:{}", server.port()));
         let error = set(&link, "a", "b").await.unwrap_err();
         assert!(matches!(&error, StoreError::Refused(text) if text.starts_with(code)), "{error:?}");
         assert!(!error.is_transient());
         assert!(!format!("{error:?} {error} {link:?}").contains("wrong@"));
     }
-    set(&link(&format!("redis://:right@127.0.0.1:{}", server.port)), "a", "b").await.unwrap();
-    let _: Value = link(&format!("redis://:right@127.0.0.1:{}", server.port))
+    set(&link(&format!("redis://:right@127.0.0.1:{}", server.port())), "a", "b").await.unwrap();
+    let _: Value = link(&format!("redis://:right@127.0.0.1:{}", server.port()))
         .query(redis::cmd("ACL").arg(&["SETUSER", "kube", "on", ">p@ss", "+@all", "~*", "&*"]))
         .await
         .unwrap();
-    set(&link(&format!("redis://kube:p%40ss@127.0.0.1:{}", server.port)), "a", "b").await.unwrap();
+    set(&link(&format!("redis://kube:p%40ss@127.0.0.1:{}", server.port())), "a", "b").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_dedicated_connection_blocks_longer_than_others_may_take() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn a_dedicated_connection_can_block_beyond_the_response_timeout() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
     let mut pop = redis::cmd("BRPOPLPUSH");
@@ -119,11 +109,9 @@ async fn a_dedicated_connection_blocks_longer_than_others_may_take() {
 }
 
 #[tokio::test]
-async fn a_dropped_future_gives_the_connection_up() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn a_dropped_future_closes_the_dedicated_connection() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();
     let mut pop = redis::cmd("BRPOPLPUSH");
@@ -133,22 +121,20 @@ async fn a_dropped_future_gives_the_connection_up() {
 
     let again = own.query::<Value>(&redis::cmd("PING")).await;
     assert!(matches!(again, Err(StoreError::Unreachable { .. })), "{again:?}");
-    super::eventually("the server forgets the one that waits", async || {
-        let clients: String = server.ask(redis::cmd("CLIENT").arg("LIST"));
+    super::eventually("the server closes the connection of the dropped pop", async || {
+        let clients: String = server.cli(&["CLIENT", "LIST"]).await;
         (!clients.contains("cmd=brpoplpush")).then_some(())
     })
     .await;
     let _: u64 = link.query(redis::cmd("LPUSH").arg("from").arg("pod")).await.unwrap();
     let left: u64 = link.query(redis::cmd("LLEN").arg("from")).await.unwrap();
-    assert_eq!(left, 1, "nobody may take what a dropped pop was waiting for");
+    assert_eq!(left, 1, "a dropped pop must not take an element");
 }
 
 #[tokio::test]
-async fn an_error_gives_a_dedicated_connection_up() {
-    if !available() {
-        return;
-    }
-    let server = Server::start(&[]);
+async fn an_error_closes_the_dedicated_connection() {
+    need_redis!();
+    let server = Redis::start().await;
     let link = link(&server.url());
     set(&link, "text", "abc").await.unwrap();
     let mut own = link.dedicated(Duration::from_secs(7)).await.unwrap();

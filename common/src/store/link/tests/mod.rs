@@ -1,7 +1,7 @@
-//! The link against real servers, which these tests start on free ports and kill again.
+//! Tests of the link against real servers, which the tests start on free ports and kill.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a skipped test has to say so")]
+#![allow(clippy::print_stderr, reason = "a skipped test must say so")]
 
 mod away;
 mod commands;
@@ -9,29 +9,19 @@ mod durable;
 mod failover;
 mod messages;
 mod secure;
-mod server;
+mod transport;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use testkit::eventually;
 
 use super::super::error::StoreError;
 use super::{Link, LinkHealth, LinkOptions};
 
-/// Long enough for the slowest machine; a test that works takes a fraction of it.
+/// Time limit of a test. It suits slow machines: a successful test takes a fraction of it.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Repeats `check` until it gives something.
-async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        if let Some(value) = check().await {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "not within {LIMIT:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Impatient, so that the tests need not be patient.
+/// Short timeouts, so that the tests are quick.
 fn options() -> LinkOptions {
     LinkOptions { response_timeout: Duration::from_secs(1), connect_timeout: Duration::from_millis(800) }
 }
@@ -40,7 +30,7 @@ fn link(url: &str) -> Link {
     Link::new(url.parse().unwrap(), options())
 }
 
-/// Writes until it works.
+/// Writes until a write succeeds.
 async fn eventually_set(link: &Link, key: &str, value: &str) {
     eventually("a write works again", async || set(link, key, value).await.ok()).await;
 }
@@ -56,6 +46,6 @@ async fn get(link: &Link, key: &str) -> Option<Vec<u8>> {
 fn generation(link: &Link) -> u64 {
     match &*link.health().borrow() {
         LinkHealth::Connected { generation, .. } => *generation,
-        LinkHealth::Away { .. } => 0,
+        LinkHealth::Disconnected { .. } => 0,
     }
 }

@@ -1,52 +1,63 @@
-//! TLS, and a socket file.
+//! TLS and Unix sockets.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use redis::Value;
+use testkit::ports::free_port;
+use testkit::{Redis, need_redis};
 
 use super::super::super::error::StoreError;
-use super::server::{Server, available, free_port};
+use super::super::super::scripts::Call;
 use super::{eventually_set, get, link, set};
 
-/// An authority and a certificate of it for 127.0.0.1; false when there is no openssl to make them.
+/// Creates a certificate authority (`ca.pem`) and a certificate for 127.0.0.1 in `dir`. Returns false without
+/// openssl.
 fn make_certificates(dir: &Path) -> bool {
     std::fs::write(dir.join("extensions"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let steps = [
         "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=authority -keyout ca-key.pem -out ca.pem",
         "req -new -newkey rsa:2048 -nodes -subj /CN=redis -keyout key.pem -out request.pem",
-        "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1 -extfile extensions -out cert.pem",
+        "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 1 \
+         -extfile extensions -out cert.pem",
     ];
     steps.iter().all(|step| {
-        let made =
-            Command::new("openssl").args(step.split(' ')).current_dir(dir).stderr(Stdio::null()).status();
+        let arguments = step.split(' ').filter(|argument| !argument.is_empty());
+        let made = Command::new("openssl").args(arguments).current_dir(dir).stderr(Stdio::null()).status();
         made.is_ok_and(|status| status.success())
     })
 }
 
-#[tokio::test]
-async fn tls_with_an_authority_of_our_own() {
-    if !available() {
-        return;
-    }
-    let plain = Server::start(&[]);
-    if !make_certificates(&plain.dir) {
+/// Starts a server that speaks TLS on another port, which is returned. `None` without openssl or TLS.
+async fn start_tls_server() -> Option<(Redis, u16)> {
+    let server = Redis::start().await;
+    if !make_certificates(server.folder()) {
         eprintln!("SKIPPED (no openssl): the TLS test needs a certificate");
-        return;
+        return None;
     }
-    let file = |name: &str| plain.dir.join(name).display().to_string();
-    let (authority, port) = (file("ca.pem"), free_port());
+    let file = |name: &str| server.folder().join(name).display().to_string();
+    let port = free_port();
     for (option, value) in [
         ("tls-cert-file", file("cert.pem")),
         ("tls-key-file", file("key.pem")),
-        ("tls-ca-cert-file", authority.clone()),
+        ("tls-ca-cert-file", file("ca.pem")),
         ("tls-auth-clients", "no".to_owned()),
         ("tls-port", port.to_string()),
     ] {
-        let done = plain.configure(option, &value);
-        if !done {
+        if server.try_cli::<()>(&["CONFIG", "SET", option, &value]).await.is_err() {
             eprintln!("SKIPPED (no TLS): this redis-server was built without TLS");
-            return;
+            return None;
         }
     }
+    Some((server, port))
+}
+
+#[tokio::test]
+async fn tls_trusts_only_the_configured_authority() {
+    need_redis!();
+    let Some((server, port)) = start_tls_server().await else { return };
+    let authority = server.folder().join("ca.pem").display().to_string();
     let url = format!("rediss://127.0.0.1:{port}");
     let trusting = link(&format!("{url}?ca={authority}"));
     eventually_set(&trusting, "a", "1").await;
@@ -55,16 +66,40 @@ async fn tls_with_an_authority_of_our_own() {
     let error = set(&link(&url), "a", "2").await.unwrap_err();
     assert!(matches!(&error, StoreError::Unreachable { why, .. } if why.contains("certificate")), "{error}");
     let error = set(&link(&format!("{url}?ca=/nowhere.pem")), "a", "2").await.unwrap_err();
-    assert!(error.to_string().contains("/nowhere.pem can not be read"), "{error}");
+    assert!(error.to_string().contains("/nowhere.pem cannot be read"), "{error}");
 }
 
 #[tokio::test]
-async fn a_socket_file() {
-    if !available() {
-        return;
-    }
+async fn durable_writes_trust_the_authority_that_is_on_disk_now() {
+    need_redis!();
+    let Some((server, port)) = start_tls_server().await else { return };
+    let other = server.folder().join("other");
+    std::fs::create_dir(&other).unwrap();
+    assert!(make_certificates(&other));
+    let configured = server.folder().join("configured.pem");
+    let trust = |dir: &Path| std::fs::copy(dir.join("ca.pem"), &configured).unwrap();
+    trust(server.folder());
+    let link = link(&format!("rediss://127.0.0.1:{port}?ca={}", configured.display()));
+    eventually_set(&link, "a", "1").await;
+    let script = redis::Script::new("return redis.call('INCR', KEYS[1])");
+    let call = Call::unnamed(script.key("n"));
+    let write = async || link.durable_script(&call, Duration::from_millis(100)).await;
+    assert_eq!(write().await.unwrap().0, Value::Int(1));
+
+    std::fs::remove_file(&configured).unwrap();
+    assert_eq!(write().await.unwrap().0, Value::Int(2), "an open connection stays in use");
+    trust(&other);
+    let error = write().await.unwrap_err();
+    assert!(matches!(&error, StoreError::Unreachable { why, .. } if why.contains("certificate")), "{error}");
+    trust(server.folder());
+    assert_eq!(write().await.unwrap().0, Value::Int(3));
+}
+
+#[tokio::test]
+async fn a_unix_socket_works() {
+    need_redis!();
     let socket = std::env::temp_dir().join(format!("kubeleet-{}.sock", uuid::Uuid::new_v4()));
-    let _server = Server::start(&["--unixsocket", &socket.display().to_string()]);
+    let _server = Redis::start_with(&["--unixsocket", &socket.display().to_string()]).await;
     let link = link(&format!("unix://{}?db=1", socket.display()));
     set(&link, "a", "1").await.unwrap();
     assert_eq!(get(&link, "a").await, Some(b"1".to_vec()));

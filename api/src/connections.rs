@@ -1,0 +1,225 @@
+//! The accept loop: a bound on connections, and on the time that a silent one may take.
+//!
+//! A client needs no token to open a connection. So at the limit an idle connection makes way for a new one, first
+//! of all one that never sent a request: silent sockets never keep out a client that asks. If all are busy, the
+//! new one is closed.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+/// The time for the head of a request, also for the first one and the next one on an open connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause after a failed `accept`, for example because the process has too many files open.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The address of the client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) IpAddr);
+
+/// Serves `router` until `shutdown`. Then waits until the requests in progress have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    max_connections: usize,
+    shutdown: CancellationToken,
+) {
+    let open = Arc::new(OpenConnections::default());
+    let tasks = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shutdown.cancelled() => break,
+        };
+        match accepted {
+            Ok((socket, client)) => {
+                if let Some(connection) = open.admit(max_connections) {
+                    tasks.spawn(serve_one(socket, client, router.clone(), connection, shutdown.clone()));
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection cannot be accepted");
+                // The connection that has been idle for longest gives its file back.
+                open.close_idlest();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+async fn serve_one(
+    socket: TcpStream,
+    client: SocketAddr,
+    router: Router,
+    connection: Connection,
+    shutdown: CancellationToken,
+) {
+    let _best_effort = socket.set_nodelay(true);
+    let activity = Arc::clone(&connection.activity);
+    let service = tower::service_fn(move |mut request: Request<Incoming>| {
+        let (busy, router) = (Busy::new(&activity), router.clone());
+        request.extensions_mut().insert(ClientAddress(client.ip()));
+        async move { Ok::<_, Infallible>(held(router.oneshot(request.map(Body::new)).await, busy)) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let served = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        _ended = served.as_mut() => return,
+        () = connection.close.cancelled() => return,
+        () = shutdown.cancelled() => served.as_mut().graceful_shutdown(),
+    }
+    let _ended = served.await;
+}
+
+/// Returns the response. The connection is busy until its body was sent.
+fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
+    let response = response.unwrap_or_else(|never| match never {});
+    response.map(|body| {
+        Body::new(body.map_err(move |error| {
+            let _until_the_body_ends = &busy;
+            error
+        }))
+    })
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct OpenConnections {
+    table: Mutex<Table>,
+    /// Counts connections and ends of requests, to tell which was first.
+    clock: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    open: BTreeMap<u64, Handle>,
+}
+
+/// What the accept loop keeps of a connection.
+struct Handle {
+    activity: Arc<Activity>,
+    close: CancellationToken,
+}
+
+/// What a connection does.
+struct Activity {
+    /// The number of requests in progress.
+    requests: AtomicUsize,
+    /// Whether there was a request before.
+    has_served: AtomicBool,
+    /// The time on `clock` since when there is no request in progress.
+    idle_since: AtomicU64,
+    clock: Arc<AtomicU64>,
+}
+
+impl OpenConnections {
+    /// Registers a new connection. At the limit an idle one is closed for it; none if all are busy.
+    fn admit(self: &Arc<Self>, max: usize) -> Option<Connection> {
+        let mut table = self.table();
+        if table.open.len() >= max && !table.close_idlest() {
+            tracing::debug!("{max} connections are busy: a new one is closed");
+            return None;
+        }
+        let id = table.next;
+        table.next += 1;
+        let activity = Arc::new(Activity {
+            requests: AtomicUsize::new(0),
+            has_served: AtomicBool::new(false),
+            idle_since: AtomicU64::new(self.clock.fetch_add(1, Ordering::Relaxed)),
+            clock: Arc::clone(&self.clock),
+        });
+        let close = CancellationToken::new();
+        table.open.insert(id, Handle { activity: Arc::clone(&activity), close: close.clone() });
+        Some(Connection { id, activity, close, all: Arc::clone(self) })
+    }
+
+    fn close_idlest(&self) {
+        self.table().close_idlest();
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Closes an idle connection: one without any request first, then the one that is idle for longest. Returns
+    /// false if all are busy.
+    fn close_idlest(&mut self) -> bool {
+        let idle = self.open.iter().filter_map(|(id, handle)| Some((handle.activity.idle_rank()?, *id)));
+        match idle.min().and_then(|(_, id)| self.open.remove(&id)) {
+            Some(handle) => {
+                handle.close.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Activity {
+    /// Returns what orders idle connections; none if it is busy.
+    fn idle_rank(&self) -> Option<(bool, u64)> {
+        let is_idle = self.requests.load(Ordering::Acquire) == 0;
+        let rank = (self.has_served.load(Ordering::Relaxed), self.idle_since.load(Ordering::Relaxed));
+        is_idle.then_some(rank)
+    }
+}
+
+/// An open connection. Dropping it frees its place.
+struct Connection {
+    id: u64,
+    activity: Arc<Activity>,
+    close: CancellationToken,
+    all: Arc<OpenConnections>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.all.table().open.remove(&self.id);
+    }
+}
+
+/// A request in progress.
+struct Busy {
+    activity: Arc<Activity>,
+}
+
+impl Busy {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.requests.fetch_add(1, Ordering::AcqRel);
+        activity.has_served.store(true, Ordering::Relaxed);
+        Self { activity: Arc::clone(activity) }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let now = self.activity.clock.fetch_add(1, Ordering::Relaxed);
+        self.activity.idle_since.store(now, Ordering::Relaxed);
+        self.activity.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}

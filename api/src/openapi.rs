@@ -1,0 +1,197 @@
+//! The OpenAPI document. The handlers' annotations describe what each operation does and answers on its own;
+//! here it gets what all operations have in common.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use common::spec::MAX_REPLICAS;
+use serde_json::{Value, json};
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{OpenApi, PathItem};
+
+use crate::auth::is_public;
+use crate::problem::PROBLEM_JSON;
+
+const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, coordinated by nothing but \
+    Redis. Errors are RFC 9457 problem details; `type` is a path of this API that explains the problem. \
+    Every response has the header `x-request-id`, which finds the request in the log; a client may choose \
+    the id by sending that header.";
+
+/// The tag of operations that do without Redis.
+const PROCESS_TAG: &str = "process";
+const TAGS: &[(&str, &str)] = &[
+    ("service", "What users want to run"),
+    ("pod", "What runs, and what waits"),
+    ("node", "Where pods run"),
+    ("queue", "Payloads in Redis, and dead letters"),
+    ("event", "What happens in the cluster"),
+    ("cluster", "The state of the whole cluster"),
+    (PROCESS_TAG, "This API process, and its documentation"),
+];
+
+/// Other names of the field `replicas` in these bodies, from the first version of kubeleet.
+const REPLICAS_ALIASES: &[&str] = &["replica", "numInstances"];
+const SCHEMAS_WITH_REPLICAS: &[&str] = &["ServiceInput", "ScaleInput"];
+
+/// Completes the document that the annotations of the handlers make.
+pub(crate) fn complete(document: OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).expect("an OpenAPI document is JSON");
+    let tags: Vec<Value> =
+        TAGS.iter().map(|(name, description)| json!({"name": name, "description": description})).collect();
+    document["info"] = json!({
+        "title": "kubeleet",
+        "description": DESCRIPTION,
+        "version": env!("CARGO_PKG_VERSION"),
+        "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+    });
+    document["servers"] = json!([{"url": "/", "description": "The API that serves this document"}]);
+    document["tags"] = tags.into();
+    document["security"] = json!([{"token": []}]);
+    document["components"]["securitySchemes"] = json!({"token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The token of KUBELEET_TOKEN. An API without a token listens on loopback only.",
+    }});
+    for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        for (_, operation) in item.as_object_mut().into_iter().flatten() {
+            complete_operation(path, operation);
+        }
+    }
+    for schema in SCHEMAS_WITH_REPLICAS {
+        describe_replicas_aliases(&mut document["components"]["schemas"][schema]);
+    }
+    let schemas = &mut document["components"]["schemas"];
+    schemas["ServicePatch"] = patch_schema(schemas);
+    name_list_items(schemas);
+    document
+}
+
+/// The schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but the
+/// name.
+fn patch_schema(schemas: &Value) -> Value {
+    let mut patch = schemas["ServiceInput"].clone();
+    patch["description"] = schemas["ServicePatch"]["description"].clone();
+    patch.as_object_mut().map(|patch| patch.remove("required"));
+    let mut environment = schemas["Environment"].clone();
+    environment["anyOf"][0]["additionalProperties"]["type"] = json!(["string", "boolean", "number", "null"]);
+    patch["properties"]["environment"] = environment;
+    patch["properties"]["labels"]["additionalProperties"]["type"] = json!(["string", "null"]);
+    for (name, field) in patch["properties"].as_object_mut().into_iter().flatten() {
+        if name != "name" {
+            *field = json!({"anyOf": [field.take(), {"type": "null"}]});
+        }
+    }
+    patch
+}
+
+fn complete_operation(path: &str, operation: &mut Value) {
+    let has_parameters = operation["parameters"].as_array().is_some_and(|list| !list.is_empty());
+    let has_body = !operation["requestBody"].is_null();
+    let uses_redis = operation["tags"][0] != PROCESS_TAG;
+    let is_public = is_public(path);
+    if is_public {
+        operation["security"] = json!([]);
+    }
+    let common = [
+        (has_parameters || has_body, "400", "The path, the query, a header or the body is invalid"),
+        (!is_public, "401", "The API has a token, and the request has none or another one"),
+        (!is_public, "403", "The API has no token, and the request comes from a web page of another site"),
+        (has_body, "408", "The body did not arrive within ten seconds"),
+        (has_body, "413", "The body is larger than 1 MiB"),
+        (has_body, "415", "The content type of the body is not supported"),
+        (true, "500", "An internal error; the log of the API has the cause under the request id"),
+        (uses_redis, "503", "Redis is unavailable; it is safe to retry the request"),
+        (true, "504", "No answer within 30 seconds; it is safe to retry the request"),
+    ];
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    for (_, status, description) in common.into_iter().filter(|(applies, _, _)| *applies) {
+        responses.entry(status).or_insert_with(|| json!({"description": description}));
+    }
+    for (status, response) in responses {
+        if status.starts_with(['4', '5']) {
+            response["content"] = json!({PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}});
+        }
+        match status.as_str() {
+            "401" => response["headers"] = header("WWW-Authenticate", "`Bearer`"),
+            "503" => response["headers"] = header("Retry-After", "Seconds to wait before the next attempt"),
+            _ => {}
+        }
+    }
+}
+
+fn header(name: &str, description: &str) -> Value {
+    json!({name: {"description": description, "schema": {"type": "string"}}})
+}
+
+/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases.
+fn describe_replicas_aliases(schema: &mut Value) {
+    let is_required =
+        schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
+    let field = &mut schema["properties"]["replicas"];
+    field["maximum"] = MAX_REPLICAS.into();
+    // With a default, generated clients would send `replicas` together with an alias.
+    field.as_object_mut().map(|field| field.remove("default"));
+    let field = field.clone();
+    for alias in REPLICAS_ALIASES {
+        schema["properties"][alias] = field.clone();
+        schema["properties"][alias]["description"] = "Another name of `replicas`".into();
+    }
+    if is_required {
+        // `ScaleInput` has no other field: one of the names, whichever.
+        schema.as_object_mut().map(|schema| schema.remove("required"));
+        schema["minProperties"] = 1.into();
+        schema["maxProperties"] = 1.into();
+    } else {
+        schema["not"] = json!({"anyOf": [
+            {"required": ["replicas", "replica"]},
+            {"required": ["replicas", "numInstances"]},
+            {"required": ["replica", "numInstances"]},
+        ]});
+    }
+}
+
+/// Lists refer to their items by name, so that a generated client has one type for an object and for it in a
+/// list.
+fn name_list_items(schemas: &mut Value) {
+    for (name, schema) in schemas.as_object_mut().into_iter().flatten() {
+        if let Some(item) = name.strip_prefix("List_") {
+            schema["properties"]["items"]["items"] = json!({"$ref": format!("#/components/schemas/{item}")});
+        }
+    }
+}
+
+/// The list of routes that `GET /` answers: method, path, and the first line of the description.
+#[derive(Clone)]
+pub(crate) struct RouteIndex(Arc<str>);
+
+impl RouteIndex {
+    /// Lists the operations of a document.
+    pub(crate) fn new(document: &OpenApi) -> Self {
+        let mut text = "kubeleet: the API. As a web page: /docs; for programs: /openapi.json\n\n".to_owned();
+        for (path, item) in &document.paths.paths {
+            for (method, operation) in operations(item) {
+                let summary = operation.summary.as_deref().unwrap_or_default();
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "{method:<7}{path:<28}{summary}");
+            }
+        }
+        Self(text.into())
+    }
+
+    /// The list as plain text.
+    pub(crate) fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Returns method and description of each operation of a path.
+pub(crate) fn operations(item: &PathItem) -> impl Iterator<Item = (&'static str, &Operation)> {
+    let all = [
+        ("GET", &item.get),
+        ("POST", &item.post),
+        ("PUT", &item.put),
+        ("PATCH", &item.patch),
+        ("DELETE", &item.delete),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}

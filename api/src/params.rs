@@ -1,0 +1,220 @@
+//! Parameters: names in paths, queries, `If-Match`, and the limits of pages.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::StatusCode;
+use axum::http::header::IF_MATCH;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use common::ids::{InvalidName, NodeName, PodId, ServiceName};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{Object, RefOr, Required, Schema, Type};
+use utoipa::{IntoParams, PartialSchema};
+
+use crate::problem::{ApiProblem, ProblemKind};
+
+/// Items on a page if the request has no limit.
+pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;
+/// The most items that a page can have.
+pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
+
+/// The name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
+pub(crate) trait PathName: Sized + PartialSchema {
+    /// The name between braces in the path's template.
+    const PARAMETER: &str;
+
+    /// Parses the text in the path.
+    ///
+    /// # Errors
+    /// The problem of an object that does not exist: an invalid name belongs to no object.
+    fn parse(text: String) -> Result<Self, ApiProblem>;
+}
+
+impl PathName for ServiceName {
+    const PARAMETER: &str = "name";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::ServiceNotFound, &error))
+    }
+}
+
+impl PathName for NodeName {
+    const PARAMETER: &str = "name";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::NodeNotFound, &error))
+    }
+}
+
+impl PathName for PodId {
+    const PARAMETER: &str = "uuid";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::PodNotFound, &error))
+    }
+}
+
+fn invalid_name(kind: ProblemKind, error: &InvalidName) -> ApiProblem {
+    ApiProblem::new(kind, error.to_string())
+}
+
+/// Extracts the name in the path, and describes it in the OpenAPI document.
+pub(crate) struct InPath<T>(pub(crate) T);
+
+impl<T: PathName, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(text)) => T::parse(text).map(InPath),
+            Err(rejection) if rejection.status() == StatusCode::BAD_REQUEST => {
+                Err(ApiProblem::new(ProblemKind::BadRequest, format!("the path is invalid: {rejection}")))
+            }
+            Err(rejection) => {
+                tracing::error!("the path of a route does not fit its handler: {rejection}");
+                drop(rejection.into_response());
+                Err(ApiProblem::internal())
+            }
+        }
+    }
+}
+
+impl<T: PathName> IntoParams for InPath<T> {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let parameter = ParameterBuilder::new()
+            .name(T::PARAMETER)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(T::schema()));
+        vec![parameter.build()]
+    }
+}
+
+/// A string parameter that has to match a pattern.
+pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> RefOr<Schema> {
+    let mut object = Object::with_type(Type::String);
+    object.pattern = Some(pattern.to_owned());
+    object.description = Some(description.to_owned());
+    object.example = Some(example.into());
+    RefOr::T(Schema::Object(object))
+}
+
+/// Extracts the query. `T` refuses unknown parameters.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Params(value)),
+            Err(rejection) => Err(ApiProblem::new(ProblemKind::InvalidQuery, rejection.body_text())),
+        }
+    }
+}
+
+/// The header `If-Match`: a condition on the service that a write changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfMatch {
+    /// No condition.
+    None,
+    /// The service must exist.
+    Exists,
+    /// The service must have this revision.
+    Revision(u64),
+}
+
+impl IfMatch {
+    /// Returns the revision that the service must have, if any.
+    pub(crate) fn revision(self) -> Option<u64> {
+        match self {
+            IfMatch::Revision(revision) => Some(revision),
+            IfMatch::None | IfMatch::Exists => None,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        if text == "*" {
+            return Some(IfMatch::Exists);
+        }
+        let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let digits = quoted.unwrap_or(text);
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse().ok().filter(|_| is_number).map(IfMatch::Revision)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
+        let Some(header) = parts.headers.get(IF_MATCH) else { return Ok(IfMatch::None) };
+        IfMatch::parse(header.to_str().unwrap_or_default().trim()).ok_or_else(|| {
+            let detail = "the header If-Match is invalid: write one revision such as \"3\", or *";
+            ApiProblem::new(ProblemKind::BadRequest, detail)
+        })
+    }
+}
+
+impl IntoParams for IfMatch {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let description = "The revision that the service must have, as its ETag says; `*`: it must exist. \
+                           Clients that retry writes should send the revision they last read.";
+        let schema = string_schema("^(\\*|[0-9]{1,19}|\"[0-9]{1,19}\")$", "A revision, or `*`", "\"3\"");
+        let parameter = ParameterBuilder::new()
+            .name("If-Match")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(description))
+            .schema(Some(schema));
+        vec![parameter.build()]
+    }
+}
+
+/// Selects a page of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Paging {
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    pub(crate) limit: Option<u32>,
+    /// The `next` of the previous page.
+    pub(crate) after: Option<String>,
+}
+
+/// Returns the size of a page.
+///
+/// # Errors
+/// `InvalidQuery` if the limit is not between 1 and [`MAX_PAGE_SIZE`].
+pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
+    match limit.map_or(DEFAULT_PAGE_SIZE, |limit| limit as usize) {
+        size @ 1..=MAX_PAGE_SIZE => Ok(size),
+        _ => Err(ApiProblem::new(
+            ProblemKind::InvalidQuery,
+            format!("limit: write a number from 1 to {MAX_PAGE_SIZE}"),
+        )),
+    }
+}
+
+/// The problem of a cursor that no page returned.
+pub(crate) fn invalid_cursor() -> ApiProblem {
+    ApiProblem::new(ProblemKind::InvalidQuery, "after: write the `next` of the previous page")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn if_match_takes_one_revision_or_a_star() {
+        assert_eq!(IfMatch::parse("*"), Some(IfMatch::Exists));
+        for text in ["3", "\"3\""] {
+            assert_eq!(IfMatch::parse(text), Some(IfMatch::Revision(3)), "{text}");
+        }
+        for bad in ["", "\"\"", "x", "+3", "-1", "W/\"3\"", "\"1\", \"2\"", "99999999999999999999"] {
+            assert_eq!(IfMatch::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Counts of pods: of one service for its status, of all pods for `/status` and `/metrics`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::api::ServiceStatus;
+use common::ids::{PodId, ServiceName};
+use common::lifecycle::Phase;
+use common::pod::PodRecord;
+use common::service::{Service, ServiceState};
+use common::store::{BrokenKey, Store, StoreError};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+use crate::broken::BrokenKeys;
+
+/// Records read at a time, so that a million pods are never in memory together.
+const CHUNK_SIZE: usize = 1000;
+/// The reason that the scheduler stores with a pod that fits no node.
+const UNSCHEDULABLE: &str = "Unschedulable";
+
+/// The number of pods in each phase, pushed pods included.
+pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
+
+/// The result of one count of all pods.
+#[derive(Debug)]
+pub(crate) struct PodCount {
+    /// Pods by phase.
+    pub(crate) phases: PhaseCounts,
+    /// The number of services.
+    pub(crate) services: u64,
+    /// The keys of services and pods that could not be read.
+    pub(crate) broken: BrokenKeys,
+    at: Instant,
+    took: Duration,
+}
+
+impl PodCount {
+    /// A large cluster is counted less often, so that counting takes at most a tenth of the time.
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < (self.took * 10).clamp(Duration::from_millis(500), Duration::from_secs(60))
+    }
+}
+
+type SharedCount = Shared<BoxFuture<'static, Result<Arc<PodCount>, StoreError>>>;
+
+/// Counts of all pods. Requests that arrive during a count share its result.
+#[derive(Default)]
+pub(crate) struct PodCounts {
+    latest: Mutex<Option<SharedCount>>,
+}
+
+impl PodCounts {
+    /// Returns the latest count of all pods if it is fresh, or a new one.
+    pub(crate) async fn read(&self, store: &Store) -> Result<Arc<PodCount>, StoreError> {
+        let count = {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let usable = latest.take().filter(|count| match count.peek() {
+                None => true,
+                Some(counted) => counted.as_ref().is_ok_and(|counted| counted.is_fresh()),
+            });
+            latest.insert(usable.unwrap_or_else(|| start_count(store.clone()))).clone()
+        };
+        count.await
+    }
+
+    /// Forgets the latest count.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns whether the latest count has ended.
+    #[cfg(test)]
+    pub(crate) fn is_counted(&self) -> bool {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.as_ref().is_some_and(|count| count.peek().is_some() || count.clone().now_or_never().is_some())
+    }
+}
+
+/// Starts a count in a task of its own: it goes on when the client gives up, and the next one gets its result.
+/// Otherwise a client with a short timeout would never get one of a large cluster.
+fn start_count(store: Store) -> SharedCount {
+    let task = tokio::spawn(async move { count_all(&store).await.map(Arc::new) });
+    let aborted = |_| StoreError::Corrupt { what: "counting pods".into(), why: "the count failed".into() };
+    async move { task.await.map_err(aborted)? }.boxed().shared()
+}
+
+async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
+    let started = Instant::now();
+    let mut phases: PhaseCounts = Phase::ALL.into_iter().map(|phase| (phase, 0)).collect();
+    let mut broken = BrokenKeys::default();
+    let mut count = |record: PodRecord| *phases.entry(record.phase).or_default() += 1;
+    let services = broken.take(store.service_names().await, BrokenKey::services)?;
+    for chunk in services.chunks(CHUNK_SIZE) {
+        let (_, unreadable) = store.services_each(chunk).await?;
+        broken.extend(unreadable.iter().map(|(name, error)| BrokenKey::service(name, error)));
+    }
+    for service in &services {
+        let ids = pods_of(store, service, &mut broken).await?;
+        for_each_pod(store, &ids, &mut broken, &mut count).await?;
+    }
+    let pushed = broken.take(store.pushed_pods().await, BrokenKey::pushed)?;
+    for_each_pod(store, &pushed, &mut broken, &mut count).await?;
+    let (services, took) = (services.len() as u64, started.elapsed());
+    Ok(PodCount { phases, services, broken, at: Instant::now(), took })
+}
+
+/// Returns the pods in the slots of a service. Adds what cannot be read to `broken`.
+async fn pods_of(
+    store: &Store,
+    service: &ServiceName,
+    broken: &mut BrokenKeys,
+) -> Result<Vec<PodId>, StoreError> {
+    let slots = store.slots_and_broken(service).await;
+    let (slots, invalid) = broken.take(slots, |error| BrokenKey::slots(service, error))?;
+    broken.extend(invalid);
+    Ok(slots.into_iter().map(|(_, id)| id).collect())
+}
+
+/// Reads pods. Adds the records that cannot be read to `broken`.
+async fn for_each_pod(
+    store: &Store,
+    ids: &[PodId],
+    broken: &mut BrokenKeys,
+    mut act: impl FnMut(PodRecord),
+) -> Result<(), StoreError> {
+    for chunk in ids.chunks(CHUNK_SIZE) {
+        for (id, record) in chunk.iter().zip(store.pods_each(chunk).await?) {
+            match record {
+                Ok(record) => record.into_iter().for_each(&mut act),
+                Err(error) => broken.push(BrokenKey::pod(id, &error)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Counts the pods of a service. The message names a key that cannot be read.
+pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<ServiceStatus, StoreError> {
+    let mut broken = BrokenKeys::default();
+    let ids = pods_of(store, &service.name, &mut broken).await?;
+    let mut counter = StatusCounter::new(service);
+    for_each_pod(store, &ids, &mut broken, |record| counter.add(record)).await?;
+    let mut status = counter.finish(service);
+    if broken.total > 0 {
+        let separator = if status.message.is_empty() { "" } else { "; " };
+        status.message = format!("{}{separator}{}", status.message, broken.sentence());
+    }
+    Ok(status)
+}
+
+/// Returns the status of a service whose pods are still being created in the background.
+pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
+    let message = "its pods are being created and placed".to_owned();
+    ServiceStatus { desired: u64::from(service.replicas), message, ..ServiceStatus::default() }
+}
+
+/// Returns the status of a new service after `created` of its pods were created.
+pub(crate) fn status_after_creation(service: &Service, created: usize) -> ServiceStatus {
+    let mut counter = StatusCounter::new(service);
+    counter.status.pending = created as u64;
+    counter.finish(service)
+}
+
+/// Counts the pods of one service.
+struct StatusCounter {
+    generation: u64,
+    status: ServiceStatus,
+    /// For each reason the number of pods that have it, and the message of one of them.
+    reasons: BTreeMap<String, (u64, String)>,
+}
+
+impl StatusCounter {
+    fn new(service: &Service) -> Self {
+        let status = ServiceStatus { desired: u64::from(service.replicas), ..ServiceStatus::default() };
+        Self { generation: service.generation, status, reasons: BTreeMap::new() }
+    }
+
+    fn add(&mut self, record: PodRecord) {
+        let status = &mut self.status;
+        match record.phase {
+            Phase::Pending => status.pending += 1,
+            Phase::Assigned => status.assigned += 1,
+            Phase::Running => status.running += 1,
+            Phase::Stopping => status.stopping += 1,
+            Phase::Succeeded => status.succeeded += 1,
+            Phase::Failed => status.failed += 1,
+            // Its slot is about to be free.
+            Phase::Stopped => {}
+        }
+        if record.phase == Phase::Running && record.generation == self.generation {
+            status.updated += 1;
+        }
+        if record.phase == Phase::Pending && record.reason == UNSCHEDULABLE {
+            status.unschedulable += 1;
+        }
+        let is_ending = matches!(record.phase, Phase::Stopping | Phase::Stopped | Phase::Succeeded);
+        if !record.reason.is_empty() && !is_ending {
+            let (count, message) = self.reasons.entry(record.reason).or_default();
+            *count += 1;
+            if message.is_empty() {
+                *message = record.message;
+            }
+        }
+    }
+
+    fn finish(mut self, service: &Service) -> ServiceStatus {
+        self.status.message = self.message(service);
+        self.status
+    }
+
+    fn message(&self, service: &Service) -> String {
+        let s = &self.status;
+        let remaining = s.pending + s.assigned + s.running + s.stopping + s.succeeded + s.failed;
+        if service.state == ServiceState::Deleting {
+            return format!("it is being deleted; {remaining} of its pods remain");
+        }
+        let top = self.reasons.iter().max_by_key(|(_, (count, _))| *count);
+        match top {
+            Some((reason, (count, message))) if message.is_empty() => {
+                format!("{count} of {} pods: {reason}", s.desired)
+            }
+            Some((reason, (count, message))) => format!("{count} of {} pods: {reason}: {message}", s.desired),
+            None => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use testkit::fixtures;
+
+    use super::*;
+
+    fn service(replicas: u32) -> Service {
+        Service { generation: 2, replicas, ..fixtures::service() }
+    }
+
+    fn record(phase: Phase, generation: u64, reason: &str) -> PodRecord {
+        let message = if reason.is_empty() { String::new() } else { format!("because of {reason}") };
+        PodRecord { generation, reason: reason.into(), message, ..fixtures::pod_record("web", 0, phase) }
+    }
+
+    fn count(service: &Service, records: &[PodRecord]) -> ServiceStatus {
+        let mut counter = StatusCounter::new(service);
+        records.iter().cloned().for_each(|record| counter.add(record));
+        counter.finish(service)
+    }
+
+    #[test]
+    fn a_rolling_update_counts_both_generations() {
+        let records = [
+            record(Phase::Running, 2, ""),
+            record(Phase::Running, 1, ""),
+            record(Phase::Stopping, 1, "Surplus"),
+            record(Phase::Assigned, 2, ""),
+        ];
+        let status = count(&service(3), &records);
+        assert_eq!((status.running, status.updated, status.stopping, status.assigned), (2, 1, 1, 1));
+        assert_eq!((status.desired, status.message.as_str()), (3, ""));
+    }
+
+    #[test]
+    fn the_most_frequent_reason_is_the_message() {
+        let records = [
+            record(Phase::Pending, 2, "Unschedulable"),
+            record(Phase::Pending, 2, "Unschedulable"),
+            record(Phase::Running, 2, "CrashLoopBackOff"),
+        ];
+        let status = count(&service(3), &records);
+        assert_eq!(status.unschedulable, 2);
+        assert_eq!(status.message, "2 of 3 pods: Unschedulable: because of Unschedulable");
+    }
+
+    #[test]
+    fn a_deleted_service_reports_its_remaining_pods() {
+        let mut going = service(0);
+        going.state = ServiceState::Deleting;
+        let status = count(&going, &[record(Phase::Stopping, 2, "")]);
+        assert_eq!(status.message, "it is being deleted; 1 of its pods remain");
+    }
+}

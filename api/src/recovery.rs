@@ -1,0 +1,268 @@
+//! `cluster recover` and `restore`: collect what the workers or a backup have saved, plan what of it is
+//! missing in Redis, and write that.
+//!
+//! The process may end on any line: nothing is lost, and the next request completes what was begun. The id of
+//! the cluster comes last, so that workers serve on only when everything is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use common::api::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
+use common::ids::{ClusterId, NodeName, RecoveryId};
+use common::node::{NodeKind, NodeState};
+use common::recovery::{self, RecoveryPlan};
+use common::saved_state::{SavedFile, SavedState};
+use common::store::{Store, StoreError};
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+/// Between two looks for answers.
+const POLL: Duration = Duration::from_millis(200);
+/// How long after its heartbeat a worker that has just met an emptied Redis takes to say that it holds.
+const HOLD_DELAY: Duration = Duration::from_secs(2);
+
+/// The part of a restore that a request carries out. All pods are recorded before the first service is, so
+/// that none is created for a slot whose pod is still to come; and workers serve on after the last part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RestorePart {
+    /// The pods and specifications.
+    Pods,
+    /// The records of the services.
+    Services,
+    /// The id of the cluster.
+    Cluster,
+}
+
+/// Plans what of a part of a backup is missing, and with `apply` writes it.
+///
+/// # Errors
+/// If this Redis is in use by another cluster. See also [`StoreError`].
+pub(crate) async fn restore(
+    store: &Store,
+    file: SavedFile,
+    part: RestorePart,
+    apply: bool,
+) -> Result<RecoveryView, ApiProblem> {
+    let cluster = file.header.cluster;
+    let seen = store.cluster_id().await?;
+    check_free(store, &cluster, seen.as_ref()).await?;
+    let mut known = store.known_state(&file.state).await?;
+    known.nodes = Some(expected_nodes(store, Some(&cluster)).await?);
+    let plan = recovery::plan(&known, &file.state);
+    match part {
+        _ if !apply => {}
+        RestorePart::Pods => carry_out(store, &plan, false).await?,
+        RestorePart::Services => carry_out(store, &plan, true).await?,
+        RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
+    }
+    Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, ..view(&plan) })
+}
+
+/// What the workers of one cluster have saved.
+pub(crate) struct Collected {
+    /// The cluster.
+    cluster: ClusterId,
+    /// The cluster that this Redis knows.
+    seen: Option<ClusterId>,
+    state: SavedState,
+    nodes: Vec<NodeAnswerView>,
+    problems: Vec<String>,
+}
+
+/// Asks the workers, and waits up to `wait` for their answers. Without `cluster` it must be clear which one is
+/// to be recovered.
+///
+/// # Errors
+/// If no worker answers, if it is not clear which cluster is meant, or if Redis is in use by another one.
+pub(crate) async fn collect(
+    app: &AppState,
+    wait: Duration,
+    cluster: Option<ClusterId>,
+) -> Result<Collected, ApiProblem> {
+    let store = &app.store;
+    let seen = store.cluster_id().await?;
+    let id = RecoveryId::random();
+    let begun = Instant::now();
+    // Workers learn with their next heartbeat that Redis was emptied.
+    let at_least = if seen.is_none() { app.config.timing.heartbeat + HOLD_DELAY } else { Duration::ZERO };
+    let mut answers = BTreeMap::new();
+    let mut silent;
+    loop {
+        silent = expected_nodes(store, None).await?;
+        silent.retain(|node| !answers.contains_key(node));
+        let asked: Vec<NodeName> = silent.iter().cloned().collect();
+        store.request_recovery(&id, &asked).await?;
+        for node in asked {
+            if let Some(answer) = store.recovery_answer(&id, &node).await? {
+                silent.remove(&node);
+                answers.insert(node, answer.saved);
+            }
+        }
+        let is_complete = silent.is_empty() && !answers.is_empty() && begun.elapsed() >= at_least;
+        if is_complete || begun.elapsed() >= wait {
+            break;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    let names: Vec<NodeName> = answers.keys().chain(&silent).cloned().collect();
+    store.end_recovery(&names).await?;
+    let (mut nodes, mut problems, mut files) = (Vec::new(), Vec::new(), Vec::new());
+    for node in silent {
+        problems.push(format!(
+            "node {node} has not answered: what only it runs is not recovered now. Start its worker and try \
+             again, or wait longer with --wait"
+        ));
+        nodes.push(NodeAnswerView { node: node.to_string(), answered: false, pods: 0 });
+    }
+    for (node, saved) in answers {
+        match saved {
+            Ok(file) => files.push((node, file)),
+            Err(why) => problems.push(format!("what node {node} has saved cannot be used: {why}")),
+        }
+    }
+    let cluster = choose_cluster(&files, cluster, seen.as_ref())?;
+    check_free(store, &cluster, seen.as_ref()).await?;
+    let mut collected = Collected { cluster, seen, state: SavedState::default(), nodes, problems };
+    files.into_iter().for_each(|(node, file)| collected.add(node, file));
+    Ok(collected)
+}
+
+/// Returns the nodes whose workers can answer: those that hold containers of `cluster` (of any, without one),
+/// and those that are alive.
+async fn expected_nodes(
+    store: &Store,
+    cluster: Option<&ClusterId>,
+) -> Result<BTreeSet<NodeName>, StoreError> {
+    let held = store.held_nodes().await?.into_iter();
+    let held = held.filter(|held| cluster.is_none_or(|cluster| held.cluster == *cluster));
+    let held = held.map(|held| held.node);
+    let (nodes, _unreadable) = store.nodes_each(&store.node_names().await?).await?;
+    let is_live =
+        |node: &common::node::Node| node.state == NodeState::Alive && node.kind == NodeKind::Kubeleet;
+    let live = nodes.into_iter().filter(is_live).map(|node| node.name);
+    Ok(held.chain(live).collect())
+}
+
+fn choose_cluster(
+    files: &[(NodeName, SavedFile)],
+    wanted: Option<ClusterId>,
+    seen: Option<&ClusterId>,
+) -> Result<ClusterId, ApiProblem> {
+    let found: BTreeSet<&ClusterId> = files.iter().map(|(_, file)| &file.header.cluster).collect();
+    let Some(first) = found.first() else {
+        return Err(ApiProblem::new(
+            ProblemKind::NodeNotResponding,
+            "no worker has answered, so nothing can be recovered; start the workers with this Redis, and look \
+             at `kubeleet status`: a worker that holds answers within seconds",
+        ));
+    };
+    match wanted.as_ref().or(seen.filter(|seen| found.contains(seen))) {
+        Some(wanted) if found.contains(wanted) => Ok(wanted.clone()),
+        Some(wanted) => Err(ApiProblem::new(
+            ProblemKind::OtherCluster,
+            format!("no worker that has answered is of cluster {wanted}"),
+        )),
+        None if found.len() == 1 => Ok((*first).clone()),
+        None => {
+            let names: Vec<&str> = found.iter().map(|cluster| cluster.as_str()).collect();
+            let detail = format!(
+                "the workers are of several clusters: {}; name the one that is to be recovered",
+                names.join(", ")
+            );
+            Err(ApiProblem::new(ProblemKind::OtherCluster, detail))
+        }
+    }
+}
+
+/// Refuses to mix two clusters.
+async fn check_free(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
+    let Some(other) = seen.filter(|seen| *seen != cluster) else { return Ok(()) };
+    let services = store.service_names().await?.len();
+    if services == 0 {
+        return Ok(());
+    }
+    Err(other_cluster(cluster, other, services))
+}
+
+fn other_cluster(cluster: &ClusterId, other: &ClusterId, services: usize) -> ApiProblem {
+    let detail = format!(
+        "this Redis is of cluster {other} and has {services} services, and the workers are of cluster \
+         {cluster}: check KUBELEET_REDIS_URL and its database number; nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::OtherCluster, detail)
+}
+
+impl Collected {
+    fn add(&mut self, node: NodeName, file: SavedFile) {
+        if file.header.cluster != self.cluster {
+            let other = &file.header.cluster;
+            self.problems.push(format!("node {node} is of cluster {other}, and is left alone"));
+            return;
+        }
+        if file.end.unsaved > 0 {
+            self.problems.push(format!(
+                "node {node} runs {} containers of which it has saved nothing; they are not recovered",
+                file.end.unsaved
+            ));
+        }
+        let pods = file.state.pods.len() as u64;
+        self.nodes.push(NodeAnswerView { node: node.to_string(), answered: true, pods });
+        self.state.add(file.state);
+    }
+
+    /// Plans what is missing, and with `apply` writes it.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. What was written before stays, and the next request completes it.
+    pub(crate) async fn recover(self, store: &Store, apply: bool) -> Result<RecoveryView, ApiProblem> {
+        let known = store.known_state(&self.state).await?;
+        let plan = recovery::plan(&known, &self.state);
+        if apply {
+            carry_out(store, &plan, true).await?;
+            finish(store, &self.cluster, self.seen.as_ref()).await?;
+            tracing::info!(cluster = %self.cluster, pods = plan.pod_count(), "recovered from what was saved");
+        }
+        let mut view = view(&plan);
+        view.problems.splice(0..0, self.problems);
+        Ok(RecoveryView { cluster: self.cluster.to_string(), applied: apply, nodes: self.nodes, ..view })
+    }
+}
+
+/// Sets the id of the cluster, after everything else.
+async fn finish(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
+    if store.recover_cluster(cluster, seen).await? {
+        return Ok(());
+    }
+    let detail = "this Redis has become part of another cluster meanwhile: look at `kubeleet status`";
+    Err(ApiProblem::new(ProblemKind::OtherCluster, detail))
+}
+
+async fn carry_out(store: &Store, plan: &RecoveryPlan, with_records: bool) -> Result<(), StoreError> {
+    for service in &plan.services {
+        store.recover_service(service, with_records).await?;
+    }
+    store.recover_pods(None, &plan.pushed).await?;
+    Ok(())
+}
+
+fn view(plan: &RecoveryPlan) -> RecoveryView {
+    let services = plan.services.iter().map(|service| ServiceRecoveryView {
+        name: service.name.to_string(),
+        record: service.record.is_some(),
+        replicas: service.replicas,
+        recovered: service.pods.len() as u64,
+        new: service.missing,
+    });
+    RecoveryView {
+        services: services.collect(),
+        pushed_pods: plan.pushed.len() as u64,
+        present_pods: plan.present as u64,
+        problems: plan.problems.clone(),
+        ..RecoveryView::default()
+    }
+}

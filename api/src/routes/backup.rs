@@ -1,0 +1,152 @@
+//! `/cluster/backup` and `/cluster/restore`: the state of the cluster as lines of JSON.
+
+use std::collections::VecDeque;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use common::api::{RecoveryView, rfc3339};
+use common::ids::{PodId, ServiceName};
+use common::saved_state::{SavedEnd, SavedFile, SavedHeader, SavedLine};
+use common::store::{Store, StoreError};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::body::read_bytes;
+use crate::connections::ClientAddress;
+use crate::params::Params;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::recovery::{self, RestorePart};
+use crate::state::AppState;
+
+const LINES: &str = "application/x-ndjson";
+/// Pushed pods that are read at a time.
+const PODS_PER_READ: usize = 500;
+/// The largest part of a backup that one request restores, in bytes.
+const MAX_PART: usize = 8 * 1024 * 1024;
+
+/// Writes services, pods and assignments as lines of JSON, for `/cluster/restore`.
+///
+/// A backup has the environments of the services, which may be secrets. One without its last line is
+/// incomplete.
+#[utoipa::path(get, path = "/cluster/backup", tag = "cluster", responses(
+    (status = 200, description = "The backup", body = String, content_type = "application/x-ndjson"),
+    (status = 409, description = "There is no cluster yet: no worker has registered"),
+    (status = 429, description = "Too many streams are open"),
+))]
+pub(crate) async fn get_backup(
+    State(app): State<AppState>,
+    client: Option<Extension<ClientAddress>>,
+) -> Result<Response, ApiProblem> {
+    let guard = app.streams.begin(client.map(|Extension(client)| client))?;
+    let Some(cluster) = app.store.cluster_id().await? else {
+        let detail = "this Redis knows no cluster, so there is nothing to back up: no worker has registered";
+        return Err(ApiProblem::new(ProblemKind::OtherCluster, detail));
+    };
+    let at = rfc3339(app.store.redis_now().await?);
+    let header = SavedHeader { at, ..SavedHeader::new(cluster) };
+    let backup = Backup {
+        services: app.store.service_names().await?.into(),
+        pushed: app.store.pushed_pods().await?,
+        store: app.store.clone(),
+        lines: 0,
+        header: Some(header),
+        is_ended: false,
+    };
+    let lines = futures_util::stream::try_unfold((backup, guard), |(mut backup, guard)| async move {
+        let next = backup.next().await.inspect_err(|error| tracing::warn!(%error, "a backup ended early"))?;
+        Ok::<_, StoreError>(next.map(|lines| (Bytes::from(lines), (backup, guard))))
+    });
+    Ok(([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
+}
+
+/// A backup that is being written: one service is in memory at a time.
+struct Backup {
+    store: Store,
+    services: VecDeque<ServiceName>,
+    pushed: Vec<PodId>,
+    lines: usize,
+    header: Option<SavedHeader>,
+    is_ended: bool,
+}
+
+impl Backup {
+    /// Returns the next lines; none after the last one.
+    async fn next(&mut self) -> Result<Option<String>, StoreError> {
+        if let Some(header) = self.header.take() {
+            return Ok(Some(SavedLine::Header(header).to_json() + "\n"));
+        }
+        while let Some(name) = self.services.pop_front() {
+            // A service that is gone by now is in no later state either.
+            if let Some(state) = self.store.backup_service(&name).await? {
+                return Ok(Some(self.add(state.lines())));
+            }
+        }
+        if !self.pushed.is_empty() {
+            let later = self.pushed.split_off(self.pushed.len().min(PODS_PER_READ));
+            let state = self.store.backup_pods(&std::mem::replace(&mut self.pushed, later)).await?;
+            return Ok(Some(self.add(state.lines())));
+        }
+        if std::mem::replace(&mut self.is_ended, true) {
+            return Ok(None);
+        }
+        Ok(Some(SavedLine::End(SavedEnd { lines: self.lines, unsaved: 0 }).to_json() + "\n"))
+    }
+
+    fn add(&mut self, lines: impl Iterator<Item = String>) -> String {
+        let mut text = String::new();
+        for line in lines {
+            self.lines += 1;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What of a backup is restored, and whether it is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RestoreOptions {
+    /// Whether what is missing is written. Otherwise nothing is changed.
+    #[param(default = false)]
+    apply: Option<bool>,
+    /// What is written: of all parts of a backup first the `pods`, then the `services`, then the `cluster`.
+    #[param(inline)]
+    part: RestorePart,
+}
+
+/// Restores a part of a backup: what Redis has stays, what is missing is written.
+///
+/// The body is a part of a backup with a first and a last line of its own, and with the service and the
+/// specifications of each pod in it. `kubeleet restore` splits a backup into parts.
+#[utoipa::path(post, path = "/cluster/restore", tag = "cluster", params(RestoreOptions),
+    request_body(content = String, content_type = "application/x-ndjson", description = "Lines of a backup"),
+    responses(
+        (status = 200, description = "What was missing, and whether it was restored", body = RecoveryView),
+        (status = 409, description = "This Redis is of another cluster"),
+        (status = 413, description = "The part is larger than 8 MiB"),
+        (status = 507, description = "Redis has no memory left for what is to be restored"),
+    )
+)]
+pub(crate) async fn restore_backup(
+    State(app): State<AppState>,
+    Params(options): Params<RestoreOptions>,
+    request: Request,
+) -> Result<Json<RecoveryView>, ApiProblem> {
+    let body = read_bytes(request, &app, "a part of a backup is at most 8 MiB").await?;
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    let file = SavedFile::read(text.lines())
+        .map_err(|why| ApiProblem::new(ProblemKind::MalformedBody, format!("this is no backup: {why}")))?;
+    Ok(Json(recovery::restore(&app.store, file, options.part, options.apply == Some(true)).await?))
+}
+
+/// The route of a restore, with its own limit of the body.
+pub(super) fn restore_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(restore_backup)).layer(DefaultBodyLimit::max(MAX_PART))
+}

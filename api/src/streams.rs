@@ -1,0 +1,87 @@
+//! A bound on streams (events, logs that are followed), in all and for each client: each costs Redis work for as
+//! long as it lasts.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::connections::ClientAddress;
+use crate::problem::{ApiProblem, ProblemKind};
+
+/// The streams that are open.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    max: usize,
+    max_per_client: usize,
+    open: Arc<Mutex<HashMap<Option<IpAddr>, usize>>>,
+}
+
+impl Streams {
+    /// Allows half of the connections to be streams, and a quarter of these to belong to one client.
+    pub(crate) fn new(max_connections: usize) -> Self {
+        let max = (max_connections / 2).max(1);
+        Self { max, max_per_client: (max / 4).max(1), open: Arc::default() }
+    }
+
+    /// Begins a stream. It counts until the guard is dropped.
+    ///
+    /// # Errors
+    /// `TooManyStreams` at a limit.
+    pub(crate) fn begin(&self, client: Option<ClientAddress>) -> Result<StreamGuard, ApiProblem> {
+        let client = client.map(|ClientAddress(address)| address);
+        let mut open = self.open();
+        let of_client = open.get(&client).copied().unwrap_or_default();
+        let detail = if of_client >= self.max_per_client {
+            format!("this client has {of_client} streams open; end one, or read without following")
+        } else if open.values().sum::<usize>() >= self.max {
+            format!("{} streams are open, which is the limit; try again later", self.max)
+        } else {
+            open.insert(client, of_client + 1);
+            return Ok(StreamGuard { streams: self.clone(), client });
+        };
+        Err(ApiProblem::new(ProblemKind::TooManyStreams, detail))
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An open stream.
+pub(crate) struct StreamGuard {
+    streams: Streams,
+    client: Option<IpAddr>,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let mut open = self.streams.open();
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn streams_are_limited_in_all_and_for_each_client() {
+        let streams = Streams::new(32);
+        let client = |n: u8| Some(ClientAddress(IpAddr::from([10, 0, 0, n])));
+        let mut held: Vec<StreamGuard> = (0..4).map(|_| streams.begin(client(1)).unwrap()).collect();
+        assert_eq!(streams.begin(client(1)).err().unwrap().kind, ProblemKind::TooManyStreams);
+        for n in 2..=4 {
+            held.extend((0..4).map(|_| streams.begin(client(n)).unwrap()));
+        }
+        assert!(streams.begin(client(5)).is_err(), "all places are taken");
+        held.clear();
+        assert!(streams.begin(client(1)).is_ok());
+        assert!(streams.open().is_empty());
+    }
+}

@@ -1,0 +1,62 @@
+//! The metrics of the API and of the cluster.
+
+use common::config::Secret;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Api, call};
+use crate::metrics::MetricsServer;
+use crate::metrics::testing::metrics_router;
+
+#[tokio::test]
+async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {
+    let Some(api) = Api::start() else { return };
+    api.post("/service", r#"{"name":"web","image":"nginx","replica":2}"#).await.expect(201);
+    api.get("/service/web").await.expect(200);
+    let metrics = api.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
+    for part in [
+        "kubeleet_http_requests_total{method=\"GET\",route=\"/service/{name}\",status=\"200\"}",
+        "kubeleet_http_request_duration_seconds_bucket{method=\"POST\",route=\"/service\",le=",
+        "kubeleet_pods{phase=\"pending\"}",
+        "kubeleet_queue_length{queue=\"waiting\"}",
+        "kubeleet_nodes{state=\"ready\"}",
+        "kubeleet_nodes_cordoned",
+        "kubeleet_schedulers",
+        "kubeleet_services",
+        "kubeleet_services_unconfirmed",
+        "kubeleet_redis_up",
+    ] {
+        assert!(metrics.text.contains(part), "{part} is missing:\n{}", metrics.text);
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_serves_its_metrics_with_the_access_control_of_the_api() {
+    let token = Secret::new("s3cret");
+    let open = metrics_router(None);
+    let closed = metrics_router(Some(&token));
+    metrics::counter!("kubeleet_test_total").increment(1);
+    let metrics = call(&open, "GET", "/metrics", &[], "").await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.header("content-type").starts_with("text/plain; version=0.0.4"));
+    assert!(metrics.text.contains("kubeleet_test_total "), "{}", metrics.text);
+    call(&open, "GET", "/metrics", &[("host", "rebound.example")], "").await.problem(403, "cross-origin");
+    call(&open, "GET", "/service", &[], "").await.problem(404, "route-not-found");
+    call(&closed, "GET", "/metrics", &[], "").await.problem(401, "unauthorized");
+    assert_eq!(call(&closed, "GET", "/healthz", &[], "").await.text, "ok\n");
+    let with_token = [("authorization", "Bearer s3cret")];
+    assert_eq!(call(&closed, "GET", "/metrics", &with_token, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_metrics_server_ends_at_shutdown_and_does_not_share_its_address() {
+    let server = MetricsServer::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+    let address = server.address();
+    assert!(MetricsServer::bind(address, None).await.is_err());
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(server.run(shutdown.clone()));
+    shutdown.cancel();
+    tokio::time::timeout(super::LIMIT, running).await.expect("it ends").unwrap();
+    assert!(TcpListener::bind(address).await.is_ok(), "the address is free again");
+}

@@ -1,0 +1,264 @@
+//! The API's routes, one method each.
+
+use common::api::{
+    DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, ScaleInput,
+    ServiceView, StatusView,
+};
+use common::event::ClusterEvent;
+use common::spec::ServiceInput;
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+
+use super::error::ClientError;
+use super::http::Client;
+
+/// Selects pods to list. A field without a value selects all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodFilter {
+    /// Name of the service.
+    pub(crate) service: Option<String>,
+    /// Name of the node.
+    pub(crate) node: Option<String>,
+    /// The phase.
+    pub(crate) phase: Option<String>,
+    /// The beginning of the uuid, or the whole name (`web-0`).
+    pub(crate) prefix: Option<String>,
+}
+
+impl PodFilter {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let fields = [
+            ("service", &self.service),
+            ("node", &self.node),
+            ("phase", &self.phase),
+            ("prefix", &self.prefix),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
+}
+
+/// A backup that is being read.
+pub(crate) struct BackupStream {
+    client: Client,
+    response: reqwest::Response,
+    operation: &'static str,
+}
+
+impl BackupStream {
+    /// Returns the next bytes; none at the end.
+    ///
+    /// # Errors
+    /// If the connection breaks: the backup is then incomplete.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+        let chunk = self.response.chunk().await;
+        let chunk = chunk.map_err(|error| self.client.request_failed(self.operation, &error, false))?;
+        Ok(chunk.map(|bytes| bytes.to_vec()))
+    }
+}
+
+impl Client {
+    /// Returns the services that have all these labels (`key=value`).
+    pub(crate) async fn services(&self, labels: &[String]) -> Result<Vec<ServiceView>, ClientError> {
+        let query: Vec<_> = labels.iter().map(|label| ("label", label.clone())).collect();
+        self.all_pages("listing services", &["service"], &query).await
+    }
+
+    /// Returns one service.
+    pub(crate) async fn service(&self, name: &str) -> Result<ServiceView, ClientError> {
+        let operation = format!("reading service {name}");
+        self.send_for_json(&operation, self.request(Method::GET, &["service", name], &[])).await
+    }
+
+    /// Creates a service. Fails with status 409 if it exists.
+    pub(crate) async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
+        let operation = format!("creating service {}", service.name);
+        self.send_for_json(&operation, self.request(Method::POST, &["service"], &[]).json(service)).await
+    }
+
+    /// Creates or replaces a service.
+    pub(crate) async fn put_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
+        let operation = format!("applying service {}", service.name);
+        let path = ["service", service.name.as_str()];
+        self.send_for_json(&operation, self.request(Method::PUT, &path, &[]).json(service)).await
+    }
+
+    /// Sets the number of pods of a service.
+    pub(crate) async fn scale(&self, name: &str, replicas: u32) -> Result<ServiceView, ClientError> {
+        let operation = format!("scaling service {name}");
+        let request = self.request(Method::POST, &["service", name, "scale"], &[]);
+        self.send_for_json(&operation, request.json(&ScaleInput { replicas })).await
+    }
+
+    /// Asks for a service and its pods to be deleted.
+    pub(crate) async fn delete_service(&self, name: &str) -> Result<(), ClientError> {
+        let operation = format!("deleting service {name}");
+        self.send_for_success(&operation, self.request(Method::DELETE, &["service", name], &[])).await
+    }
+
+    /// Returns all selected pods.
+    pub(crate) async fn pods(&self, filter: &PodFilter) -> Result<Vec<PodView>, ClientError> {
+        self.all_pages("listing pods", &["pod"], &filter.query()).await
+    }
+
+    /// Returns the first `limit` selected pods, and true if there are more.
+    pub(crate) async fn some_pods(
+        &self,
+        filter: &PodFilter,
+        limit: usize,
+    ) -> Result<(Vec<PodView>, bool), ClientError> {
+        let mut query = filter.query();
+        query.push(("limit", limit.to_string()));
+        let page: List<PodView> =
+            self.send_for_json("finding pods", self.request(Method::GET, &["pod"], &query)).await?;
+        Ok((page.items, page.next.is_some()))
+    }
+
+    /// Returns the pod with this complete uuid.
+    pub(crate) async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
+        let operation = format!("reading pod {id}");
+        self.send_for_json(&operation, self.request(Method::GET, &["pod", id], &[])).await
+    }
+
+    /// Asks for a pod to be stopped.
+    pub(crate) async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {
+        let operation = format!("stopping pod {id}");
+        self.send_for_json(&operation, self.request(Method::DELETE, &["pod", id], &[])).await
+    }
+
+    /// Returns all nodes.
+    pub(crate) async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
+        self.all_pages("listing nodes", &["node"], &[]).await
+    }
+
+    /// Returns one node.
+    pub(crate) async fn node(&self, name: &str) -> Result<NodeView, ClientError> {
+        let operation = format!("reading node {name}");
+        self.send_for_json(&operation, self.request(Method::GET, &["node", name], &[])).await
+    }
+
+    /// Cordons or uncordons a node: a cordoned one gets no new pods.
+    pub(crate) async fn cordon(&self, name: &str, cordon: bool) -> Result<NodeView, ClientError> {
+        let action = if cordon { "cordon" } else { "uncordon" };
+        let request = self.request(Method::POST, &["node", name, action], &[]);
+        self.send_for_json(&format!("{action}ing node {name}"), request).await
+    }
+
+    /// Removes a dead node.
+    pub(crate) async fn remove_node(&self, name: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["node", name], &[]);
+        self.send_for_success(&format!("removing node {name}"), request).await
+    }
+
+    /// Returns the lengths of all queues.
+    pub(crate) async fn queues(&self) -> Result<QueuesView, ClientError> {
+        self.send_for_json("listing queues", self.request(Method::GET, &["queue"], &[])).await
+    }
+
+    /// Returns the first `limit` entries of a queue, the next one to be taken first.
+    pub(crate) async fn queue(&self, key: &str, limit: usize) -> Result<QueueView, ClientError> {
+        let operation = format!("reading queue {key}");
+        let query = [("limit", limit.to_string())];
+        self.send_for_json(&operation, self.request(Method::GET, &["queue", key], &query)).await
+    }
+
+    /// Returns the newest `limit` dead letters.
+    pub(crate) async fn dead_letters(&self, limit: usize) -> Result<List<DeadLetterView>, ClientError> {
+        let query = [("limit", limit.to_string())];
+        self.send_for_json("reading dead letters", self.request(Method::GET, &["queue", "dq"], &query)).await
+    }
+
+    /// Returns all dead letters.
+    pub(crate) async fn all_dead_letters(&self) -> Result<Vec<DeadLetterView>, ClientError> {
+        self.all_pages("reading dead letters", &["queue", "dq"], &[]).await
+    }
+
+    /// Moves a dead letter back to its queue.
+    pub(crate) async fn requeue_dead_letter(&self, id: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::POST, &["queue", "dq", id, "requeue"], &[]);
+        self.send_for_success(&format!("requeueing dead letter {id}"), request).await
+    }
+
+    /// Deletes a dead letter.
+    pub(crate) async fn delete_dead_letter(&self, id: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["queue", "dq", id], &[]);
+        self.send_for_success(&format!("deleting dead letter {id}"), request).await
+    }
+
+    /// Returns the latest `count` events, oldest first.
+    pub(crate) async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, ClientError> {
+        let query = [("follow", "false".to_owned()), ("tail", count.to_string())];
+        let request = self.request(Method::GET, &["event"], &query).header("accept", "application/json");
+        let list: List<ClusterEvent> = self.send_for_json("reading events", request).await?;
+        Ok(list.items)
+    }
+
+    /// Returns the state of the cluster.
+    pub(crate) async fn status(&self) -> Result<StatusView, ClientError> {
+        self.send_for_json("reading the cluster's status", self.request(Method::GET, &["status"], &[])).await
+    }
+
+    /// Returns what is wrong in Redis. With `repair`, repairs what can be repaired.
+    pub(crate) async fn check_cluster(&self, repair: bool) -> Result<Vec<FindingView>, ClientError> {
+        let (method, path, operation) = match repair {
+            true => (Method::POST, "repair", "repairing the cluster"),
+            false => (Method::GET, "check", "checking the cluster"),
+        };
+        let request = self.request(method, &["cluster", path], &[]);
+        Ok(self.send_for_json::<List<FindingView>>(operation, request).await?.items)
+    }
+
+    /// Returns what Redis has lost and the workers have saved. With `apply`, writes it.
+    pub(crate) async fn recover_cluster(
+        &self,
+        apply: bool,
+        wait_seconds: u64,
+        cluster: Option<&str>,
+    ) -> Result<RecoveryView, ClientError> {
+        let mut query = vec![("apply", apply.to_string()), ("wait_seconds", wait_seconds.to_string())];
+        query.extend(cluster.map(|cluster| ("cluster", cluster.to_owned())));
+        let request = self.request(Method::POST, &["cluster", "recover"], &query);
+        self.send_for_json("recovering the cluster", request).await
+    }
+
+    /// Opens a backup as a stream of bytes.
+    pub(crate) async fn backup(&self) -> Result<BackupStream, ClientError> {
+        let operation = "reading the backup";
+        let response = self.send(operation, self.request(Method::GET, &["cluster", "backup"], &[])).await?;
+        Ok(BackupStream { client: self.clone(), response, operation })
+    }
+
+    /// Returns what of a part of a backup is missing. With `apply`, writes it.
+    pub(crate) async fn restore(
+        &self,
+        part: &str,
+        apply: bool,
+        body: String,
+    ) -> Result<RecoveryView, ClientError> {
+        let query = [("part", part.to_owned()), ("apply", apply.to_string())];
+        let request = self.request(Method::POST, &["cluster", "restore"], &query);
+        let request = request.header("content-type", "application/x-ndjson").body(body);
+        self.send_for_json("restoring the backup", request).await
+    }
+
+    /// Returns all items of a collection, page by page.
+    async fn all_pages<T: DeserializeOwned>(
+        &self,
+        operation: &str,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<Vec<T>, ClientError> {
+        let mut items = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut query = query.to_vec();
+            query.extend(after.take().map(|after| ("after", after)));
+            let page: List<T> =
+                self.send_for_json(operation, self.request(Method::GET, path, &query)).await?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(items),
+            }
+        }
+    }
+}

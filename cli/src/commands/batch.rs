@@ -1,0 +1,46 @@
+//! Runs one action on several objects.
+
+use super::error::CommandError;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// The result of a batch. One failure does not keep the other objects from being handled; the exit code is
+/// that of the first failure.
+pub(super) struct Batch {
+    exit: Exit,
+}
+
+impl Batch {
+    /// Starts a batch without failures.
+    pub(super) fn new() -> Self {
+        Self { exit: Exit::Ok }
+    }
+
+    /// Records an exit code, unless a failure was recorded before.
+    pub(super) fn record(&mut self, exit: Exit) {
+        if self.exit == Exit::Ok {
+            self.exit = exit;
+        }
+    }
+
+    /// Returns the value of one action, or reports its error and returns `None`.
+    ///
+    /// # Errors
+    /// Only `Output`: without a reader of the output the batch ends.
+    pub(super) fn accept<T>(&mut self, result: Result<T, CommandError>) -> Result<Option<T>, CommandError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(CommandError::Output(error)) => Err(CommandError::Output(error)),
+            Err(error) => {
+                stderr::error(&error.to_string());
+                self.record(error.exit());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the exit code of the whole batch.
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+}

@@ -1,0 +1,83 @@
+//! Parsers for the values of flags.
+
+use std::time::Duration;
+
+use common::duration::HumanDuration;
+
+/// Longer durations are refused: a deadline that far away may not be representable.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
+
+/// Parses `90s`, `2m`, `500ms`, or a number of seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<HumanDuration>().map(HumanDuration::get).ok();
+    let valid = parsed.filter(|duration| *duration <= MAX_DURATION);
+    valid.ok_or_else(|| format!("{text:?} is not a duration: write 90s, 2m or a number of seconds"))
+}
+
+/// Parses how long a recovery waits for the workers: a whole number of seconds, at most 20.
+pub(super) fn wait_seconds(text: &str) -> Result<u64, String> {
+    let seconds = duration(text)?.as_secs();
+    if seconds <= 20 { Ok(seconds) } else { Err(format!("{text:?} is too long: wait at most 20s")) }
+}
+
+/// Parses `KEY=value`.
+pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not KEY=value")),
+    }
+}
+
+/// Checks that the text is `KEY=value` and returns it unchanged.
+pub(super) fn label_selector(text: &str) -> Result<String, String> {
+    key_value(text).map(|_| text.to_owned())
+}
+
+/// Parses a number of pods.
+pub(super) fn replica_count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number of pods: write 0, 1, 2 …"))
+}
+
+/// Parses one of the names that the API accepts for an enum.
+pub(super) fn enum_value<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use common::spec::{OnDisconnect, RestartPolicy};
+
+    #[test]
+    fn durations_in_every_spelling() {
+        for (text, millis) in
+            [("2m", 120_000), ("90", 90_000), ("0.5", 500), ("500ms", 500), ("1h 1s", 3_601_000)]
+        {
+            assert_eq!(duration(text).unwrap(), Duration::from_millis(millis), "{text}");
+        }
+        for bad in ["", "soon", "-1", "NaN", "inf", "1e300", "99999y"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_recovery_waits_at_most_twenty_seconds() {
+        assert_eq!((wait_seconds("15s"), wait_seconds("0"), wait_seconds("20")), (Ok(15), Ok(0), Ok(20)));
+        assert!(wait_seconds("21s").is_err() && wait_seconds("soon").is_err());
+    }
+
+    #[test]
+    fn a_key_value_pair_needs_a_key() {
+        assert_eq!(key_value("A=b=c").unwrap(), ("A".to_owned(), "b=c".to_owned()));
+        assert_eq!(key_value("A=").unwrap(), ("A".to_owned(), String::new()));
+        assert!(key_value("A").is_err() && key_value("=b").is_err());
+    }
+
+    #[test]
+    fn enum_values_are_those_of_the_api() {
+        assert_eq!(enum_value::<RestartPolicy>("no").unwrap(), RestartPolicy::Never);
+        assert_eq!(enum_value::<OnDisconnect>("stop").unwrap(), OnDisconnect::Stop);
+        assert!(enum_value::<RestartPolicy>("sometimes").unwrap_err().contains("on-failure"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Decides how far a goal is from the state that one poll found. Pure.
+
+use common::api::{PodView, ServiceView};
+use common::lifecycle::Phase;
+use common::service::ServiceState;
+
+use crate::output::humanize;
+use crate::output::pods::reason_suffix;
+use crate::output::services::pod_counts;
+
+/// How far a goal is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Assessment {
+    /// The state, on one line.
+    pub(super) line: String,
+    /// Whether to go on waiting.
+    pub(super) verdict: Verdict,
+    /// True if some pods fit no node.
+    pub(super) is_unschedulable: bool,
+}
+
+/// Whether to go on waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The goal is reached.
+    Reached,
+    /// The state is still changing.
+    Waiting,
+    /// Pods have failed and nothing is changing any more: without an intervention the goal will not be
+    /// reached.
+    Failed,
+    /// The object was deleted.
+    Deleted,
+}
+
+impl Assessment {
+    /// Creates an assessment without unschedulable pods.
+    pub(super) fn new(line: impl Into<String>, verdict: Verdict) -> Self {
+        Self { line: line.into(), verdict, is_unschedulable: false }
+    }
+}
+
+/// Reached when all pods of the service run, none of an older generation is left, and no pod has a problem.
+pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessment {
+    let Some(service) = service else { return Assessment::new("the service was deleted", Verdict::Deleted) };
+    if service.state == ServiceState::Deleting {
+        return Assessment::new("the service is being deleted", Verdict::Deleted);
+    }
+    let status = &service.status;
+    let line = pod_counts(service) + &reason_suffix("", &status.message);
+    let is_changing = status.pending + status.assigned + status.stopping > 0;
+    let is_complete = status.running + status.succeeded == status.desired;
+    let is_current = service.generation >= generation && status.updated == status.running;
+    let has_problem = status.failed > 0 || !status.message.is_empty();
+    let ended_or_running = status.running + status.succeeded + status.failed;
+    let verdict = if !is_changing && is_complete && is_current && !has_problem {
+        Verdict::Reached
+    } else if !is_changing && status.failed > 0 && ended_or_running >= status.desired {
+        Verdict::Failed
+    } else {
+        Verdict::Waiting
+    };
+    Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
+}
+
+/// Reached when the service is not found any more.
+pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
+    match service {
+        None => Assessment::new("no pods left", Verdict::Reached),
+        Some(service) => {
+            let status = &service.status;
+            let left = status.pending + status.assigned + status.running + status.stopping;
+            Assessment::new(format!("{} left", humanize::count(left, "pod")), Verdict::Waiting)
+        }
+    }
+}
+
+/// Reached when the pod is stopped or not found any more.
+pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
+    match pod {
+        None => Assessment::new("forgotten", Verdict::Reached),
+        Some(pod) => {
+            let verdict = if pod.phase == Phase::Stopped { Verdict::Reached } else { Verdict::Waiting };
+            Assessment::new(format!("{}{}", pod.phase, reason_suffix(&pod.reason, &pod.message)), verdict)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fixtures;
+    use common::api::ServiceStatus;
+
+    fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, Verdict) {
+        let mut service = fixtures::service("web");
+        change(&mut service.status);
+        let assessment = ready(Some(&service), 1);
+        (assessment.line, assessment.verdict)
+    }
+
+    #[test]
+    fn a_service_is_ready_when_all_pods_run_the_generation_without_a_problem() {
+        assert_eq!(assess(|_| {}), ("3/3 running".to_owned(), Verdict::Reached));
+        let waiting: [fn(&mut ServiceStatus); 7] = [
+            |s| s.running = 2,
+            |s| (s.running, s.assigned) = (2, 1),
+            |s| s.updated = 1,
+            |s| s.stopping = 1,
+            |s| s.message = "CrashLoopBackOff: exit code 1".to_owned(),
+            |s| s.running = 4,
+            |s| (s.running, s.updated, s.pending, s.failed) = (1, 1, 1, 1),
+        ];
+        for (n, change) in waiting.into_iter().enumerate() {
+            assert_eq!(assess(change).1, Verdict::Waiting, "case {n}");
+        }
+    }
+
+    #[test]
+    fn an_older_generation_than_the_written_one_is_not_ready() {
+        let service = fixtures::service("web");
+        assert_eq!(ready(Some(&service), 2).verdict, Verdict::Waiting);
+    }
+
+    #[test]
+    fn succeeded_pods_count_as_ready_and_failed_pods_as_failed() {
+        assert_eq!(assess(|s| (s.running, s.updated, s.succeeded) = (0, 0, 3)).1, Verdict::Reached);
+        assert_eq!(assess(|s| (s.running, s.updated, s.failed) = (2, 2, 1)).1, Verdict::Failed);
+    }
+
+    #[test]
+    fn the_line_has_the_pod_counts_and_the_problem() {
+        let (line, _) = assess(|s| {
+            (s.running, s.updated, s.assigned) = (2, 2, 1);
+            s.message = "ImagePullBackOff: no such image".to_owned();
+        });
+        assert_eq!(line, "2/3 running, 1 assigned (ImagePullBackOff: no such image)");
+        let (line, _) = assess(|s| (s.running, s.updated, s.pending, s.unschedulable) = (0, 0, 3, 2));
+        assert_eq!(line, "0/3 running, 1 pending, 2 unschedulable");
+    }
+
+    #[test]
+    fn deleted_services_and_stopped_pods_are_gone() {
+        assert_eq!(ready(None, 1).verdict, Verdict::Deleted);
+        let mut service = fixtures::service("web");
+        service.state = ServiceState::Deleting;
+        assert_eq!(ready(Some(&service), 1).verdict, Verdict::Deleted);
+        assert_eq!(service_gone(Some(&service)), Assessment::new("3 pods left", Verdict::Waiting));
+        assert_eq!(service_gone(None).verdict, Verdict::Reached);
+        assert_eq!(pod_gone(None).verdict, Verdict::Reached);
+        for (phase, verdict) in [
+            (Phase::Stopping, Verdict::Waiting),
+            (Phase::Running, Verdict::Waiting),
+            (Phase::Stopped, Verdict::Reached),
+        ] {
+            assert_eq!(pod_gone(Some(&fixtures::pod("p", phase))).verdict, verdict, "{phase}");
+        }
+    }
+}

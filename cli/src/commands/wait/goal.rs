@@ -1,0 +1,66 @@
+//! What `--wait` waits for.
+
+use common::event::{ClusterEvent, ObjectKind};
+use common::ids::PodId;
+
+/// The state to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// All pods of a service run, and are of this generation or a later one.
+    Ready {
+        /// Name of the service.
+        service: String,
+        /// The generation after the write.
+        generation: u64,
+    },
+    /// A service is deleted, and its last pod is gone.
+    ServiceGone {
+        /// Name of the service.
+        service: String,
+    },
+    /// A pod is stopped or forgotten.
+    PodGone {
+        /// Its uuid.
+        id: PodId,
+    },
+}
+
+impl Goal {
+    /// Returns the name at the beginning of each progress line.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Goal::Ready { service, .. } | Goal::ServiceGone { service } => service.clone(),
+            Goal::PodGone { id } => format!("pod {}", id.short()),
+        }
+    }
+
+    /// Returns the arguments of the command that shows details.
+    pub(super) fn describe_command(&self) -> String {
+        match self {
+            Goal::Ready { service, .. } | Goal::ServiceGone { service } => {
+                format!("service describe {service}")
+            }
+            Goal::PodGone { id } => format!("pod describe {id}"),
+        }
+    }
+
+    /// Returns the last word of the output when the goal is reached. Scripts may rely on it.
+    pub(super) fn success_word(&self) -> &'static str {
+        match self {
+            Goal::Ready { .. } => "ready",
+            Goal::ServiceGone { .. } | Goal::PodGone { .. } => "gone",
+        }
+    }
+
+    /// Returns true if the event is about the object that the goal names.
+    pub(super) fn concerns(&self, event: &ClusterEvent) -> bool {
+        match self {
+            Goal::Ready { service, .. } | Goal::ServiceGone { service } => match event.kind {
+                ObjectKind::Pod => event.name == *service,
+                ObjectKind::Service => event.object == *service,
+                ObjectKind::Node | ObjectKind::Queue | ObjectKind::Cluster => false,
+            },
+            Goal::PodGone { id } => event.kind == ObjectKind::Pod && event.object == id.as_str(),
+        }
+    }
+}

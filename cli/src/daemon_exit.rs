@@ -1,0 +1,29 @@
+//! Exit codes of the daemons, `dev` and `healthcheck`.
+
+use worker::WorkerError;
+use worker::supervisor::SupervisorError;
+
+use crate::exit::Exit;
+use crate::settings::BadSettings;
+
+/// Returns the exit code for an error that ended a daemon.
+///
+/// The guard restarts a worker that ended with [`Exit::Error`], and no other.
+pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
+    if let Some(error) = error.downcast_ref::<WorkerError>() {
+        return match error {
+            WorkerError::Replaced { .. } => Exit::Conflict,
+            WorkerError::StateDir { .. } | WorkerError::ProcessesNotAllowed | WorkerError::Runtime(_) => {
+                Exit::Usage
+            }
+            WorkerError::Name(_) | WorkerError::Broken { .. } => Exit::Error,
+        };
+    }
+    match error.downcast_ref::<SupervisorError>() {
+        Some(SupervisorError::Taken { .. }) => Exit::Conflict,
+        Some(SupervisorError::StateDir { .. }) => Exit::Usage,
+        Some(SupervisorError::System(_)) => Exit::Error,
+        None if error.is::<BadSettings>() => Exit::Usage,
+        None => Exit::Error,
+    }
+}

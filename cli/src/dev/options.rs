@@ -1,0 +1,32 @@
+//! Arguments of `dev`.
+
+use std::path::Path;
+
+use clap::Args;
+use common::config::Secret;
+
+use crate::settings::SettingFlags;
+
+/// Arguments of `dev`.
+#[derive(Args)]
+pub(crate) struct DevOptions {
+    /// Number of workers: worker1, worker2 …
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) workers: u32,
+    /// Start two replicas of Redis and three sentinels as well.
+    #[arg(long)]
+    pub(super) ha: bool,
+    /// Do not deploy the `hello` service.
+    #[arg(long)]
+    pub(super) no_hello: bool,
+    #[command(flatten)]
+    pub(super) settings: SettingFlags,
+}
+
+impl DevOptions {
+    /// Returns these options with the global options `--token` and `--token-file`.
+    pub(crate) fn with_token(mut self, token: (Option<&Secret>, Option<&Path>)) -> Self {
+        self.settings = self.settings.with_token(token);
+        self
+    }
+}

@@ -1,0 +1,65 @@
+//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry.
+
+use std::time::{Duration, Instant};
+
+use common::config::RuntimeKind;
+use common::lifecycle::Phase;
+use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
+use common::store::{PutMode, PutOutcome, Store};
+
+use super::banner;
+use super::engine::{Engine, HELLO_IMAGE};
+
+const REPLICAS: u32 = 3;
+/// Time in which all pods should run. After it, `dev` prints a problem and goes on.
+const RUNNING_TIMEOUT: Duration = Duration::from_secs(30);
+/// Workers register within milliseconds. One that does not must not delay the first pods of the others.
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Deploys the service and prints when all its pods run, or why they do not.
+pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> anyhow::Result<()> {
+    engine.create_hello_image().await?;
+    wait_for_workers(store, workers).await?;
+    let started = Instant::now();
+    let service = hello_service(engine.kind)?;
+    if let (PutOutcome::Created(service), _) = store.put_service(&service, PutMode::Upsert, None).await? {
+        store.create_pods(&service, &service.all_replicas()).await?;
+    }
+    let replicas = REPLICAS as usize;
+    loop {
+        let ids: Vec<_> = store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
+        let pods = store.pods(&ids).await?;
+        let running = pods.iter().flatten().filter(|pod| pod.phase == Phase::Running).count();
+        if running == replicas {
+            return banner::hello_is_running(running, started.elapsed());
+        }
+        if started.elapsed() > RUNNING_TIMEOUT {
+            let message = pods.iter().flatten().map(|pod| pod.message.as_str()).find(|text| !text.is_empty());
+            return banner::hello_is_late(running, replicas, message.unwrap_or("see `kubeleet events`"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until all workers are registered: otherwise the first one would get all pods.
+async fn wait_for_workers(store: &Store, workers: usize) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while store.live_nodes().await? < workers && started.elapsed() < REGISTRATION_TIMEOUT {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
+    let mut container = ContainerSpec::from_image(HELLO_IMAGE);
+    if kind == RuntimeKind::Process {
+        let program = std::env::current_exe()?.display().to_string();
+        container.command = Command(vec![program, "hello".to_owned()]);
+    }
+    let pod = PodSpec {
+        containers: vec![container],
+        on_disconnect: OnDisconnect::Keep,
+        stop_grace_period: Seconds::default(),
+    };
+    Ok(DesiredService { name: "hello".parse()?, replicas: REPLICAS, labels: Default::default(), pod })
+}

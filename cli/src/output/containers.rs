@@ -1,0 +1,39 @@
+//! A container's specification as lines of a description.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use common::spec::{ContainerSpec, Port, RestartPolicy};
+
+use super::humanize;
+
+/// Returns one line for each setting of the container.
+pub(crate) fn lines(container: &ContainerSpec) -> Vec<String> {
+    let mut lines = vec![format!("image        {}", container.image)];
+    if !container.command.is_empty() {
+        lines.push(format!("command      {:?}", container.command.0));
+    }
+    // Values may be secret, and terminal output ends up in histories and tickets. `-o json` has them.
+    lines.extend(container.environment.iter().map(|(name, _)| format!("environment  {name}=…")));
+    lines.extend(container.ports.iter().map(|port| format!("port         {}", port_text(port))));
+    lines.extend(container.memory.map(|memory| format!("memory       {}", humanize::bytes(memory.bytes()))));
+    lines.extend(container.cpus.map(|cpus| format!("cpus         {}", humanize::cores(cpus.millis()))));
+    lines.push(format!("restart      {}", restart_word(container)));
+    lines
+}
+
+fn restart_word(container: &ContainerSpec) -> &'static str {
+    match container.restart {
+        RestartPolicy::Always => "always",
+        RestartPolicy::OnFailure => "on-failure",
+        RestartPolicy::Never => "never",
+    }
+}
+
+fn port_text(port: &Port) -> String {
+    let ip = port.host_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let published = match port.host {
+        Some(host) => SocketAddr::new(ip, host).to_string(),
+        None => format!("{ip}, a free port"),
+    };
+    format!("{}/{} on {published}", port.container, port.protocol.as_str())
+}

@@ -1,0 +1,106 @@
+//! Values in the form that people read: ages, amounts of memory, cores, labels.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// Returns the age in one unit: `12s`, `5m`, `3h`, `9d`. A time in the future has the age `0s`, an invalid
+/// one `-`.
+pub(crate) fn age(rfc3339: &str, now: Timestamp) -> String {
+    match rfc3339.parse::<Timestamp>() {
+        Ok(then) => span(now.as_second() - then.as_second()),
+        Err(_) => "-".to_owned(),
+    }
+}
+
+fn span(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Returns bytes in binary units: `64 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string().replace(".0 ", " ")
+}
+
+/// Returns thousandths of a core as cores: `0.5`.
+pub(crate) fn cores(millis: u64) -> String {
+    let text = format!("{}.{:03}", millis / 1000, millis % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Returns `1 pod` or `2 pods`.
+pub(crate) fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Returns `key=value` for each label.
+pub(crate) fn labels(labels: &BTreeMap<String, String>) -> Vec<String> {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// Returns the system's message without its number: `Connection refused`, not `Connection refused (os error
+/// 111)`.
+pub(crate) fn system_error(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((message, _number)) => message.to_owned(),
+        None => text,
+    }
+}
+
+/// Returns the text on one line, cut to at most `max` characters.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(max) {
+        None => line,
+        Some(_) => line.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Replaces control characters other than line feeds, so that foreign text cannot control the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit() {
+        let now: Timestamp = "2025-01-10T00:00:00Z".parse().unwrap();
+        for (then, shown) in [
+            ("2025-01-10T00:00:00Z", "0s"),
+            ("2025-01-10T00:00:09Z", "0s"),
+            ("2025-01-09T23:58:01Z", "119s"),
+            ("2025-01-09T23:55:00Z", "5m"),
+            ("2025-01-09T20:55:00.123Z", "3h"),
+            ("2025-01-01T00:00:00Z", "9d"),
+            ("", "-"),
+        ] {
+            assert_eq!(age(then, now), shown, "{then}");
+        }
+    }
+
+    #[test]
+    fn amounts_have_units() {
+        assert_eq!((bytes(64 << 20).as_str(), bytes(0).as_str()), ("64 MiB", "0 B"));
+        assert_eq!(bytes(1_610_612_736), "1.5 GiB");
+        assert_eq!((cores(500).as_str(), cores(2000).as_str(), cores(1250).as_str()), ("0.5", "2", "1.25"));
+        assert_eq!((count(1, "pod"), count(0, "pod")), ("1 pod".to_owned(), "0 pods".to_owned()));
+    }
+
+    #[test]
+    fn texts_are_shortened_and_control_characters_replaced() {
+        assert_eq!(shorten("a\nbc", 4), "a bc");
+        assert_eq!(shorten("éééé", 3), "éé…");
+        assert_eq!(printable("a\x1b[31m\nb"), "a\u{fffd}[31m\nb");
+    }
+}

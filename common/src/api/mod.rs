@@ -1,0 +1,56 @@
+//! The shapes of the HTTP API: one type per JSON document, written by the server and read by the client.
+//!
+//! Field names are snake_case. Times are RFC 3339 in UTC, from Redis' clock. Later versions may add fields,
+//! so readers ignore fields that they do not know.
+
+mod cluster;
+mod nodes;
+mod pods;
+mod problem;
+mod queues;
+mod recovery;
+mod services;
+mod status;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::RedisMillis;
+pub use cluster::FindingView;
+pub use nodes::{NodeQueuesView, NodeView};
+pub use pods::PodView;
+pub use problem::{FieldProblem, Problem};
+pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
+pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
+pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};
+pub use status::{NodeCounts, ReadyView, RedisMemoryView, RedisView, StatusView};
+
+/// A collection, or one page of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    /// The objects on this page.
+    pub items: Vec<T>,
+    /// Cursor of the next page, to be sent as `?after=`. Absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Formats a time of Redis' clock as RFC 3339 in UTC, for example `2026-01-31T12:00:00.123Z`.
+pub fn rfc3339(at: RedisMillis) -> String {
+    let millis = i64::try_from(at).ok();
+    let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    // A time beyond the calendar can only come from a record that was written by hand.
+    time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc3339() {
+        assert_eq!(rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(u64::MAX), "1970-01-01T00:00:00Z");
+    }
+}

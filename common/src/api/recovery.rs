@@ -1,0 +1,47 @@
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What was found in the files of the workers or in a backup, and what of it is missing in Redis.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RecoveryView {
+    /// Id of the cluster.
+    pub cluster: String,
+    /// Whether the plan was carried out. Otherwise nothing was changed.
+    pub applied: bool,
+    /// Services of which something is missing.
+    pub services: Vec<ServiceRecoveryView>,
+    /// Number of missing pods that were pushed onto a queue.
+    pub pushed_pods: u64,
+    /// Number of saved pods that are recorded already.
+    pub present_pods: u64,
+    /// Nodes whose workers have sent what they saved. Empty for a backup.
+    pub nodes: Vec<NodeAnswerView>,
+    /// What was saved and is not recovered, and what else to know, one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// What of a service is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceRecoveryView {
+    /// Name of the service.
+    pub name: String,
+    /// Whether its record is missing or older than the saved one.
+    pub record: bool,
+    /// Desired number of pods.
+    pub replicas: u32,
+    /// Number of pods that are recorded again, in their slots and on their nodes.
+    pub recovered: u64,
+    /// Number of desired pods that no worker runs. They are created anew.
+    pub new: u32,
+}
+
+/// The answer of one worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeAnswerView {
+    /// Name of the node.
+    pub node: String,
+    /// Whether the worker has answered.
+    pub answered: bool,
+    /// Number of pods that it has saved.
+    pub pods: u64,
+}

@@ -1,0 +1,104 @@
+//! Services and the durability of writes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::ServiceName;
+use crate::service::ServiceState;
+use crate::spec::{ContainerSpec, OnDisconnect, Seconds};
+
+/// A service: its desired state and the current state of its pods.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceView {
+    /// Name of the service, unique in the cluster.
+    pub name: ServiceName,
+    /// Whether the service is active or being deleted.
+    pub state: ServiceState,
+    /// Version of the pod specification: starts at 1 and grows with every change of it, which replaces the pods.
+    pub generation: u64,
+    /// Version of the desired state: every change raises it, also of replicas and labels. Also the ETag.
+    #[serde(default)]
+    pub revision: u64,
+    /// Desired number of pods.
+    pub replicas: u32,
+    /// Labels of the service.
+    pub labels: BTreeMap<String, String>,
+    /// What a worker does with the service's pods while it cannot reach Redis.
+    pub on_disconnect: OnDisconnect,
+    /// Seconds between SIGTERM and SIGKILL when a pod is stopped.
+    pub stop_grace_period: Seconds,
+    /// Containers of each pod. Environment values are included: treat this document as confidential.
+    pub containers: Vec<ContainerSpec>,
+    /// When the service was created.
+    pub created_at: String,
+    /// When the service was last changed.
+    pub updated_at: String,
+    /// Current state of the service's pods.
+    pub status: ServiceStatus,
+    /// Whether Redis' replicas have confirmed the write. Only in responses to writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<DurabilityView>,
+}
+
+/// The current state of a service: its pods counted by phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceStatus {
+    /// Desired number of pods; 0 while the service is being deleted.
+    pub desired: u64,
+    /// Pods that wait for a node.
+    pub pending: u64,
+    /// Pods that a node is starting.
+    pub assigned: u64,
+    /// Pods that run.
+    pub running: u64,
+    /// Pods that are being stopped.
+    pub stopping: u64,
+    /// Pods that ended by themselves with exit code 0.
+    pub succeeded: u64,
+    /// Pods that ended by themselves with an error, or could not be started.
+    pub failed: u64,
+    /// Running pods of the current generation.
+    pub updated: u64,
+    /// Pending pods that fit no node at the moment.
+    pub unschedulable: u64,
+    /// What is wrong, in a sentence; empty when the service is healthy.
+    pub message: String,
+}
+
+/// Whether a write would survive the loss of Redis' master at this moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DurabilityView {
+    /// Where the write is stored.
+    pub state: DurabilityState,
+    /// Number of replicas that have confirmed the write.
+    pub replicas: usize,
+    /// Number of replicas that must confirm the write.
+    pub known: usize,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Where a write is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DurabilityState {
+    /// On the master and on every known replica.
+    Confirmed,
+    /// On the master; not all replicas have confirmed it in time.
+    Unconfirmed,
+    /// On the master, which has no replicas.
+    SingleMachine,
+}
+
+/// The desired number of pods of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleInput {
+    /// Desired number of pods. `replica` and `numInstances` are accepted as names of this field.
+    #[serde(alias = "replica", alias = "numInstances", deserialize_with = "crate::spec::whole_number")]
+    #[schema(example = 5)]
+    pub replicas: u32,
+}

@@ -1,0 +1,354 @@
+//! Decides what of a saved state is missing in Redis and is to be written there. Pure: equal arguments give
+//! equal plans, and after a plan was carried out the next one is empty.
+//!
+//! What Redis has wins: a record that exists, a slot that is taken, a service of the same or a newer
+//! revision. Everything that is not written although it was saved is a line of `problems`.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::RedisMillis;
+use crate::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
+use crate::lifecycle::Phase;
+use crate::node::Resources;
+use crate::payload::Payload;
+use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
+use crate::spec::PodSpec;
+use crate::store::SpecFile;
+
+/// More problems of one kind than these are counted instead of listed.
+const MAX_PROBLEMS: usize = 50;
+
+/// What Redis has of the objects that a saved state names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownState {
+    /// The services.
+    pub services: BTreeMap<ServiceName, KnownService>,
+    /// The pods with a record.
+    pub records: BTreeSet<PodId>,
+    /// The nodes on which pods can be; `None` if each saved pod is known to run on its node.
+    pub nodes: Option<BTreeSet<NodeName>>,
+}
+
+/// What Redis has of one service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownService {
+    /// Its record; `None` if it has only slots.
+    pub record: Option<KnownRecord>,
+    /// The pods in its slots.
+    pub slots: BTreeMap<u32, PodId>,
+}
+
+/// The record of a service, as far as a plan depends on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownRecord {
+    /// Version of its desired state.
+    pub revision: u64,
+    /// Version of its specification.
+    pub generation: u64,
+    /// The desired number of pods; 0 if it is being deleted.
+    pub replicas: u32,
+}
+
+/// What is to be written.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecoveryPlan {
+    /// The services of which something is missing, by name.
+    pub services: Vec<ServiceRecovery>,
+    /// Pushed pods.
+    pub pushed: Vec<PodRecovery>,
+    /// The number of saved pods that Redis has.
+    pub present: usize,
+    /// What was saved and is not written, one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// What is to be written of one service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceRecovery {
+    /// Its name.
+    pub name: ServiceName,
+    /// Its record, if Redis has none or an older one.
+    pub record: Option<SavedService>,
+    /// The specifications of its record and of its pods.
+    pub specs: Vec<SavedSpec>,
+    /// Its pods, by replica.
+    pub pods: Vec<PodRecovery>,
+    /// The number of pods that are desired.
+    pub replicas: u32,
+    /// The number of pods that no saved state has: they will be created anew.
+    pub missing: u32,
+}
+
+/// A pod to be recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodRecovery {
+    /// Its payload.
+    pub payload: Payload,
+    /// Its phase. `Pending` if its node is not known any more.
+    pub phase: Phase,
+    /// Where it is; `None` if it is pending.
+    pub placement: Option<(NodeName, AssignmentId)>,
+    /// The generation of its service that it was created from.
+    pub generation: u64,
+    /// How often its container was restarted.
+    pub restarts: u32,
+    /// The address of its container, if it is known.
+    pub address: String,
+    /// When its record was created; 0 if that is unknown.
+    pub created_at: RedisMillis,
+    /// What it requests.
+    pub request: Resources,
+}
+
+impl RecoveryPlan {
+    /// Returns whether nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.pushed.is_empty() && self.services.iter().all(ServiceRecovery::is_empty)
+    }
+
+    /// Returns the number of pods to be recorded.
+    pub fn pod_count(&self) -> usize {
+        self.pushed.len() + self.services.iter().map(|service| service.pods.len()).sum::<usize>()
+    }
+}
+
+impl ServiceRecovery {
+    /// Returns whether nothing of it is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.record.is_none() && self.pods.is_empty()
+    }
+}
+
+/// Plans what to write so that Redis has what was saved.
+pub fn plan(known: &KnownState, saved: &SavedState) -> RecoveryPlan {
+    let mut planner = Planner { known, saved, plan: RecoveryPlan::default(), pods: BTreeMap::new() };
+    planner.place_pods();
+    planner.plan_services();
+    planner.plan
+}
+
+struct Planner<'a> {
+    known: &'a KnownState,
+    saved: &'a SavedState,
+    plan: RecoveryPlan,
+    /// The pods to be recorded of each service, by replica.
+    pods: BTreeMap<ServiceName, BTreeMap<u32, PodRecovery>>,
+}
+
+impl<'a> Planner<'a> {
+    fn place_pods(&mut self) {
+        let mut problems = Problems::default();
+        let mut seen: BTreeMap<PodId, &'a SavedPod> = BTreeMap::new();
+        for (payload, pod) in self.readable_pods(&mut problems) {
+            let id = &payload.id;
+            if let Some(first) = seen.get(id) {
+                if (&first.node, &first.assignment) != (&pod.node, &pod.assignment) {
+                    problems.add(format!(
+                        "pod {id} is saved on {} and on {}: it stays on {}",
+                        place(first),
+                        place(pod),
+                        place(first)
+                    ));
+                }
+                continue;
+            }
+            seen.insert(id.clone(), pod);
+            if self.known.records.contains(id) {
+                self.plan.present += 1;
+                continue;
+            }
+            match &pod.service {
+                None => {
+                    let recovery = self.recovery(payload, pod);
+                    self.plan.pushed.push(recovery);
+                }
+                Some(service) => {
+                    if let Err(problem) = self.place_in_slot(service, payload, pod) {
+                        problems.add(problem);
+                    }
+                }
+            }
+        }
+        self.plan.problems = problems.into_lines();
+    }
+
+    /// Returns the saved pods with their payloads: those that run first, newer generations before older ones.
+    fn readable_pods(&self, problems: &mut Problems) -> Vec<(Payload, &'a SavedPod)> {
+        let mut pods = Vec::with_capacity(self.saved.pods.len());
+        for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
+            match Payload::parse(Bytes::copy_from_slice(pod.payload.as_bytes())) {
+                Ok(payload) => pods.push((payload, pod)),
+                Err(invalid) => problems.add(format!("a saved pod on {} is broken: {invalid}", place(pod))),
+            }
+        }
+        pods.sort_by(|(a, one), (b, other)| {
+            let key = |pod: &SavedPod| (pod.phase != Phase::Running, Reverse(pod.generation));
+            let rest = |pod: &'a SavedPod| (&pod.node, &pod.service, &pod.assignment);
+            let (first, second) = ((key(one), &a.id), (key(other), &b.id));
+            first.cmp(&second).then_with(|| (rest(one), a.replica).cmp(&(rest(other), b.replica)))
+        });
+        pods
+    }
+
+    fn place_in_slot(
+        &mut self,
+        service: &ServiceName,
+        payload: Payload,
+        pod: &SavedPod,
+    ) -> Result<(), String> {
+        let known = self.known.services.get(service);
+        if known.is_none_or(|known| known.record.is_none()) && !self.saved.services.contains_key(service) {
+            return Err(format!(
+                "pod {} on {} is of service {service}, which was not saved: apply that service, then try again",
+                payload.id,
+                place(pod)
+            ));
+        }
+        let replica = payload.replica;
+        let taken_before = known.and_then(|known| known.slots.get(&replica)).filter(|id| **id != payload.id);
+        let planned = self.pods.get(service).and_then(|pods| pods.get(&replica));
+        if let Some(holder) = taken_before.or(planned.map(|pod| &pod.payload.id)) {
+            return Err(format!(
+                "pod {} on {} is not recovered: pod {holder} has its slot {service}-{replica}",
+                payload.id,
+                place(pod)
+            ));
+        }
+        let recovery = self.recovery(payload, pod);
+        self.pods.entry(service.clone()).or_default().insert(replica, recovery);
+        Ok(())
+    }
+
+    fn recovery(&self, payload: Payload, pod: &SavedPod) -> PodRecovery {
+        let (phase, placement) = self.placement(pod);
+        PodRecovery {
+            phase,
+            placement,
+            generation: pod.service.as_ref().map_or(0, |service| self.generation(service, &payload, pod)),
+            restarts: pod.restarts,
+            address: pod.address.clone(),
+            created_at: pod.created_at,
+            request: self.request(&payload),
+            payload,
+        }
+    }
+
+    /// Returns the phase and the place to be recorded. A pod that was being started counts as running: its
+    /// worker starts it if it has no container.
+    fn placement(&self, pod: &SavedPod) -> (Phase, Option<(NodeName, AssignmentId)>) {
+        let is_known = |node: &NodeName| self.known.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+        let placement = pod.node.clone().zip(pod.assignment.clone()).filter(|(node, _)| is_known(node));
+        match pod.phase {
+            Phase::Succeeded | Phase::Failed => (pod.phase, placement),
+            Phase::Stopping if placement.is_some() => (Phase::Stopping, placement),
+            Phase::Assigned | Phase::Running if placement.is_some() => (Phase::Running, placement),
+            _ => (Phase::Pending, None),
+        }
+    }
+
+    /// A pod of an unknown generation whose specification is not the current one is of an earlier one.
+    fn generation(&self, service: &ServiceName, payload: &Payload, pod: &SavedPod) -> u64 {
+        let of_spec = payload.spec.as_ref().and_then(|id| self.spec(id)).map_or(0, |spec| spec.generation);
+        let known = pod.generation.max(of_spec);
+        if known > 0 {
+            return known;
+        }
+        let saved = self.saved.services.get(service).map_or(0, SavedService::generation);
+        let known = self.known.services.get(service).and_then(|known| known.record);
+        saved.max(known.map_or(0, |record| record.generation)).saturating_sub(1).max(1)
+    }
+
+    fn spec(&self, id: &SpecId) -> Option<SavedSpec> {
+        let current = || {
+            let mut specs = self.saved.services.values().filter_map(SavedService::spec);
+            specs.find(|spec| spec.id == *id)
+        };
+        self.saved.specs.get(id).cloned().or_else(current)
+    }
+
+    fn request(&self, payload: &Payload) -> Resources {
+        let pod = match &payload.spec {
+            Some(id) => self.spec(id).and_then(|spec| spec.pod()),
+            None => payload.inline_spec().ok().map(|inline| inline.pod),
+        };
+        Resources {
+            cpu_millis: pod.as_ref().map_or(0, PodSpec::cpu_millis),
+            memory_bytes: pod.as_ref().map_or(0, PodSpec::memory_bytes),
+            pods: 1,
+        }
+    }
+
+    fn plan_services(&mut self) {
+        let names: BTreeSet<ServiceName> =
+            self.saved.services.keys().chain(self.pods.keys()).cloned().collect();
+        for name in names {
+            let pods = self.pods.remove(&name).unwrap_or_default();
+            let known = self.known.services.get(&name);
+            let known_record = known.and_then(|known| known.record);
+            let saved = self.saved.services.get(&name);
+            let is_newer =
+                |saved: &&SavedService| known_record.is_none_or(|known| saved.revision() > known.revision);
+            let record = saved.filter(is_newer).cloned();
+            let replicas = match &record {
+                Some(saved) if saved.is_active() => saved.replicas(),
+                Some(_) => 0,
+                None => known_record.map_or(0, |known| known.replicas),
+            };
+            let slots = known.iter().flat_map(|known| known.slots.keys()).chain(pods.keys());
+            let taken: BTreeSet<&u32> = slots.filter(|replica| **replica < replicas).collect();
+            let missing = replicas.saturating_sub(taken.len() as u32);
+            let used: BTreeSet<&SpecId> = pods.values().filter_map(|pod| pod.payload.spec.as_ref()).collect();
+            let mut specs: BTreeMap<SpecId, SavedSpec> =
+                used.into_iter().filter_map(|id| Some((id.clone(), self.spec(id)?))).collect();
+            if let Some(spec) = record.as_ref().and_then(SavedService::spec) {
+                specs.insert(spec.id.clone(), spec);
+            }
+            let (specs, pods) = (specs.into_values().collect(), pods.into_values().collect());
+            let service = ServiceRecovery { name, record, specs, pods, replicas, missing };
+            if !service.is_empty() {
+                self.plan.services.push(service);
+            }
+        }
+    }
+}
+
+impl SavedSpec {
+    /// Returns the specification, unless it is broken.
+    pub fn pod(&self) -> Option<PodSpec> {
+        SpecFile::read(self.text.as_bytes()).ok()
+    }
+}
+
+/// Returns where a saved pod is, for people.
+fn place(pod: &SavedPod) -> String {
+    pod.node.as_ref().map_or_else(|| "no node".to_owned(), |node| format!("node {node}"))
+}
+
+#[derive(Default)]
+struct Problems {
+    lines: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, line: String) {
+        if self.lines.len() < MAX_PROBLEMS {
+            self.lines.push(line);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn into_lines(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.lines.push(format!("and {} more pods are not recovered", self.more));
+        }
+        self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn name(text: &str) -> ServiceName {
+    ServiceName::new(text).unwrap()
+}
+
+fn service(text: &str, generation: u64, revision: u64, replicas: u32) -> SavedService {
+    let spec = format!("spec-{text}-{generation}");
+    let fields = [
+        ("name", text.to_owned()),
+        ("state", "active".to_owned()),
+        ("generation", generation.to_string()),
+        ("revision", revision.to_string()),
+        ("replicas", replicas.to_string()),
+        ("spec", spec),
+        ("spec_text", spec_text(text)),
+    ];
+    let fields = fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
+    SavedService { name: name(text), fields }
+}
+
+fn spec_text(service: &str) -> String {
+    format!(r#"{{"service":"{service}","pod":{{"containers":[{{"image":"i","memory":100,"cpus":0.5}}]}}}}"#)
+}
+
+fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
+    let spec = service.map(|service| format!(r#","spec":"spec-{service}-1""#)).unwrap_or_default();
+    let pod_name = service.unwrap_or("pushed");
+    SavedPod {
+        payload: format!(r#"{{"name":"{pod_name}","uuid":"{id}","image":"i","replica":{replica}{spec}}}"#),
+        service: service.map(name),
+        phase: Phase::Running,
+        node: NodeName::new(node).ok(),
+        assignment: AssignmentId::new(format!("assignment-of-{id}")).ok(),
+        generation: 0,
+        restarts: 0,
+        address: String::new(),
+        created_at: 0,
+    }
+}
+
+/// Two services, one of them with an older generation, and a pushed pod.
+fn saved() -> SavedState {
+    let mut saved = SavedState::default();
+    saved.add_service(service("web", 1, 1, 3));
+    saved.add_service(service("db", 3, 7, 1));
+    saved.pods = vec![
+        pod(Some("web"), 0, "a", "w1"),
+        pod(Some("web"), 1, "b", "w2"),
+        pod(Some("db"), 0, "c", "w1"),
+        pod(None, 5, "d", "w2"),
+    ];
+    saved
+}
+
+/// Carries a plan out on a model of Redis.
+fn apply(plan: &RecoveryPlan, known: &mut KnownState) {
+    for service in &plan.services {
+        let entry = known.services.entry(service.name.clone()).or_default();
+        for pod in &service.pods {
+            assert!(known.records.insert(pod.payload.id.clone()), "{:?} is recorded twice", pod.payload.id);
+            assert!(
+                entry.slots.insert(pod.payload.replica, pod.payload.id.clone()).is_none(),
+                "a taken slot"
+            );
+        }
+        if let Some(saved) = &service.record {
+            let (revision, generation) = (saved.revision(), saved.generation());
+            entry.record = Some(KnownRecord { revision, generation, replicas: saved.replicas() });
+        }
+    }
+    known.records.extend(plan.pushed.iter().map(|pod| pod.payload.id.clone()));
+}
+
+#[test]
+fn an_empty_redis_gets_everything_back() {
+    let plan = plan(&KnownState::default(), &saved());
+    assert_eq!((plan.services.len(), plan.pushed.len(), plan.pod_count()), (2, 1, 4));
+    let [db, web] = &plan.services[..] else { panic!("{plan:?}") };
+    assert_eq!((web.replicas, web.missing, web.pods[0].generation), (3, 1, 1), "one ran nowhere");
+    assert_eq!((db.replicas, db.missing, db.pods[0].generation), (1, 0, 2), "an older generation");
+    let pod = &web.pods[1];
+    assert_eq!(pod.placement.as_ref().map(|(node, _)| node.as_str()), Some("w2"));
+    assert_eq!(pod.payload.raw, saved().pods[1].payload);
+    assert_eq!(pod.request, Resources { cpu_millis: 500, memory_bytes: 100, pods: 1 });
+    assert_eq!(plan.problems, Vec::<String>::new());
+}
+
+#[test]
+fn what_redis_has_wins() {
+    let mut known = KnownState::default();
+    let slots = [(1, PodId::new("newer").unwrap())].into();
+    let record = Some(KnownRecord { revision: 1, generation: 1, replicas: 2 });
+    known.services.insert(name("web"), KnownService { record, slots });
+    known.records.insert(PodId::new("c").unwrap());
+    let plan = plan(&known, &saved());
+    let [db, web] = &plan.services[..] else { panic!("{plan:?}") };
+    assert!(web.record.is_none() && web.missing == 0, "{web:?}");
+    assert_eq!(web.pods.iter().map(|pod| pod.payload.id.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert!(db.record.is_some() && db.pods.is_empty());
+    assert_eq!(plan.present, 1);
+    assert!(plan.problems[0].contains("pod b on node w2") && plan.problems[0].contains("newer has its slot"));
+}
+
+#[test]
+fn an_older_service_in_redis_is_replaced() {
+    let mut known = KnownState::default();
+    let record = Some(KnownRecord { revision: 6, generation: 3, replicas: 5 });
+    known.services.insert(name("db"), KnownService { record, ..KnownService::default() });
+    let plan = plan(&known, &saved());
+    assert_eq!(plan.services[0].record.as_ref().map(SavedService::revision), Some(7));
+    assert_eq!(plan.services[0].replicas, 1);
+}
+
+#[test]
+fn each_conflict_is_a_problem_and_harms_nothing_else() {
+    type Change = fn(&mut SavedState);
+    let cases: [(&str, Change, &str, usize); 5] = [
+        ("two nodes", |s| s.pods.push(pod(Some("web"), 0, "a", "w3")), "pod a is saved on node w1 and on", 4),
+        ("two pods", |s| s.pods.push(pod(Some("web"), 0, "z", "w3")), "pod a has its slot web-0", 4),
+        ("no service", |s| s.pods.push(pod(Some("gone"), 0, "z", "w3")), "service gone, which was not", 4),
+        ("broken", |s| s.pods[0].payload = "secret".into(), "a saved pod on node w1 is broken", 3),
+        ("the same twice", |s| s.pods.push(pod(None, 5, "d", "w2")), "", 4),
+    ];
+    for (case, change, problem, pods) in cases {
+        let mut saved = saved();
+        change(&mut saved);
+        let plan = plan(&KnownState::default(), &saved);
+        assert_eq!(plan.pod_count(), pods, "{case}: {plan:?}");
+        assert_eq!(plan.problems.len(), usize::from(!problem.is_empty()), "{case}: {:?}", plan.problems);
+        let text = plan.problems.concat();
+        assert!(text.contains(problem) && !text.contains("secret"), "{case}: {text}");
+    }
+}
+
+#[test]
+fn phases_are_recovered_as_far_as_the_node_is_known() {
+    use Phase::{Assigned, Failed, Pending, Running, Stopped, Stopping, Succeeded};
+    for (phase, on_known, on_unknown) in [
+        (Pending, Some(Pending), Some(Pending)),
+        (Assigned, Some(Running), Some(Pending)),
+        (Running, Some(Running), Some(Pending)),
+        (Stopping, Some(Stopping), Some(Pending)),
+        (Stopped, None, None),
+        (Succeeded, Some(Succeeded), Some(Succeeded)),
+        (Failed, Some(Failed), Some(Failed)),
+    ] {
+        for (node, expected) in [("w1", on_known), ("w9", on_unknown)] {
+            let nodes = Some([NodeName::new("w1").unwrap()].into());
+            let known = KnownState { nodes, ..KnownState::default() };
+            let saved = SavedState { pods: vec![SavedPod { phase, ..pod(None, 0, "a", node) }], ..saved() };
+            let plan = plan(&known, &saved);
+            assert_eq!(plan.pushed.first().map(|pod| pod.phase), expected, "{phase} on {node}");
+            let is_placed = plan.pushed.first().is_some_and(|pod| pod.placement.is_some());
+            assert_eq!(is_placed, node == "w1" && !matches!(phase, Stopped | Pending), "{phase} on {node}");
+        }
+    }
+}
+
+fn any_saved() -> impl Strategy<Value = SavedState> {
+    let services = prop::collection::vec((0..3usize, 1..4u64, 0..6u32), 0..4);
+    let pods = prop::collection::vec((0..4usize, 0..5u32, 0..12usize, 0..3usize, 0..7usize), 0..16);
+    (services, pods).prop_map(|(services, pods)| {
+        let names = ["a", "b", "c"];
+        let mut saved = SavedState::default();
+        for (index, revision, replicas) in services {
+            saved.add_service(service(names[index], 1, revision, replicas));
+        }
+        for (index, replica, id, node, phase) in pods {
+            let one = pod(names.get(index).copied(), replica, &format!("p{id}"), &format!("w{node}"));
+            saved.pods.push(SavedPod { phase: Phase::ALL[phase], ..one });
+        }
+        saved
+    })
+}
+
+proptest! {
+    #[test]
+    fn after_a_plan_was_carried_out_the_next_one_is_empty(first in any_saved(), second in any_saved()) {
+        let mut known = KnownState::default();
+        for saved in [&first, &second] {
+            let planned = plan(&known, saved);
+            apply(&planned, &mut known);
+            let again = plan(&known, saved);
+            prop_assert!(again.is_empty(), "{:?}", again);
+        }
+    }
+
+    /// Whatever part of a plan was carried out: a second run completes it.
+    #[test]
+    fn a_plan_that_was_cut_off_is_completed_by_the_next_run(saved in any_saved(), cut in any::<prop::sample::Index>()) {
+        let complete = plan(&KnownState::default(), &saved);
+        let mut whole = KnownState::default();
+        apply(&complete, &mut whole);
+        let mut partial = KnownState::default();
+        let mut first = complete.clone();
+        first.services.truncate(cut.index(complete.services.len() + 1));
+        // The last service lacks its record, which comes after its pods.
+        if let Some(last) = first.services.last_mut() {
+            last.record = None;
+        }
+        first.pushed.clear();
+        apply(&first, &mut partial);
+        apply(&plan(&partial, &saved), &mut partial);
+        prop_assert_eq!(partial, whole);
+    }
+
+    #[test]
+    fn equal_states_in_any_order_give_equal_plans(mut saved in any_saved()) {
+        let expected = plan(&KnownState::default(), &saved);
+        saved.pods.reverse();
+        let reversed = plan(&KnownState::default(), &saved);
+        prop_assert_eq!(reversed.services.len(), expected.services.len());
+        prop_assert_eq!(reversed.pod_count(), expected.pod_count());
+    }
+}

@@ -1,0 +1,383 @@
+//! What workers save of the pods that they run, and what a backup has: desired state and assignments as JSON
+//! lines.
+//!
+//! The first line is a [`SavedHeader`], the last one a [`SavedEnd`] with the number of lines between them, so
+//! that a file that was cut off is noticed. The lines have environments, which may be secrets: files are
+//! readable by their owner only, and nothing of them is logged.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RedisMillis;
+use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, ServiceName, SpecId};
+use crate::lifecycle::Phase;
+
+/// The version of the format that this version of kubeleet writes. It reads this one and all before.
+pub const FORMAT: u32 = 1;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedLine {
+    /// The first line.
+    Header(SavedHeader),
+    /// A service.
+    Service(SavedService),
+    /// A pod specification.
+    Spec(SavedSpec),
+    /// A pod.
+    Pod(Box<SavedPod>),
+    /// The last line.
+    End(SavedEnd),
+}
+
+/// What the first line says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedHeader {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The version of kubeleet that wrote it.
+    pub version: String,
+    /// When it was written, as RFC 3339 from Redis' clock; empty in the file of a worker.
+    #[serde(default)]
+    pub at: String,
+}
+
+impl SavedHeader {
+    /// The header of what this version writes.
+    pub fn new(cluster: ClusterId) -> Self {
+        Self { format: FORMAT, cluster, version: env!("CARGO_PKG_VERSION").to_owned(), at: String::new() }
+    }
+}
+
+/// A service: all fields of its record, as they are in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedService {
+    /// Its name.
+    pub name: ServiceName,
+    /// The fields of `service:<name>`.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl SavedService {
+    /// Returns the version of its desired state, as [`Service::revision`](crate::service::Service::revision)
+    /// has it.
+    pub fn revision(&self) -> u64 {
+        let revision = self.number("revision");
+        let is_changed_since = revision > 0 && self.text("revised_by") != self.text("write");
+        self.generation().max(revision.saturating_add(u64::from(is_changed_since)))
+    }
+
+    /// Returns the version of its pod specification.
+    pub fn generation(&self) -> u64 {
+        self.number("generation")
+    }
+
+    /// Returns the number of pods that are desired.
+    pub fn replicas(&self) -> u32 {
+        u32::try_from(self.number("replicas")).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the specification of its current generation, unless the record is broken.
+    pub fn spec(&self) -> Option<SavedSpec> {
+        let id = SpecId::new(self.text("spec")).ok()?;
+        let text = self.text("spec_text").to_owned();
+        (!text.is_empty()).then(|| SavedSpec { id, generation: self.generation(), text })
+    }
+
+    /// Returns whether it is kept in its desired state: it is not being deleted.
+    pub fn is_active(&self) -> bool {
+        self.text("state") != "deleting"
+    }
+
+    fn age(&self) -> (RedisMillis, u64) {
+        (self.number("created_at"), self.revision())
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.fields.get(field).map(String::as_str).unwrap_or_default()
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.text(field).parse().unwrap_or_default()
+    }
+}
+
+/// A pod specification, as it is in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSpec {
+    /// Its id.
+    pub id: SpecId,
+    /// The generation of the service that has it; 0 if that is unknown.
+    #[serde(default)]
+    pub generation: u64,
+    /// The content of `spec:<id>`.
+    pub text: String,
+}
+
+/// A pod and its assignment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedPod {
+    /// Its payload, byte for byte.
+    pub payload: String,
+    /// The service that it belongs to; `None` for a pushed pod.
+    #[serde(default)]
+    pub service: Option<ServiceName>,
+    /// Its phase.
+    pub phase: Phase,
+    /// Its node; `None` while it waits for one.
+    #[serde(default)]
+    pub node: Option<NodeName>,
+    /// Its assignment to that node.
+    #[serde(default)]
+    pub assignment: Option<AssignmentId>,
+    /// The generation of its service that it was created from; 0 if that is unknown.
+    #[serde(default)]
+    pub generation: u64,
+    /// How often its container was restarted.
+    #[serde(default)]
+    pub restarts: u32,
+    /// The address of its container, if it is known.
+    #[serde(default)]
+    pub address: String,
+    /// When its record was created; 0 if that is unknown.
+    #[serde(default)]
+    pub created_at: RedisMillis,
+}
+
+impl SavedPod {
+    /// Returns its id, if its payload is readable.
+    pub fn id(&self) -> Option<PodId> {
+        #[derive(Deserialize)]
+        struct Id {
+            uuid: PodId,
+        }
+        serde_json::from_str::<Id>(&self.payload).ok().map(|payload| payload.uuid)
+    }
+}
+
+/// What the last line says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedEnd {
+    /// The number of lines between the first and this one.
+    pub lines: usize,
+    /// The number of containers that run and of which nothing is saved.
+    #[serde(default)]
+    pub unsaved: u64,
+}
+
+/// Services, specifications and pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedState {
+    /// The services, by name.
+    pub services: BTreeMap<ServiceName, SavedService>,
+    /// The specifications, by id.
+    pub specs: BTreeMap<SpecId, SavedSpec>,
+    /// The pods. One that several nodes have is there several times.
+    pub pods: Vec<SavedPod>,
+}
+
+/// Why a saved state cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidState {
+    /// It is none.
+    #[error("line {0} is not one of a saved state of kubeleet")]
+    NotALine(usize),
+    /// It was written by a later version.
+    #[error("it has the format {0}, and this version of kubeleet reads only up to {FORMAT}: use a newer one")]
+    Newer(u32),
+    /// Its end is missing.
+    #[error("it is incomplete: its last line is missing, or says {expected} lines where there are {found}")]
+    Incomplete {
+        /// The number of lines that the last line says; 0 without one.
+        expected: usize,
+        /// The number of lines there are.
+        found: usize,
+    },
+}
+
+/// A saved state with what its first and last lines say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SavedFile {
+    /// The first line.
+    pub header: SavedHeader,
+    /// What is saved.
+    pub state: SavedState,
+    /// The last line.
+    pub end: SavedEnd,
+}
+
+impl SavedState {
+    /// Adds a service. Of two revisions the newer one stays, and of two services of one name the one that was
+    /// created later.
+    pub fn add_service(&mut self, service: SavedService) {
+        match self.services.get(&service.name) {
+            Some(known) if known.age() >= service.age() => {}
+            _ => drop(self.services.insert(service.name.clone(), service)),
+        }
+    }
+
+    /// Adds a specification. It never changes under its id; a known generation replaces an unknown one.
+    pub fn add_spec(&mut self, spec: SavedSpec) {
+        match self.specs.get(&spec.id) {
+            Some(known) if known.generation >= spec.generation => {}
+            _ => drop(self.specs.insert(spec.id.clone(), spec)),
+        }
+    }
+
+    /// Adds all of another state.
+    pub fn add(&mut self, other: SavedState) {
+        other.services.into_values().for_each(|service| self.add_service(service));
+        other.specs.into_values().for_each(|spec| self.add_spec(spec));
+        self.pods.extend(other.pods);
+    }
+
+    /// Returns the lines between the first and the last one: services, specifications, pods.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let services = self.services.values().cloned().map(SavedLine::Service);
+        let specs = self.specs.values().cloned().map(SavedLine::Spec);
+        let pods = self.pods.iter().cloned().map(|pod| SavedLine::Pod(Box::new(pod)));
+        services.chain(specs).chain(pods).map(|line| line.to_json())
+    }
+
+    /// Returns the state as lines without their ends. `unsaved` is the number of running containers of which
+    /// nothing is saved.
+    pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
+        let header = std::iter::once(SavedLine::Header(header).to_json());
+        let mut lines: Vec<String> = header.chain(self.lines()).collect();
+        lines.push(SavedLine::End(SavedEnd { lines: lines.len() - 1, unsaved }).to_json());
+        lines
+    }
+}
+
+impl SavedLine {
+    /// Returns the line without its end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers always serialize")
+    }
+
+    /// Reads one line; `number` is its number from 1, for the error.
+    ///
+    /// # Errors
+    /// [`InvalidState::NotALine`].
+    pub fn parse(line: &str, number: usize) -> Result<Self, InvalidState> {
+        serde_json::from_str(line).map_err(|_| InvalidState::NotALine(number))
+    }
+}
+
+impl SavedHeader {
+    /// Reads the first line.
+    ///
+    /// # Errors
+    /// [`InvalidState::NotALine`], or [`InvalidState::Newer`].
+    pub fn parse(line: &str) -> Result<Self, InvalidState> {
+        #[derive(Deserialize)]
+        struct AnyHeader {
+            header: Format,
+        }
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let AnyHeader { header } = serde_json::from_str(line).map_err(|_| InvalidState::NotALine(1))?;
+        if header.format > FORMAT {
+            return Err(InvalidState::Newer(header.format));
+        }
+        match SavedLine::parse(line, 1)? {
+            SavedLine::Header(header) => Ok(header),
+            _ => Err(InvalidState::NotALine(1)),
+        }
+    }
+}
+
+impl SavedFile {
+    /// Reads a whole state. What comes after its last line is not looked at.
+    ///
+    /// # Errors
+    /// See [`InvalidState`].
+    pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
+        let mut lines = lines.into_iter();
+        let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
+        let header = SavedHeader::parse(lines.next().ok_or(incomplete)?)?;
+        let mut state = SavedState::default();
+        let mut found = 0;
+        for (index, line) in lines.enumerate() {
+            match SavedLine::parse(line, index + 2)? {
+                SavedLine::Header(_) => return Err(InvalidState::NotALine(index + 2)),
+                SavedLine::Service(service) => state.add_service(service),
+                SavedLine::Spec(spec) => state.add_spec(spec),
+                SavedLine::Pod(pod) => state.pods.push(*pod),
+                SavedLine::End(end) if end.lines == found => return Ok(Self { header, state, end }),
+                SavedLine::End(end) => return Err(InvalidState::Incomplete { expected: end.lines, found }),
+            }
+            found += 1;
+        }
+        Err(InvalidState::Incomplete { expected: 0, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> SavedState {
+        let name = ServiceName::new("web").unwrap();
+        let fields = [("generation", "2"), ("revision", "5"), ("revised_by", "a"), ("write", "b")];
+        let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned())).into();
+        let pod = SavedPod {
+            payload: r#"{"name":"web","uuid":"u","image":"i","replica":0}"#.to_owned(),
+            service: Some(name.clone()),
+            phase: Phase::Running,
+            node: NodeName::new("w1").ok(),
+            assignment: AssignmentId::new("a").ok(),
+            generation: 2,
+            restarts: 0,
+            address: String::new(),
+            created_at: 0,
+        };
+        let mut state = SavedState { pods: vec![pod], ..SavedState::default() };
+        state.add_service(SavedService { name, fields });
+        state.add_spec(SavedSpec { id: SpecId::new("s").unwrap(), generation: 2, text: "{}".to_owned() });
+        state
+    }
+
+    #[test]
+    fn a_state_is_read_back_as_it_was_written() {
+        let header = SavedHeader::new(ClusterId::new("c").unwrap());
+        let lines = state().to_lines(header.clone(), 3);
+        let file = SavedFile::read(lines.iter().map(String::as_str)).unwrap();
+        assert_eq!((&file.header, &file.state), (&header, &state()));
+        assert_eq!(file.end, SavedEnd { lines: 3, unsaved: 3 });
+    }
+
+    #[test]
+    fn a_state_that_was_cut_off_or_is_of_a_later_version_is_refused() {
+        let lines = state().to_lines(SavedHeader::new(ClusterId::new("c").unwrap()), 0);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        for count in 0..lines.len() {
+            let cut = SavedFile::read(lines[..count].iter().copied());
+            assert!(matches!(cut, Err(InvalidState::Incomplete { .. })), "{count}: {cut:?}");
+        }
+        let without_a_pod = lines.iter().enumerate().filter(|(index, _)| *index != 3).map(|(_, line)| *line);
+        let incomplete = InvalidState::Incomplete { expected: 3, found: 2 };
+        assert_eq!(SavedFile::read(without_a_pod), Err(incomplete));
+        let newer = lines[0].replace("\"format\":1", "\"format\":2,\"more\":{}");
+        assert_eq!(SavedFile::read([newer.as_str()]), Err(InvalidState::Newer(2)));
+        assert_eq!(SavedFile::read(["no state"]), Err(InvalidState::NotALine(1)));
+        assert_eq!(SavedFile::read([lines[0], "{"]), Err(InvalidState::NotALine(2)));
+    }
+
+    #[test]
+    fn of_two_revisions_of_a_service_the_newer_one_stays() {
+        let mut state = state();
+        let known = state.services.values().next().unwrap().clone();
+        assert_eq!((known.revision(), known.generation()), (6, 2), "a version without revisions wrote last");
+        let mut older = known.clone();
+        older.fields.insert("revision".to_owned(), "4".to_owned());
+        state.add_service(older);
+        assert_eq!(state.services.values().next(), Some(&known));
+    }
+}

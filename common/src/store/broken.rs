@@ -1,0 +1,121 @@
+//! Keys that cannot be read. Each harms only the object that it names; readers return it beside the others.
+
+use redis::Value;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{StoreError, keys};
+use crate::ids::{NodeName, PodId, ServiceName};
+
+/// The most characters of a key or a problem that are kept: any program can write either.
+const MAX_TEXT: usize = 300;
+
+/// A key in Redis that cannot be read, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+pub struct BrokenKey {
+    /// The key.
+    #[schema(example = "pod:5f0c1d9e")]
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl BrokenKey {
+    /// Describes a key that the store could not read.
+    pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> Self {
+        let problem = match error {
+            StoreError::WrongType { .. } => "its type is not the one that kubeleet uses".to_owned(),
+            StoreError::Corrupt { why, .. } => why.clone(),
+            other => other.to_string(),
+        };
+        Self { key: shortened(key.into()), problem: shortened(problem) }
+    }
+
+    /// Returns whether this is one of the queues of a node, or its container set.
+    pub fn is_queue_of(&self, node: &NodeName) -> bool {
+        [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&self.key)
+    }
+
+    /// Describes an unreadable record of a pod.
+    pub fn pod(id: &PodId, error: &StoreError) -> Self {
+        Self::new(keys::pod(id), error)
+    }
+
+    /// Describes an unreadable record of a node.
+    pub fn node(name: &NodeName, error: &StoreError) -> Self {
+        Self::new(keys::node(name), error)
+    }
+
+    /// Describes an unreadable record of a service.
+    pub fn service(name: &ServiceName, error: &StoreError) -> Self {
+        Self::new(keys::service(name), error)
+    }
+
+    /// Describes the unreadable slots of a service.
+    pub fn slots(name: &ServiceName, error: &StoreError) -> Self {
+        Self::new(keys::slots(name), error)
+    }
+
+    /// Describes the unreadable set of the names of all services.
+    pub fn services(error: &StoreError) -> Self {
+        Self::new(keys::SERVICES, error)
+    }
+
+    /// Describes the unreadable set of pushed pods.
+    pub fn pushed(error: &StoreError) -> Self {
+        Self::new(keys::PUSHED, error)
+    }
+
+    /// Describes the unreadable set of the names of all nodes.
+    pub fn nodes(error: &StoreError) -> Self {
+        Self::new(keys::NODES, error)
+    }
+
+    /// Describes the unreadable set of schedulers.
+    pub fn schedulers(error: &StoreError) -> Self {
+        Self::new(keys::SCHEDULERS, error)
+    }
+
+    /// Describes the unreadable list of unconfirmed writes.
+    pub fn unconfirmed(error: &StoreError) -> Self {
+        Self::new(keys::UNCONFIRMED, error)
+    }
+}
+
+/// Returns the value that was read. If its key is broken, returns the default and adds the key to `broken`.
+///
+/// # Errors
+/// Those that are not about one key, see [`StoreError::is_broken_key`].
+pub fn or_broken<T: Default>(
+    read: Result<T, StoreError>,
+    broken: &mut Vec<BrokenKey>,
+    describe: impl FnOnce(&StoreError) -> BrokenKey,
+) -> Result<T, StoreError> {
+    match read {
+        Ok(value) => Ok(value),
+        Err(error) if error.is_broken_key() => {
+            broken.push(describe(&error));
+            Ok(T::default())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the length of a key: 0 for a broken one, which is added to `broken`.
+pub(crate) fn length_or_broken(
+    reply: Result<Value, StoreError>,
+    key: String,
+    broken: &mut Vec<BrokenKey>,
+) -> Result<u64, StoreError> {
+    let length = reply.and_then(|reply| super::reply::read("reading a length", reply));
+    or_broken(length, broken, |error| BrokenKey::new(key, error))
+}
+
+fn shortened(text: String) -> String {
+    if text.chars().count() <= MAX_TEXT {
+        return text;
+    }
+    let mut text: String = text.chars().take(MAX_TEXT).collect();
+    text.push('…');
+    text
+}

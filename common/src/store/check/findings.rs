@@ -1,0 +1,571 @@
+//! Finds what is wrong in a copy of all keys. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::reply::RawFields;
+use crate::ids::PodId;
+use crate::lifecycle::Phase;
+
+/// A copy of what the check looks at. Keys are read one after the other, so that something that changes
+/// meanwhile may look wrong: every repair checks again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeyCopy {
+    /// The type of each key that does not have the type of its family.
+    pub(crate) wrong_types: Vec<(String, &'static str, String)>,
+    /// What is wrong with records of nodes and services that are unreadable, and their fields.
+    pub(crate) broken_nodes: BTreeMap<String, (String, RawFields)>,
+    pub(crate) broken_services: BTreeMap<String, (String, RawFields)>,
+    /// The entries of `slots:<service>` that are none: service, field and value.
+    pub(crate) broken_slots: Vec<(String, Vec<u8>, Vec<u8>)>,
+    /// The members of `services`, and the records: service to its current specification.
+    pub(crate) services: BTreeSet<String>,
+    pub(crate) service_specs: BTreeMap<String, String>,
+    /// The records of pods.
+    pub(crate) pods: BTreeMap<String, PodCopy>,
+    /// The records of pods of a wrong type: what is known about them is nothing.
+    pub(crate) unreadable_pods: BTreeSet<String>,
+    /// `slots:<service>`: replica to pod.
+    pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) pushed: BTreeSet<String>,
+    pub(crate) former_specs: BTreeSet<String>,
+    /// The specifications that do not expire.
+    pub(crate) lasting_specs: BTreeSet<String>,
+    /// The members of `nodes`, and the records.
+    pub(crate) nodes: BTreeSet<String>,
+    pub(crate) node_records: BTreeSet<String>,
+    /// The payloads in each container set, and in each list, with the pod that each names.
+    pub(crate) container_sets: BTreeMap<String, Vec<(Vec<u8>, String)>>,
+    pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
+}
+
+/// What the check reads of a pod's record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PodCopy {
+    pub(crate) phase: String,
+    /// The phase as it is stored, which may be no text.
+    pub(crate) raw_phase: Vec<u8>,
+    pub(crate) node: String,
+    pub(crate) service: String,
+    pub(crate) spec: String,
+    pub(crate) replica: String,
+    /// Why the record is unreadable, if it is.
+    pub(crate) unreadable: Option<String>,
+    /// The fields that must be numbers and are none, one in each line.
+    pub(crate) no_numbers: String,
+}
+
+impl PodCopy {
+    pub(crate) fn new(fields: &RawFields, unreadable: Option<String>) -> Self {
+        let raw_phase = raw(fields, "phase");
+        let text = |field: &str| text(fields, field);
+        let (phase, node, service) = (text("phase"), text("node"), text("service"));
+        let (spec, replica) = (text("spec"), text("replica"));
+        Self {
+            phase,
+            raw_phase,
+            node,
+            service,
+            spec,
+            replica,
+            unreadable,
+            no_numbers: no_numbers(fields, &POD_NUMBERS),
+        }
+    }
+}
+
+/// The numbers of a pod's record that it can be without. Without its replica it is in no slot.
+const POD_NUMBERS: [&str; 7] = ["attempts", "restarts", "generation", "cpu", "memory", "created_at", "since"];
+/// The numbers of a service's record that it can be without.
+const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
+/// What a worker writes again when it registers, and what is zero without it.
+const NODE_FIELDS: [&str; 13] = [
+    "beat",
+    "registered_at",
+    "pods",
+    "cpu",
+    "memory",
+    "used_pods",
+    "used_cpu",
+    "used_memory",
+    "reservations",
+    "labels",
+    "psi",
+    "incarnation",
+    "state",
+];
+
+/// Returns a field as text; empty if there is none.
+pub(crate) fn text(fields: &RawFields, field: &str) -> String {
+    String::from_utf8_lossy(&raw(fields, field)).into_owned()
+}
+
+fn raw(fields: &RawFields, field: &str) -> Vec<u8> {
+    fields
+        .iter()
+        .find(|(name, _)| name == field.as_bytes())
+        .map(|(_, value)| value.clone())
+        .unwrap_or_default()
+}
+
+/// Returns those of these fields that are there and no numbers, one in each line.
+fn no_numbers(fields: &RawFields, names: &[&str]) -> String {
+    let is_wrong = |name: &&&str| {
+        let text = text(fields, name);
+        let is_number = match **name {
+            "attempts" | "restarts" => text.parse::<u32>().is_ok(),
+            _ => text.parse::<u64>().is_ok(),
+        };
+        !text.is_empty() && !is_number
+    };
+    names.iter().filter(is_wrong).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// Something that is wrong in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The key that is wrong.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What repairs it.
+    pub(crate) repair: Repair,
+}
+
+/// What repairs a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// Rename the key, if it still has this type. The copy expires after a week.
+    MoveAside { actual_type: String },
+    /// Rename a record, if it still has this phase.
+    MoveBroken { seen_phase: Vec<u8> },
+    /// Remove fields of a record, one in each line, if it still has this phase.
+    RemoveFields { fields: String, seen_phase: Vec<u8> },
+    /// Remove a field of the slots of a service, if it still has this value.
+    RemoveSlot { field: Vec<u8>, seen: Vec<u8> },
+    /// Add an element to a set, if its record exists.
+    AddElement { element: String, record: String },
+    /// Let it expire.
+    Expire,
+    /// Remove an element of the key, if the record of the pod or node still has this phase and node.
+    RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
+    /// The reconcile loop repairs it within a minute.
+    Wait,
+    /// A person has to decide.
+    Decide { what: &'static str },
+}
+
+impl Finding {
+    /// Returns what `--repair` does about it, in a sentence.
+    pub fn repair(&self) -> String {
+        match &self.repair {
+            Repair::RemoveFields { fields, .. } => format!("removes {}", fields.replace('\n', ", ")),
+            Repair::RemoveSlot { .. } => "removes the entry".to_owned(),
+            Repair::AddElement { element, .. } => format!("adds {element}"),
+            Repair::MoveAside { .. } | Repair::MoveBroken { .. } => {
+                format!("renames it to broken:{}, which expires in a week", self.key)
+            }
+            Repair::Expire => "lets it expire in an hour".to_owned(),
+            Repair::RemoveElement { .. } => "removes the entry".to_owned(),
+            Repair::Wait => "nothing: the reconcile loop repairs it within two minutes".to_owned(),
+            Repair::Decide { what } => format!("nothing: {what}"),
+        }
+    }
+}
+
+/// Returns what is wrong, sorted by key.
+pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = wrong_types(copy);
+    found.extend(broken_pods(copy));
+    found.extend(broken_nodes(copy));
+    found.extend(broken_services(copy));
+    found.extend(broken_slots(copy));
+    found.extend(strangers_in_slots(copy));
+    found.extend(leaked_specs(copy));
+    found.extend(unknown_members(copy));
+    found.extend(slots_without_pods(copy));
+    found.extend(pods_without_slots(copy));
+    found.extend(misplaced_payloads(copy));
+    found.extend(doubled_payloads(copy));
+    found.sort_by(|a, b| (&a.key, &a.problem).cmp(&(&b.key, &b.problem)));
+    found
+}
+
+fn finding(key: impl Into<String>, problem: impl Into<String>, repair: Repair) -> Finding {
+    Finding { key: key.into(), problem: problem.into(), repair }
+}
+
+fn wrong_types(copy: &KeyCopy) -> Vec<Finding> {
+    let each = copy.wrong_types.iter().map(|(key, expected, actual)| {
+        finding(
+            key,
+            format!("is a {actual}, but must be a {expected}"),
+            Repair::MoveAside { actual_type: actual.clone() },
+        )
+    });
+    each.collect()
+}
+
+fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    copy.pods.iter().filter_map(|(id, pod)| {
+        let (key, seen_phase) = (format!("pod:{id}"), pod.raw_phase.clone());
+        if Phase::parse(&pod.phase).is_none() {
+            let problem = format!("has the phase {:?}, which does not exist", pod.phase);
+            return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
+        }
+        let problem = pod.unreadable.as_ref()?;
+        let repair = match pod.no_numbers.clone() {
+            fields if fields.is_empty() => Repair::MoveBroken { seen_phase },
+            fields => Repair::RemoveFields { fields, seen_phase },
+        };
+        Some(finding(key, format!("cannot be read: {problem}"), repair))
+    })
+}
+
+/// A node registers again when its record names no session, and keeps whether it is cordoned.
+fn broken_nodes(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    copy.broken_nodes.iter().map(|(name, (problem, fields))| {
+        // A dead node stays dead: its pods may still have to be moved.
+        let is_dead = text(fields, "state") == "dead";
+        let is_kept = |field: &&str| is_dead && matches!(*field, "state" | "incarnation");
+        let fields: Vec<&str> = NODE_FIELDS.iter().copied().filter(|field| !is_kept(field)).collect();
+        let fields = fields.join("\n");
+        let repair = Repair::RemoveFields { fields, seen_phase: Vec::new() };
+        finding(format!("node:{name}"), format!("cannot be read: {problem}"), repair)
+    })
+}
+
+fn broken_services(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    copy.broken_services.iter().map(|(name, (problem, fields))| {
+        let seen_phase = raw(fields, "phase");
+        let repair = match no_numbers(fields, &SERVICE_NUMBERS) {
+            fields if fields.is_empty() => Repair::MoveBroken { seen_phase },
+            fields => Repair::RemoveFields { fields, seen_phase },
+        };
+        finding(format!("service:{name}"), format!("cannot be read: {problem}"), repair)
+    })
+}
+
+fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    copy.broken_slots.iter().map(|(service, field, value)| {
+        let problem = format!("{:.100?} is no slot", String::from_utf8_lossy(field));
+        let repair = Repair::RemoveSlot { field: field.clone(), seen: value.clone() };
+        finding(format!("slots:{service}"), problem, repair)
+    })
+}
+
+/// Pods whose record names another slot than the one that names them.
+fn strangers_in_slots(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (service, slots) in &copy.slots {
+        for (replica, id) in slots {
+            let Some(pod) = copy.pods.get(id).filter(|pod| pod.unreadable.is_none()) else { continue };
+            if pod.service == *service && pod.replica == *replica {
+                continue;
+            }
+            let problem = format!(
+                "has slot {replica} of service {service}, but names slot {:?} of service {:?}",
+                pod.replica, pod.service
+            );
+            let repair = Repair::MoveBroken { seen_phase: pod.raw_phase.clone() };
+            found.push(finding(format!("pod:{id}"), problem, repair));
+        }
+    }
+    found
+}
+
+/// Specifications that are kept for ever and that nothing names.
+fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    let named: BTreeSet<&String> = copy
+        .service_specs
+        .values()
+        .chain(copy.pods.values().map(|pod| &pod.spec))
+        .chain(&copy.former_specs)
+        .collect();
+    let leaked = copy.lasting_specs.iter().filter(move |spec| !named.contains(spec));
+    leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::Expire))
+}
+
+fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
+    let remove = |element: &String, record: String| Repair::RemoveElement {
+        element: element.clone().into_bytes(),
+        record,
+        seen_phase: String::new(),
+        seen_node: String::new(),
+    };
+    let mut found = Vec::new();
+    for node in copy.nodes.difference(&copy.node_records) {
+        let key = format!("node:{node}");
+        found.push(finding(
+            "nodes",
+            format!("lists {node:.100}, but there is no {key:.100}"),
+            remove(node, key),
+        ));
+    }
+    for service in copy.services.iter().filter(|name| !copy.service_specs.contains_key(*name)) {
+        let key = format!("service:{service}");
+        let problem = format!("lists {service:.100}, but there is no {key:.100}");
+        found.push(match copy.slots.get(service).is_some_and(|slots| !slots.is_empty()) {
+            true => finding(
+                "services",
+                problem,
+                Repair::Decide {
+                    what: "create the service again, or stop its pods with `kubeleet pod stop`",
+                },
+            ),
+            false => finding("services", problem, remove(service, key)),
+        });
+    }
+    for service in copy.service_specs.keys().filter(|name| !copy.services.contains(*name)) {
+        found.push(finding(
+            "services",
+            format!("does not list {service}, although there is a service:{service}"),
+            Repair::AddElement { element: service.clone(), record: format!("service:{service}") },
+        ));
+    }
+    for pod in copy.pushed.iter().filter(|id| !has_key(copy, id)) {
+        // The reconcile loop passes over what cannot be a pod.
+        let repair = match PodId::new(pod.as_str()) {
+            Ok(_) => Repair::Wait,
+            Err(_) => remove(pod, format!("pod:{pod}")),
+        };
+        found.push(finding("pushed", format!("lists {pod:.100}, which has no record"), repair));
+    }
+    found
+}
+
+fn has_key(copy: &KeyCopy, pod: &str) -> bool {
+    copy.pods.contains_key(pod) || copy.unreadable_pods.contains(pod)
+}
+
+fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (service, slots) in &copy.slots {
+        let key = format!("slots:{service}");
+        for (replica, pod) in slots.iter().filter(|(_, pod)| !has_key(copy, pod)) {
+            let problem = format!("slot {replica} names {pod}, which has no record");
+            let repair = match copy.service_specs.contains_key(service) {
+                true => Repair::Wait,
+                false => Repair::RemoveElement {
+                    element: replica.clone().into_bytes(),
+                    record: format!("pod:{pod}"),
+                    seen_phase: String::new(),
+                    seen_node: String::new(),
+                },
+            };
+            found.push(finding(&key, problem, repair));
+        }
+    }
+    found
+}
+
+fn is_placed(pod: &PodCopy) -> bool {
+    matches!(Phase::parse(&pod.phase), Some(Phase::Assigned | Phase::Running | Phase::Stopping))
+}
+
+/// Pods that are on a node and listed nowhere.
+fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let in_slots: BTreeSet<&String> = copy.slots.values().flat_map(BTreeMap::values).collect();
+    let readable = copy.pods.iter().filter(|(_, pod)| is_placed(pod) && pod.unreadable.is_none());
+    for (id, pod) in readable.filter(|(id, _)| !in_slots.contains(id)) {
+        if pod.service.is_empty() && copy.pushed.contains(id) {
+            continue;
+        }
+        let repair = match pod.service.is_empty() || copy.service_specs.contains_key(&pod.service) {
+            true => Repair::Wait,
+            false => Repair::Decide { what: "create its service again, or stop it with `kubeleet pod stop`" },
+        };
+        let problem = match pod.service.as_str() {
+            "" => "runs, but is not listed in pushed".to_owned(),
+            service => format!("runs, but is in no slot of service {service}"),
+        };
+        found.push(finding(format!("pod:{id}"), problem, repair));
+    }
+    found
+}
+
+/// Payloads in a container set whose pod is on another node or on none.
+fn misplaced_payloads(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (key, payloads) in &copy.container_sets {
+        let node = key.strip_prefix("cs:").unwrap_or_default();
+        for (raw, id) in payloads.iter().filter(|(_, id)| !copy.unreadable_pods.contains(id)) {
+            let pod = copy.pods.get(id).cloned().unwrap_or_default();
+            if is_placed(&pod) && pod.node == node
+                || Phase::parse(&pod.phase).is_none() && !pod.phase.is_empty()
+            {
+                continue;
+            }
+            let problem = match pod.phase.as_str() {
+                "" => format!("has the payload of {id}, which has no record"),
+                phase => format!("has the payload of {id}, which is {phase} on {:?}", pod.node),
+            };
+            found.push(finding(
+                key,
+                problem,
+                Repair::RemoveElement {
+                    element: raw.clone(),
+                    record: format!("pod:{id}"),
+                    seen_phase: pod.phase,
+                    seen_node: pod.node,
+                },
+            ));
+        }
+    }
+    found
+}
+
+/// Payloads that a list has twice.
+fn doubled_payloads(copy: &KeyCopy) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (key, payloads) in &copy.lists {
+        let mut seen = BTreeSet::new();
+        for (raw, id) in payloads {
+            if seen.insert(raw) || id.is_empty() {
+                continue;
+            }
+            let pod = copy.pods.get(id).cloned().unwrap_or_default();
+            found.push(finding(
+                key,
+                format!("has the payload of {id} more than once"),
+                Repair::RemoveElement {
+                    element: raw.clone(),
+                    record: format!("pod:{id}"),
+                    seen_phase: pod.phase,
+                    seen_node: pod.node,
+                },
+            ));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn pod(phase: &str, node: &str, service: &str) -> PodCopy {
+        let text = str::to_owned;
+        PodCopy {
+            phase: text(phase),
+            raw_phase: phase.as_bytes().to_vec(),
+            node: text(node),
+            service: text(service),
+            spec: if service.is_empty() { String::new() } else { text("s1") },
+            replica: text("0"),
+            ..PodCopy::default()
+        }
+    }
+
+    /// A cluster in which nothing is wrong: a service with one pod, and a pushed pod.
+    fn healthy() -> KeyCopy {
+        let set = |items: &[&str]| items.iter().map(|item| (*item).to_owned()).collect::<BTreeSet<_>>();
+        KeyCopy {
+            services: set(&["web"]),
+            service_specs: BTreeMap::from([("web".to_owned(), "s1".to_owned())]),
+            pods: BTreeMap::from([
+                ("a".to_owned(), pod("running", "w1", "web")),
+                ("b".to_owned(), pod("assigned", "w1", "")),
+            ]),
+            slots: BTreeMap::from([("web".to_owned(), BTreeMap::from([("0".to_owned(), "a".to_owned())]))]),
+            pushed: set(&["b"]),
+            lasting_specs: set(&["s1"]),
+            nodes: set(&["w1"]),
+            node_records: set(&["w1"]),
+            container_sets: BTreeMap::from([("cs:w1".to_owned(), vec![(b"A".to_vec(), "a".to_owned())])]),
+            lists: BTreeMap::from([("pq:w1".to_owned(), vec![(b"B".to_vec(), "b".to_owned())])]),
+            ..KeyCopy::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_in_a_healthy_cluster() {
+        assert_eq!(findings(&healthy()), []);
+    }
+
+    #[test]
+    fn each_fault_is_found_with_its_key_and_its_repair() {
+        type Fault = fn(&mut KeyCopy);
+        let cases: [(&str, Fault, &[&str]); 12] = [
+            (
+                "wrong type",
+                |c| c.wrong_types.push(("sq".into(), "list", "string".into())),
+                &["sq: is a string, but must be a list; renames it to broken:sq, which expires in a week"],
+            ),
+            (
+                "phase",
+                |c| c.pods.get_mut("a").unwrap().phase = "Running".into(),
+                &["pod:a: has the phase \"Running\", which does not exist; renames"],
+            ),
+            (
+                "leaked",
+                |c| {
+                    c.lasting_specs.insert("old".into());
+                },
+                &["spec:old: no service and no pod names it; lets it expire"],
+            ),
+            (
+                "node",
+                |c| {
+                    c.nodes.insert("w2".into());
+                },
+                &["nodes: lists w2, but"],
+            ),
+            (
+                "service",
+                |c| {
+                    c.services.insert("gone".into());
+                },
+                &["services: lists gone, but"],
+            ),
+            (
+                "lost service",
+                |c| c.service_specs.clear(),
+                &["services: lists web, but there is no service:web; nothing: create the service again"],
+            ),
+            (
+                "unlisted",
+                |c| c.services.clear(),
+                &["services: does not list web, although there is a service:web; adds web"],
+            ),
+            (
+                "pushed",
+                |c| {
+                    c.pushed.insert("gone".into());
+                },
+                &["pushed: lists gone"],
+            ),
+            (
+                "slot",
+                |c| {
+                    c.slots.get_mut("web").unwrap().insert("1".into(), "gone".into());
+                },
+                &["slots:web: slot 1 names gone, which has no record; nothing: the reconcile loop"],
+            ),
+            ("slots", |c| c.slots.clear(), &["pod:a: runs, but is in no slot of service web; nothing"]),
+            (
+                "elsewhere",
+                |c| c.pods.get_mut("a").unwrap().node = "w2".into(),
+                &["cs:w1: has the payload of a, which is running on \"w2\"; removes the entry"],
+            ),
+            (
+                "doubled",
+                |c| c.lists.get_mut("pq:w1").unwrap().push((b"B".to_vec(), "b".into())),
+                &["pq:w1: has the payload of b more than once; removes the entry"],
+            ),
+        ];
+        for (case, fault, expected) in cases {
+            let mut copy = healthy();
+            fault(&mut copy);
+            let found: Vec<String> = findings(&copy)
+                .iter()
+                .map(|finding| format!("{}: {}; {}", finding.key, finding.problem, finding.repair()))
+                .collect();
+            let fits = |(line, part): (&String, &&str)| line.starts_with(part);
+            let is_expected = found.len() == expected.len() && found.iter().zip(expected).all(fits);
+            assert!(is_expected, "{case}: {found:#?}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `kubeleet cluster check`: compares all keys with each other, and repairs what can be repaired.
+
+mod findings;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::{Value, cmd};
+
+pub use findings::Finding;
+use findings::{KeyCopy, PodCopy, Repair, findings, text};
+
+use super::nodes::read_node;
+use super::pods::{read_pod, read_slot};
+use super::reply::{RawFields, word};
+use super::scripts::repair;
+use super::services::read_service;
+use super::{BrokenKey, Store, StoreError, keys};
+use crate::ids::{NodeName, PodId, ServiceName};
+use crate::payload::Payload;
+
+const PAGE_SIZE: usize = 1000;
+
+impl Store {
+    /// Compares all keys with each other and returns what is wrong, sorted by key. It reads everything:
+    /// seconds on a cluster with a hundred thousand pods. What changes meanwhile may look wrong.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(findings(&self.copy_keys().await?))
+    }
+
+    /// Repairs a finding, unless what it is about has changed since. Returns whether it was repaired.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn repair(&self, finding: &Finding) -> Result<bool, StoreError> {
+        let (action, element, record, seen_phase, seen_node) = match &finding.repair {
+            Repair::Wait | Repair::Decide { .. } => return Ok(false),
+            Repair::MoveAside { actual_type } => ("move_aside", actual_type.as_bytes(), "pod:", &b""[..], ""),
+            Repair::MoveBroken { seen_phase } => ("move_broken", &b""[..], "pod:", &seen_phase[..], ""),
+            Repair::RemoveFields { fields, seen_phase } => {
+                ("remove_fields", fields.as_bytes(), "pod:", &seen_phase[..], "")
+            }
+            Repair::RemoveSlot { field, seen } => ("remove_slot", &field[..], "pod:", &seen[..], ""),
+            Repair::Expire => ("expire", &b""[..], "pod:", &b""[..], ""),
+            Repair::AddElement { element, record } => {
+                ("add", element.as_bytes(), record.as_str(), &b""[..], "")
+            }
+            Repair::RemoveElement { element, record, seen_phase, seen_node } => {
+                ("remove", &element[..], record.as_str(), seen_phase.as_bytes(), seen_node.as_str())
+            }
+        };
+        let call = repair::Head {
+            key: &finding.key,
+            aside: keys::aside(&finding.key),
+            record_key: record,
+            action,
+            element,
+            seen_phase,
+            seen_node,
+        };
+        Ok(word("repairing", self.link.script(&call.call()).await?)? == "OK")
+    }
+
+    async fn copy_keys(&self) -> Result<KeyCopy, StoreError> {
+        let mut copy = KeyCopy::default();
+        // Specifications first: one that is read here and named by nothing that is read later is not in use.
+        for (key, kind) in self.keys_and_types("spec:*").await? {
+            if kind == "string" && self.link.query::<i64>(cmd("TTL").arg(&key)).await? == -1 {
+                copy.lasting_specs.insert(key["spec:".len()..].to_owned());
+            }
+        }
+        let types = self.keys_and_types("*").await?;
+        for (key, actual) in &types {
+            match keys::type_of(key) {
+                Some(expected) if expected != actual => {
+                    copy.wrong_types.push((key.clone(), expected, actual.clone()));
+                    copy.unreadable_pods.extend(key.strip_prefix("pod:").map(str::to_owned));
+                }
+                Some(_) => match self.copy_key(&mut copy, key).await {
+                    Err(error) if error.is_transient() => return Err(error),
+                    Err(_) => copy.unreadable_pods.extend(key.strip_prefix("pod:").map(str::to_owned)),
+                    Ok(()) => {}
+                },
+                None => {}
+            }
+        }
+        Ok(copy)
+    }
+
+    pub(super) async fn keys_and_types(&self, pattern: &str) -> Result<BTreeMap<String, String>, StoreError> {
+        let (mut cursor, mut found) = (0u64, BTreeMap::new());
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PAGE_SIZE);
+            let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
+            // A key that is not UTF-8 is none of kubeleet's.
+            let page: Vec<String> = page.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect();
+            if !page.is_empty() {
+                let mut pipe = redis::pipe();
+                for key in &page {
+                    pipe.cmd("TYPE").arg(key);
+                }
+                let types: Vec<String> = self.link.pipeline(&pipe).await?;
+                found.extend(page.into_iter().zip(types).filter(|(_, kind)| kind != "none"));
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn copy_key(&self, copy: &mut KeyCopy, key: &str) -> Result<(), StoreError> {
+        match key.split_once(':') {
+            None if key == keys::SERVICES => copy.services = self.members(key).await?,
+            None if key == keys::NODES => copy.nodes = self.members(key).await?,
+            None if key == keys::PUSHED => copy.pushed = self.members(key).await?,
+            None if key == keys::FORMER_SPECS => copy.former_specs = self.members(key).await?,
+            None if key == keys::SQ => drop(copy.lists.insert(key.to_owned(), self.list_of(key).await?)),
+            Some(("pq" | "rq" | "fq", _)) => {
+                copy.lists.insert(key.to_owned(), self.list_of(key).await?);
+            }
+            Some(("cs", _)) => {
+                let raw: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
+                copy.container_sets.insert(key.to_owned(), named(raw));
+            }
+            Some(("node", name)) => self.copy_node(copy, name).await?,
+            Some(("slots", name)) => self.copy_slots(copy, name).await?,
+            Some(("service", name)) => self.copy_service(copy, name).await?,
+            Some(("pod", id)) => self.copy_pod(copy, id).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn copy_pod(&self, copy: &mut KeyCopy, id: &str) -> Result<(), StoreError> {
+        let fields = self.fields_of(&format!("pod:{id}")).await?;
+        // It may have expired since.
+        if !fields.is_empty() {
+            let unreadable = match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
+                Ok(Err(error)) => Some(BrokenKey::new(id, &error).problem),
+                Ok(Ok(_)) | Err(_) => None,
+            };
+            copy.pods.insert(id.to_owned(), PodCopy::new(&fields, unreadable));
+        }
+        Ok(())
+    }
+
+    async fn copy_node(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
+        let fields = self.fields_of(&format!("node:{name}")).await?;
+        copy.node_records.insert(name.to_owned());
+        if let Ok(node) = NodeName::new(name)
+            && let Err(error) = read_node(&node, as_reply(&fields))
+        {
+            copy.broken_nodes.insert(name.to_owned(), (BrokenKey::new(name, &error).problem, fields));
+        }
+        Ok(())
+    }
+
+    async fn copy_service(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
+        let fields = self.fields_of(&format!("service:{name}")).await?;
+        copy.service_specs.insert(name.to_owned(), text(&fields, "spec"));
+        if let Ok(service) = ServiceName::new(name)
+            && let Err(error) = read_service(&service, as_reply(&fields))
+        {
+            copy.broken_services.insert(name.to_owned(), (BrokenKey::new(name, &error).problem, fields));
+        }
+        Ok(())
+    }
+
+    async fn copy_slots(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
+        let fields: RawFields = self.link.query(cmd("HGETALL").arg(format!("slots:{name}"))).await?;
+        let mut slots = BTreeMap::new();
+        for (field, value) in fields {
+            match read_slot(&field, value.clone()) {
+                Some((replica, id)) => drop(slots.insert(replica.to_string(), id.to_string())),
+                None => copy.broken_slots.push((name.to_owned(), field, value)),
+            }
+        }
+        copy.slots.insert(name.to_owned(), slots);
+        Ok(())
+    }
+
+    async fn fields_of(&self, key: &str) -> Result<RawFields, StoreError> {
+        self.link.query(cmd("HGETALL").arg(key)).await
+    }
+
+    async fn members(&self, key: &str) -> Result<BTreeSet<String>, StoreError> {
+        let members: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
+        // A member that is not UTF-8 names nothing of kubeleet's.
+        Ok(members.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect())
+    }
+
+    async fn list_of(&self, key: &str) -> Result<Vec<(Vec<u8>, String)>, StoreError> {
+        Ok(named(self.link.query(cmd("LRANGE").arg(key).arg(0).arg(-1)).await?))
+    }
+}
+
+/// Returns fields as Redis replied them.
+fn as_reply(fields: &RawFields) -> Value {
+    let pair = |(name, value): &(Vec<u8>, Vec<u8>)| {
+        (Value::BulkString(name.clone()), Value::BulkString(value.clone()))
+    };
+    Value::Map(fields.iter().map(pair).collect())
+}
+
+/// Returns payloads with the pod that each names; '' for one that is unreadable.
+fn named(raw: Vec<Vec<u8>>) -> Vec<(Vec<u8>, String)> {
+    let id = |raw: &Vec<u8>| Payload::parse(raw.clone().into()).map(|payload| payload.id.to_string());
+    raw.into_iter().map(|raw| (id(&raw).unwrap_or_default(), raw)).map(|(id, raw)| (raw, id)).collect()
+}

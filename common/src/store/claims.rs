@@ -1,0 +1,276 @@
+//! The pods that a worker starts: taking them from its queue, claiming and acknowledging them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::cmd;
+
+use super::link::DedicatedConnection;
+use super::reply::{corrupt, payloads, read, unexpected, verdict, word};
+use super::scripts::{ack, claim, in_flight, take_work};
+use super::session::{Fenced, Session, SessionResult};
+use super::{StoreError, keys};
+use crate::ids::{AssignmentId, NodeName, ServiceName};
+use crate::node::Resources;
+use crate::payload::Payload;
+use crate::spec::HostPorts;
+
+/// A payload to be claimed.
+#[derive(Debug, Clone)]
+pub struct ClaimItem {
+    /// As it is in rq.
+    pub payload: Payload,
+    /// What it asks for; used if the pod is new.
+    pub request: Resources,
+    /// The ports that it takes on the node; used if the pod is new.
+    pub host_ports: HostPorts,
+    /// Its service, if it belongs to one.
+    pub service: Option<ServiceName>,
+}
+
+/// What a worker must do with a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// It is assigned to this node: start it as this assignment.
+    Start {
+        /// The assignment.
+        assignment: AssignmentId,
+        /// The number of this attempt, from 1.
+        attempt: u32,
+    },
+    /// It runs here already: the copy was dropped.
+    Running,
+    /// It is assigned to another node or has ended: the copy was dropped.
+    Stale,
+    /// It is no longer wanted: the payload was dropped, and the pod has ended. Remove its container if there
+    /// is one.
+    Stopped,
+    /// It was tried too often: reject it.
+    Exhausted {
+        /// The number of this attempt.
+        attempt: u32,
+    },
+    /// Its service does not know it: reject it.
+    UnknownService,
+    /// Its record is none that kubeleet writes: reject it.
+    BrokenRecord,
+    /// It is not in rq any more.
+    Gone,
+}
+
+/// The reply to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimReply {
+    /// One claim for each payload.
+    Claims(Vec<Claim>),
+    /// The master changed a moment ago: start nothing for this time.
+    Paused(Duration),
+}
+
+/// A pod that runs, to be acknowledged.
+#[derive(Debug, Clone)]
+pub struct AckItem {
+    /// As it is in rq.
+    pub payload: Payload,
+    /// The assignment it was started as.
+    pub assignment: AssignmentId,
+    /// The container's address, or empty.
+    pub address: String,
+}
+
+/// The result of one acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// It is in cs and its phase is running.
+    Running,
+    /// It is no longer wanted: stop it, then finish it.
+    Stop,
+    /// It is not this node's: remove the container and report nothing.
+    Stale,
+    /// Its record is none that kubeleet writes: nothing was recorded. Let the container run.
+    BrokenRecord,
+}
+
+/// The blocking end of `pq:<node>`: one connection for one loop.
+pub struct WorkQueue {
+    connection: DedicatedConnection,
+    block: Duration,
+    node: NodeName,
+}
+
+impl WorkQueue {
+    /// Moves the oldest payload from pq to rq and returns it, or `None` after one block period.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. After an error create a new queue, and sweep rq: a payload may have been moved
+    /// there.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: after a dropped call do the same.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let mut pop = cmd("BRPOPLPUSH");
+        pop.arg(keys::pq(&self.node)).arg(keys::rq(&self.node)).arg(self.block.as_secs_f64());
+        let payload: Option<Vec<u8>> = self.connection.query(&pop).await?;
+        Ok(payload.map(Bytes::from))
+    }
+}
+
+impl Session {
+    /// Opens the blocking end of this node's queue; `block` of 2 to 5 s.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn work_queue(&self, block: Duration) -> Result<WorkQueue, StoreError> {
+        let connection = self.store.link.dedicated(block + Duration::from_secs(5)).await?;
+        Ok(WorkQueue { connection, block, node: self.node.clone() })
+    }
+
+    /// Moves up to `count` more payloads from pq to rq without waiting. Returns them, oldest first.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        // Mostly there are no more, and asking only for the length costs a tenth of the script.
+        let waiting: u64 = self.store.link.query(cmd("LLEN").arg(keys::pq(&self.node))).await?;
+        if waiting == 0 {
+            return Ok(Vec::new());
+        }
+        let (pq, rq) = (keys::pq(&self.node), keys::rq(&self.node));
+        let take = take_work::Head { pq, rq, dq: keys::DQ, max_count: count };
+        payloads("taking pods", self.store.link.script(&take.call()).await?)
+    }
+
+    /// Returns all payloads in rq, oldest first. The sweep compares them with what is being started.
+    /// A giant becomes a dead letter.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
+        let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
+        let read = in_flight::Head { rq, dq: keys::DQ, pq };
+        let mut found = payloads("reading rq", self.store.link.script(&read.call()).await?)?;
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Asks what to do with payloads in rq. After a change of the master nothing starts for `pause`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn claim(
+        &self,
+        items: &[ClaimItem],
+        attempts_allowed: u32,
+        pause: Duration,
+    ) -> SessionResult<ClaimReply> {
+        let what = "claiming pods";
+        let mut call = claim::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            pushed: keys::PUSHED,
+            stop_set: keys::stop(&self.node),
+            cs: keys::cs(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            max_attempts: attempts_allowed,
+            pause_ms: pause,
+        }
+        .call();
+        for ClaimItem { payload, request, host_ports, service } in items {
+            call.add(claim::Pod {
+                pod_key: keys::pod(&payload.id),
+                wanted_key: keys::wanted(service.as_ref()),
+                payload: &payload.raw,
+                uuid: &payload.id,
+                new_assignment: AssignmentId::random(),
+                name: &payload.name,
+                image: &payload.image,
+                replica: payload.replica,
+                in_service: payload.spec.is_some(),
+                ports: host_ports.as_str(),
+                resources: request,
+            });
+        }
+        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        match answer.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "PAUSED" => {
+                let left = rest.into_iter().next().ok_or_else(|| corrupt(what, "the pause is missing"))?;
+                Ok(Ok(ClaimReply::Paused(Duration::from_millis(read(what, left)?))))
+            }
+            "OK" => {
+                let claims: Result<Vec<_>, _> =
+                    rest.into_iter().map(|value| read_claim(what, value)).collect();
+                Ok(Ok(ClaimReply::Claims(claims?)))
+            }
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Acknowledges pods that run: moves them from rq to cs. Returns one result for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
+        let what = "acknowledging pods";
+        let mut call = ack::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            cs: keys::cs(&self.node),
+            stop_set: keys::stop(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+        }
+        .call();
+        for AckItem { payload, assignment, address } in items {
+            call.add(ack::Pod {
+                pod_key: keys::pod(&payload.id),
+                payload: &payload.raw,
+                uuid: &payload.id,
+                assignment,
+                address,
+                name: &payload.name,
+            });
+        }
+        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
+        if answer == "FENCED" {
+            return Ok(Err(Fenced::Dead));
+        }
+        let one = |value| match word(what, value)?.as_str() {
+            "ok" => Ok(Ack::Running),
+            "stop" => Ok(Ack::Stop),
+            "stale" => Ok(Ack::Stale),
+            "broken" => Ok(Ack::BrokenRecord),
+            other => Err(unexpected(what, other)),
+        };
+        rest.into_iter().map(one).collect::<Result<_, _>>().map(Ok)
+    }
+}
+
+fn read_claim(what: &str, value: redis::Value) -> Result<Claim, StoreError> {
+    let (verdict, rest) = verdict(what, value)?;
+    let mut rest = rest.into_iter();
+    let mut assignment_and_attempt = || -> Result<(String, u32), StoreError> {
+        let missing = || corrupt(what, "the claim lacks its assignment");
+        let assignment = word(what, rest.next().ok_or_else(missing)?)?;
+        Ok((assignment, read(what, rest.next().ok_or_else(missing)?)?))
+    };
+    match verdict.as_str() {
+        "start" => {
+            let (assignment, attempt) = assignment_and_attempt()?;
+            let assignment = AssignmentId::new(assignment).map_err(|e| corrupt(what, e))?;
+            Ok(Claim::Start { assignment, attempt })
+        }
+        "exhausted" => Ok(Claim::Exhausted { attempt: assignment_and_attempt()?.1 }),
+        "running" => Ok(Claim::Running),
+        "stale" => Ok(Claim::Stale),
+        "stopped" => Ok(Claim::Stopped),
+        "unknown_service" => Ok(Claim::UnknownService),
+        "broken" => Ok(Claim::BrokenRecord),
+        "gone" => Ok(Claim::Gone),
+        other => Err(unexpected(what, other)),
+    }
+}

@@ -1,0 +1,229 @@
+//! Dead letters: payloads that cannot be a pod, kept byte for byte with the reason until a person decides.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use redis::cmd;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::reply::{unexpected, word};
+use super::scripts::{dead_letter_requeue, reject};
+use super::{Store, StoreError, keys};
+use crate::RedisMillis;
+use crate::ids::{Incarnation, NodeName, PodId, SchedulerId};
+use crate::payload::Payload;
+
+/// How many entries are read in one round trip, and how many bytes by one call.
+const ENTRIES_PER_READ: usize = 16;
+const MAX_READ: usize = 16 * 1024 * 1024;
+
+/// The process that holds the payload that is rejected.
+pub(crate) enum Holder<'a> {
+    Worker(&'a NodeName, &'a Incarnation),
+    Scheduler(&'a SchedulerId),
+}
+
+/// An entry of `dq`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct DeadLetterJson {
+    queue: String,
+    payload: String,
+    /// `base64` if the payload is not UTF-8: JSON has no other way to keep its bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    reason: String,
+    at: RedisMillis,
+}
+
+/// A payload that cannot be a pod, with the reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetter {
+    /// The first twelve digits of the SHA-256 of the entry in `dq`: stable as long as it exists.
+    pub id: String,
+    /// The queue the payload came through.
+    pub queue: String,
+    /// The payload, byte for byte; of a giant (more than 512 KiB) only its first KiB.
+    pub payload: Vec<u8>,
+    /// Why it cannot be a pod.
+    pub reason: String,
+    /// When it was rejected.
+    pub at: RedisMillis,
+    entry: Vec<u8>,
+}
+
+impl DeadLetter {
+    /// Returns whether its payload came through a queue that may get it back: `sq`, or `pq:<node>`. Any program
+    /// can write an entry that names another key.
+    pub fn can_be_requeued(&self) -> bool {
+        self.queue == keys::SQ
+            || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
+    }
+
+    fn read(entry: Vec<u8>) -> Self {
+        let digest = Sha256::digest(&entry);
+        let id = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let file = serde_json::from_slice::<DeadLetterJson>(&entry).unwrap_or_else(|_| DeadLetterJson {
+            queue: keys::DQ.to_owned(),
+            payload: String::from_utf8_lossy(&entry).into_owned(),
+            encoding: None,
+            reason: "this entry was not written by kubeleet".to_owned(),
+            at: 0,
+        });
+        let payload = match file.encoding.as_deref() {
+            Some("hex") => decode_hex(&file.payload).unwrap_or_else(|| file.payload.into_bytes()),
+            Some("base64") => STANDARD.decode(&file.payload).unwrap_or_else(|_| file.payload.into_bytes()),
+            _ => file.payload.into_bytes(),
+        };
+        Self { id, queue: file.queue, payload, reason: file.reason, at: file.at, entry }
+    }
+}
+
+/// Decodes the first bytes of a giant.
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?) as u8);
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+/// Serializes an entry without the value of `at`: the script appends Redis TIME.
+fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
+    let (payload, encoding) = match std::str::from_utf8(payload) {
+        Ok(text) => (text.to_owned(), None),
+        Err(_) => (STANDARD.encode(payload), Some("base64".to_owned())),
+    };
+    let file =
+        DeadLetterJson { queue: queue.to_owned(), payload, encoding, reason: reason.to_owned(), at: 0 };
+    let text = super::services::to_json(&file);
+    text.strip_suffix("0}").expect("`at` is the last field, and 0 here").to_owned()
+}
+
+impl Store {
+    /// Moves a payload from its holder to the dead letters, if it is still there. Returns the reply of the
+    /// script.
+    pub(crate) async fn reject(
+        &self,
+        holder: Holder<'_>,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> Result<String, StoreError> {
+        let (source, queue, node_key, session) = match holder {
+            Holder::Worker(node, incarnation) => {
+                (keys::rq(node), keys::pq(node), keys::node(node), Some((node, incarnation)))
+            }
+            Holder::Scheduler(id) => (keys::in_flight(id), keys::SQ.to_owned(), "node:".to_owned(), None),
+        };
+        let reject = reject::Head {
+            source,
+            dq: keys::DQ,
+            node_key,
+            pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
+            queue: &queue,
+            payload,
+            dead_letter: entry_without_time(&queue, payload, reason),
+            reason,
+            uuid: id,
+            node: session.map(|(node, _)| node),
+            incarnation: session.map(|(_, incarnation)| incarnation),
+        };
+        word("rejecting a payload", self.link.script(&reject.call()).await?)
+    }
+
+    /// Moves a payload that a scheduler has in flight to the dead letters. Returns false if it was not in
+    /// flight any more.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reject_in_flight(
+        &self,
+        scheduler: &SchedulerId,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        Ok(self.reject(Holder::Scheduler(scheduler), payload, id, reason).await? == "OK")
+    }
+
+    /// Returns up to `count` dead letters from `offset` on, newest first: fewer if together they have more
+    /// than
+    /// 16 MiB, but at least one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while found.len() < count {
+            let from = offset + found.len();
+            let asked = ENTRIES_PER_READ.min(count - found.len());
+            let mut range = cmd("LRANGE");
+            range.arg(keys::DQ).arg(from).arg(from + asked - 1);
+            let entries: Vec<Vec<u8>> = self.link.query(&range).await?;
+            let received = entries.len();
+            for entry in entries {
+                bytes += entry.len();
+                if bytes > MAX_READ && !found.is_empty() {
+                    return Ok(found);
+                }
+                found.push(DeadLetter::read(entry));
+            }
+            if received < asked {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Requeues the payload of a dead letter. Returns false if the dead letter is gone.
+    ///
+    /// # Errors
+    /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
+    pub async fn requeue_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
+        let what = "requeueing a dead letter";
+        if !dead_letter.can_be_requeued() {
+            return Err(StoreError::Refused(format!("{:?} is no queue of kubeleet", dead_letter.queue)));
+        }
+        let parsed = Payload::parse(dead_letter.payload.clone().into()).ok();
+        let id = parsed.as_ref().map(|payload| &payload.id);
+        let requeue = dead_letter_requeue::Head {
+            dq: keys::DQ,
+            source_queue: &dead_letter.queue,
+            sq: keys::SQ,
+            pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
+            dead_letter: &dead_letter.entry[..],
+            payload: &dead_letter.payload[..],
+            uuid: id,
+        };
+        match word(what, self.link.script(&requeue.call()).await?)?.as_str() {
+            "OK" => Ok(true),
+            "GONE" => Ok(false),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Deletes a dead letter. Returns false if it is gone already.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn discard_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
+        let removed: u64 = self.link.query(cmd("LREM").arg(keys::DQ).arg(1).arg(&dead_letter.entry)).await?;
+        Ok(removed > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_keeps_any_bytes() {
+        for payload in [&b"{\"a\":\"\\u0000\"}"[..], b"\xff\xfe\x00", b"", "\"…\"".as_bytes()] {
+            let entry = format!("{}1700000000000}}", entry_without_time("pq:w", payload, "because"));
+            let dead_letter = DeadLetter::read(entry.into_bytes());
+            assert_eq!((dead_letter.payload.as_slice(), dead_letter.at), (payload, 1_700_000_000_000));
+            assert_eq!((dead_letter.queue.as_str(), dead_letter.reason.as_str()), ("pq:w", "because"));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! External workers: other programs that write `hb:<worker>` and serve `pq:`, `rq:` and `cs:`. They can be
+//! neither fenced nor told to stop a pod.
+
+use redis::cmd;
+
+use super::reply::{read, unexpected, word};
+use super::scripts::{external_ack, external_beat};
+use super::{Store, StoreError, keys};
+use crate::ids::{AssignmentId, Incarnation, NodeName};
+use crate::payload::Payload;
+
+/// The number of pods that one script acknowledges.
+const ACK_CHUNK: usize = 100;
+
+/// The result of [`Store::external_beat`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExternalBeat {
+    /// It is one of kubeleet's own workers.
+    Ours,
+    /// Its value did not change.
+    Silent,
+    /// Its value changed: it is alive.
+    Beat,
+    /// Its value changed for the first time, or again after it was dead: it is a node now.
+    Joined,
+    /// It was declared dead and its pods are still being moved.
+    Draining,
+}
+
+/// A sign of a node that may not have registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExternalSign {
+    /// Its heartbeat key exists.
+    Heartbeat(NodeName),
+    /// Its queue is not empty.
+    Queue(NodeName),
+}
+
+impl Store {
+    /// Reads one page of a slow walk over the key space for `hb:*` and `pq:*`. Returns the cursor of the next
+    /// page (0 at the end) and the names that were found.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn scan_for_external_workers(
+        &self,
+        cursor: u64,
+        count: usize,
+    ) -> Result<(u64, Vec<ExternalSign>), StoreError> {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg("[hp][bq]:*").arg("COUNT").arg(count);
+        let (next, found): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
+        let sign = |key: Vec<u8>| {
+            let key = String::from_utf8(key).ok()?;
+            let (prefix, name) = key.split_once(':')?;
+            let name = NodeName::new(name).ok()?;
+            match prefix {
+                "hb" => Some(ExternalSign::Heartbeat(name)),
+                "pq" => Some(ExternalSign::Queue(name)),
+                _ => None,
+            }
+        };
+        Ok((next, found.into_iter().filter_map(sign).collect()))
+    }
+
+    /// Reads the heartbeat key of a worker that may be an external one. It registers as a node with the first
+    /// change.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn external_beat(&self, name: &NodeName, max_pods: u64) -> Result<ExternalBeat, StoreError> {
+        let what = "reading the heartbeat of an external worker";
+        let beat = external_beat::Head {
+            node_key: keys::node(name),
+            nodes: keys::NODES,
+            beats: keys::BEATS,
+            heartbeat_key: keys::hb(name),
+            pq: keys::pq(name),
+            rq: keys::rq(name),
+            cs: keys::cs(name),
+            node: name,
+            new_incarnation: Incarnation::random(),
+            max_pods,
+        };
+        match word(what, self.link.script(&beat.call()).await?)?.as_str() {
+            "OURS" => Ok(ExternalBeat::Ours),
+            "SILENT" => Ok(ExternalBeat::Silent),
+            "BEAT" => Ok(ExternalBeat::Beat),
+            "JOINED" => Ok(ExternalBeat::Joined),
+            "DRAINING" => Ok(ExternalBeat::Draining),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Records the pods in the container set of an external worker as running. Returns the number of those
+    /// that were not known to run there.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. If the keys of some pods are broken, the others are recorded before this fails.
+    pub async fn external_ack(&self, name: &NodeName, running: &[Payload]) -> Result<usize, StoreError> {
+        let mut found = 0;
+        for chunk in running.chunks(ACK_CHUNK) {
+            found += match self.external_ack_chunk(name, chunk).await {
+                // A broken record of one pod must not hide the others.
+                Err(error) if !error.is_transient() && chunk.len() > 1 => {
+                    self.external_ack_each(name, chunk).await?
+                }
+                count => count?,
+            };
+        }
+        Ok(found)
+    }
+
+    async fn external_ack_each(&self, name: &NodeName, running: &[Payload]) -> Result<usize, StoreError> {
+        let (mut found, mut first_error) = (0, None);
+        for payload in running {
+            match self.external_ack_chunk(name, std::slice::from_ref(payload)).await {
+                Ok(count) => found += count,
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+        }
+        first_error.map_or(Ok(found), Err)
+    }
+
+    async fn external_ack_chunk(&self, name: &NodeName, chunk: &[Payload]) -> Result<usize, StoreError> {
+        let mut call = external_ack::Head {
+            node_key: keys::node(name),
+            cs: keys::cs(name),
+            pushed: keys::PUSHED,
+            node: name,
+        }
+        .call();
+        for payload in chunk {
+            call.add(external_ack::Pod {
+                pod_key: keys::pod(&payload.id),
+                payload: &payload.raw,
+                uuid: &payload.id,
+                new_assignment: AssignmentId::random(),
+                name: &payload.name,
+                image: &payload.image,
+                replica: payload.replica,
+            });
+        }
+        read("reading the pods of an external worker", self.link.script(&call).await?)
+    }
+}

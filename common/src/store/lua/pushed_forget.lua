@@ -1,0 +1,25 @@
+-- Forgets pushed pods that ended some time ago, and those without a record. Records stay as tombstones for a
+-- while, like those of stopped pods.
+-- Reply: number of pods that were forgotten
+local pushed = head_keys()
+local retention_ms = head_args()
+retention_ms = tonumber(retention_ms)
+redis.call('SCARD', pushed)
+local records = {}
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  records[p] = redis.call('HMGET', pod_key, 'phase', 'since')
+end
+local forgotten = 0
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  local uuid = pod_args(p)
+  local phase, since = unpack(records[p], 1, 2)
+  local has_ended = phase == 'succeeded' or phase == 'failed'
+  -- A time in the future was written by a former master: it counts as now.
+  if not phase or (has_ended and NOW - (tonumber(since) or 0) >= retention_ms) then
+    forgotten = forgotten + redis.call('SREM', pushed, uuid)
+    if phase then redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS) end
+  end
+end
+return forgotten

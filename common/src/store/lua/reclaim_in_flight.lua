@@ -1,0 +1,30 @@
+-- Returns what a silent scheduler had in flight to sq; the oldest is taken first again. A second caller finds
+-- nothing. The scheduler itself is forgotten an hour later: it may only be paused, and about to take one more
+-- pod.
+-- Reply: {'ALIVE'} | {'OK', number of payloads that were returned}
+local FORGET_AFTER_MS = 3600000
+local sq, in_flight, schedulers = head_keys()
+local scheduler, silent_ms, max_count = head_args()
+redis.call('LLEN', sq)
+local length = redis.call('LLEN', in_flight)
+local beat = tonumber(redis.call('ZSCORE', schedulers, scheduler) or 0)
+if is_no_past(beat) then
+  -- Of a former master whose clock was ahead.
+  redis.call('ZADD', schedulers, NOW, scheduler)
+  return { 'ALIVE' }
+end
+if NOW - beat <= tonumber(silent_ms) then return { 'ALIVE' } end
+-- After a change of the master the clock may have jumped: no scheduler is silent for longer than since then.
+local silence = NOW - math.max(beat, master_changed_at())
+if silence <= tonumber(silent_ms) then return { 'ALIVE' } end
+local moved = 0
+while moved < tonumber(max_count) and redis.call('LMOVE', in_flight, sq, 'LEFT', 'RIGHT') do
+  moved = moved + 1
+end
+if moved > 0 then
+  emit('cluster', 'scheduler', 'InFlightReclaimed', '', '', '',
+    moved .. ' pods in flight in the silent scheduler ' .. scheduler .. ' are queued again')
+elseif length == 0 and silence > FORGET_AFTER_MS then
+  redis.call('ZREM', schedulers, scheduler)
+end
+return { 'OK', moved }

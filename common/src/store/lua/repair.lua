@@ -1,0 +1,73 @@
+-- Repairs one finding of `kubeleet cluster check`, unless what it is about has changed since.
+-- Reply: 'OK' | 'CHANGED' (check again)
+local key, aside, record_key = head_keys()
+-- The actions are:
+--   'move_aside'     rename a key that has the type `element`
+--   'set_aside'      the same, done by kubeleet itself
+--   'move_broken'    rename a record (a hash) that has this phase
+--   'remove_fields'  remove fields, one in each line of `element`, of a record that has this phase
+--   'remove_slot'    remove the field `element`, which has the value `seen_phase`
+--   'expire'         let the key expire
+--   'add'            add `element` to a set, if the record exists
+--   'remove'         remove the entry `element`, if the record has this phase and node (both '': no record)
+local action, element, seen_phase, seen_node = head_args()
+local ASIDE_SECONDS = 7 * 24 * 3600
+local key_type = redis.call('TYPE', key).ok
+redis.call('TYPE', aside)
+
+local function record_is_as_seen()
+  if seen_phase == '' and seen_node == '' then return redis.call('EXISTS', record_key) == 0 end
+  local phase, node = unpack(redis.call('HMGET', record_key, 'phase', 'node'), 1, 2)
+  return (phase or '') == seen_phase and (node or '') == seen_node
+end
+local function remove()
+  if not record_is_as_seen() then return false end
+  if key_type == 'set' then return redis.call('SREM', key, element) == 1 end
+  if key_type == 'hash' then
+    -- A slot: the element is its replica, and the record that of the pod in it.
+    local uuid = redis.call('HGET', key, element)
+    return uuid and 'pod:' .. uuid == record_key and redis.call('HDEL', key, element) == 1
+  end
+  -- Only a second copy is removed from a list.
+  return key_type == 'list' and #redis.call('LPOS', key, element, 'COUNT', 2) == 2
+    and redis.call('LREM', key, 1, element) == 1
+end
+
+local function move_aside()
+  redis.call('RENAME', key, aside)
+  return redis.call('EXPIRE', aside, ASIDE_SECONDS) == 1
+end
+local function is_record_as_seen()
+  return key_type == 'hash' and (redis.call('HGET', key, 'phase') or '') == seen_phase
+end
+local function remove_fields()
+  local removed = 0
+  for field in string.gmatch(element, '[^\n]+') do removed = removed + redis.call('HDEL', key, field) end
+  return removed > 0
+end
+
+local done = false
+if action == 'remove' then
+  done = remove()
+elseif action == 'expire' then
+  done = key_type == 'string' and redis.call('TTL', key) == -1
+    and redis.call('EXPIRE', key, TOMBSTONE_SECONDS) == 1
+elseif action == 'move_aside' or action == 'set_aside' then
+  done = key_type == element and move_aside()
+elseif action == 'move_broken' then
+  done = is_record_as_seen() and move_aside()
+elseif action == 'remove_fields' then
+  done = is_record_as_seen() and remove_fields()
+elseif action == 'remove_slot' then
+  done = key_type == 'hash' and redis.call('HGET', key, element) == seen_phase
+    and redis.call('HDEL', key, element) == 1
+elseif action == 'add' then
+  done = (key_type == 'set' or key_type == 'none') and redis.call('EXISTS', record_key) == 1
+    and redis.call('SADD', key, element) == 1
+end
+if not done then return 'CHANGED' end
+emit('cluster', key, 'Repaired', '', '', '', action == 'set_aside'
+  and 'another program wrote a ' .. element .. ' there: moved to ' .. aside .. ', which expires in a week'
+  or action == 'add' and string.sub(element, 1, 100) .. ' was missing there: added again'
+  or 'repaired by an operator: ' .. action)
+return 'OK'

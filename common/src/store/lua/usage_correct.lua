@@ -1,0 +1,48 @@
+-- Corrects what a node says its pods use, after the sum of their records has turned out to be different.
+-- Nothing is corrected if anything was reserved or released since the caller read the node: `reservations`
+-- counts each reservation, and a release changes what is used.
+-- `port` is a field of a host port, with its value as seen and as it must be; '' is none.
+-- Reply: 'OK' | 'CHANGED' (read again)
+local node_key = head_keys()
+local node, incarnation, seen_reservations, seen_pods, seen_cpu, seen_memory, pods = head_args()
+local seen = { seen_cpu, seen_memory }
+local actual = head_resources()
+if is_fenced(node_key, incarnation) then return 'CHANGED' end
+local reservations, used_pods = unpack(redis.call('HMGET', node_key, 'reservations', 'used_pods'), 1, 2)
+if (reservations or '0') ~= seen_reservations or (used_pods or '0') ~= seen_pods then return 'CHANGED' end
+local differences = {}
+local function compare(field, seen_amount, amount)
+  if seen_amount ~= amount then
+    differences[#differences + 1] = field .. ' ' .. seen_amount .. ' -> ' .. amount
+  end
+end
+compare('used_pods', seen_pods, pods)
+for r = 1, RESOURCE_COUNT do
+  local field = 'used_' .. RESOURCES[r]
+  if (redis.call('HGET', node_key, field) or '0') ~= seen[r] then return 'CHANGED' end
+  compare(field, seen[r], actual[r])
+end
+for p = 1, port_count do
+  local field, seen_holder = port_args(p)
+  if (redis.call('HGET', node_key, field) or '') ~= seen_holder then return 'CHANGED' end
+end
+for p = 1, port_count do
+  local field, seen_holder, holder = port_args(p)
+  if holder ~= '' then
+    redis.call('HSET', node_key, field, holder)
+  else
+    redis.call('HDEL', node_key, field)
+  end
+  -- A port of another program is tried again after a while, which is no difference.
+  if seen_holder ~= '- another program' then differences[#differences + 1] = field end
+end
+if #differences == 0 then
+  if port_count > 0 then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
+  return 'OK'
+end
+redis.call('HSET', node_key, 'used_pods', pods)
+for r = 1, RESOURCE_COUNT do redis.call('HSET', node_key, 'used_' .. RESOURCES[r], actual[r]) end
+emit('node', node, 'UsageCorrected', node, node, '',
+  'what its pods use differed from their records: ' .. table.concat(differences, ', '))
+redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+return 'OK'

@@ -1,0 +1,207 @@
+//! What a worker reports on its pods: how they are doing, and how they end.
+
+use super::keys;
+use super::reply::{unexpected, word};
+use super::scripts::{Call, finish, give_back, lost, report};
+use super::session::{Fenced, Session, SessionResult};
+use crate::ids::{AssignmentId, PodId, ServiceName};
+use crate::spec::HostPorts;
+
+/// How a pod ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodOutcome {
+    /// It was to be stopped.
+    Stopped,
+    /// By itself, with success.
+    Succeeded,
+    /// By itself, without success.
+    Failed,
+}
+
+/// The pod of this node that a report is about.
+#[derive(Debug, Clone, Copy)]
+pub struct PodRef<'a> {
+    /// The pod.
+    pub id: &'a PodId,
+    /// Its assignment, as the worker knows it.
+    pub assignment: &'a AssignmentId,
+}
+
+/// How a pod ended, with details.
+#[derive(Debug, Clone)]
+pub struct FinishReport<'a> {
+    /// How it ended.
+    pub outcome: PodOutcome,
+    /// One word.
+    pub reason: &'a str,
+    /// A sentence.
+    pub message: &'a str,
+    /// The container's exit code, if it has one.
+    pub exit_code: Option<i64>,
+}
+
+/// How a pod is doing.
+#[derive(Debug, Clone, Default)]
+pub struct StatusReport<'a> {
+    /// One word; empty when it is well.
+    pub reason: &'a str,
+    /// A sentence.
+    pub message: &'a str,
+    /// How often it was restarted after it ended by itself.
+    pub restarts: Option<u32>,
+    /// The exit code of its container when it last ended.
+    pub exit_code: Option<i64>,
+}
+
+/// The result of a write about one pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// Done, or done before.
+    Done,
+    /// The pod is not this node's any more, or has another assignment.
+    Stale,
+    /// There is no request to stop it: it is still wanted here.
+    Wanted,
+}
+
+/// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in `_prelude.lua`.
+const GIANT: usize = 512 * 1024;
+
+impl Session {
+    /// Records that a pod ended. `payload` is as in cs (or rq), `service` as in its record.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn finish(
+        &self,
+        pod: PodRef<'_>,
+        payload: &[u8],
+        service: Option<&ServiceName>,
+        report: &FinishReport<'_>,
+    ) -> SessionResult<WriteOutcome> {
+        let finish = finish::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            cs: keys::cs(&self.node),
+            stop_set: keys::stop(&self.node),
+            wanted_key: keys::wanted(service),
+            pod_key: keys::pod(pod.id),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            outcome: match report.outcome {
+                PodOutcome::Stopped => "stopped",
+                PodOutcome::Succeeded => "succeeded",
+                PodOutcome::Failed => "failed",
+            },
+            reason: report.reason,
+            message: report.message,
+            exit_code: report.exit_code,
+        };
+        self.write("finishing a pod", &finish.call()).await
+    }
+
+    /// Records that the container of a running pod is gone without a trace: the pod is queued here again as a
+    /// new assignment.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_lost(&self, pod: PodRef<'_>, payload: &[u8]) -> SessionResult<WriteOutcome> {
+        let lost = lost::Head {
+            node_key: keys::node(&self.node),
+            cs: keys::cs(&self.node),
+            pq: keys::pq(&self.node),
+            pod_key: keys::pod(pod.id),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            new_assignment: AssignmentId::random(),
+        };
+        self.write("reporting a lost container", &lost.call()).await
+    }
+
+    /// Returns a pod of rq that cannot be started, because another program has its host ports `taken`, to the
+    /// schedulers. They avoid this node for a while.
+    ///
+    /// # Errors
+    /// See [`StoreError`](super::StoreError).
+    pub async fn give_back(
+        &self,
+        pod: PodRef<'_>,
+        payload: &[u8],
+        taken: &HostPorts,
+        message: &str,
+    ) -> SessionResult<WriteOutcome> {
+        let give_back = give_back::Head {
+            node_key: keys::node(&self.node),
+            rq: keys::rq(&self.node),
+            sq: keys::SQ,
+            pod_key: keys::pod(pod.id),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            payload,
+            ports: taken.as_str(),
+            message,
+        };
+        self.write("giving a pod back", &give_back.call()).await
+    }
+
+    /// Records how a pod is doing, without changing its phase.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report(&self, pod: PodRef<'_>, status: &StatusReport<'_>) -> SessionResult<WriteOutcome> {
+        let report = report::Head {
+            node_key: keys::node(&self.node),
+            pod_key: keys::pod(pod.id),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            uuid: pod.id,
+            assignment: pod.assignment,
+            reason: status.reason,
+            message: status.message,
+            restarts: status.restarts,
+            exit_code: status.exit_code,
+        };
+        self.write("reporting on a pod", &report.call()).await
+    }
+
+    /// Moves a payload from rq to the dead letters, byte for byte.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reject(
+        &self,
+        payload: &[u8],
+        id: Option<&PodId>,
+        reason: &str,
+    ) -> SessionResult<WriteOutcome> {
+        if payload.len() > GIANT {
+            // It is not sent back. The script finds it by its size.
+            return self.in_flight().await.map(|_| Ok(WriteOutcome::Done));
+        }
+        let holder = super::dead_letters::Holder::Worker(&self.node, &self.incarnation);
+        match self.store.reject(holder, payload, id, reason).await?.as_str() {
+            "OK" => Ok(Ok(WriteOutcome::Done)),
+            "GONE" => Ok(Ok(WriteOutcome::Stale)),
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            other => Err(unexpected("rejecting a payload", other)),
+        }
+    }
+
+    async fn write(&self, what: &str, call: &Call<'_>) -> SessionResult<WriteOutcome> {
+        match word(what, self.store.link.script(call).await?)?.as_str() {
+            "OK" => Ok(Ok(WriteOutcome::Done)),
+            "STALE" => Ok(Ok(WriteOutcome::Stale)),
+            "WANTED" => Ok(Ok(WriteOutcome::Wanted)),
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}

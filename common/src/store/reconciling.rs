@@ -1,0 +1,256 @@
+//! What the reconcile loop does to pods: create them, stop them, and repair what a failover lost.
+
+use futures_util::{StreamExt, TryStreamExt};
+use redis::Value;
+
+use super::reply::{list, read, unexpected, verdict, word};
+use super::scripts::{Call, pod_requeue, pods_create, pods_stop, slot_free};
+use super::{Store, StoreError, keys};
+use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName};
+use crate::node::Resources;
+use crate::payload::Payload;
+use crate::pod::PodRecord;
+use crate::service::Service;
+
+/// The number of pods that one script creates or stops: a few milliseconds of Redis.
+const BATCH: usize = 250;
+
+/// Scripts in progress at the same time when pods are created. Redis serves other clients between two of
+/// them. Yet a large service is in the queue soon, so that schedulers give each node its share at once
+/// instead of pod by pod.
+const CONCURRENT_CREATES: usize = 8;
+
+/// The result of [`Store::create_pods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateOutcome {
+    /// This number of pods was created; the slots of the others were taken already.
+    Created(usize),
+    /// The service has changed: read it again.
+    Changed,
+}
+
+/// The result for one pod of [`Store::stop_pods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopOutcome {
+    /// It ran nowhere: ended at once.
+    Stopped,
+    /// Its node will stop it.
+    Stopping,
+    /// It is on another node by now: read it again.
+    Moved,
+    /// It was gone already.
+    Gone,
+}
+
+/// The result of [`Store::requeue_missing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueOutcome {
+    /// Its payload was missing; now it is queued.
+    Queued,
+    /// Nothing was missing.
+    Present,
+    /// The pod has moved meanwhile.
+    Changed,
+}
+
+impl Store {
+    /// Creates the pods of these replica indices, each at most once however often this is called.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_pods(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+    ) -> Result<CreateOutcome, StoreError> {
+        let parts: Vec<_> = replicas.chunks(BATCH).map(|part| self.create_part(service, part)).collect();
+        let mut parts = futures_util::stream::iter(parts).buffered(CONCURRENT_CREATES);
+        let mut created = 0;
+        while let Some(part) = parts.try_next().await? {
+            match part {
+                CreateOutcome::Created(count) => created += count,
+                CreateOutcome::Changed => return Ok(CreateOutcome::Changed),
+            }
+        }
+        Ok(CreateOutcome::Created(created))
+    }
+
+    async fn create_part(&self, service: &Service, replicas: &[u32]) -> Result<CreateOutcome, StoreError> {
+        read_created(self.link.script(&create_call(service, replicas)).await?)
+    }
+
+    /// Records that pods are not wanted any more. Each comes with the node it was seen on. All are of
+    /// `service`, or all are pushed pods. Returns one outcome for each.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. If the keys of some pods are broken, the others are stopped before this fails.
+    pub async fn stop_pods(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        reason: &str,
+        message: &str,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        let mut outcomes = Vec::with_capacity(pods.len());
+        let mut first_error = None;
+        for chunk in pods.chunks(BATCH) {
+            match self.stop_chunk(service, chunk, reason, message).await {
+                Err(error) if error.is_transient() => return Err(error),
+                Ok(stopped) => outcomes.extend(stopped),
+                // One broken key fails the whole script. One by one, the other pods are stopped.
+                Err(_) => {
+                    for one in chunk {
+                        match self.stop_chunk(service, std::slice::from_ref(one), reason, message).await {
+                            Err(error) if error.is_transient() => return Err(error),
+                            Ok(stopped) => outcomes.extend(stopped),
+                            Err(error) => drop(first_error.get_or_insert(error)),
+                        }
+                    }
+                }
+            }
+        }
+        first_error.map_or(Ok(outcomes), Err)
+    }
+
+    async fn stop_chunk(
+        &self,
+        service: Option<&ServiceName>,
+        chunk: &[(PodId, Option<NodeName>)],
+        reason: &str,
+        message: &str,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        let what = "stopping pods";
+        let mut call = pods_stop::Head {
+            uq: keys::UQ,
+            uq_at: keys::UQ_AT,
+            uq_why: keys::UQ_WHY,
+            wanted_key: keys::wanted(service),
+            reason,
+            message,
+        }
+        .call();
+        for (id, node) in chunk {
+            call.add(pods_stop::Pod {
+                pod_key: keys::pod(id),
+                stop_set: node.as_ref().map_or_else(|| "stop:".to_owned(), keys::stop),
+                uuid: id,
+                seen_node: node.as_ref(),
+            });
+        }
+        let outcome = |value| match word(what, value)?.as_str() {
+            "stopped" => Ok(StopOutcome::Stopped),
+            "stopping" => Ok(StopOutcome::Stopping),
+            "moved" => Ok(StopOutcome::Moved),
+            "gone" => Ok(StopOutcome::Gone),
+            other => Err(unexpected(what, other)),
+        };
+        list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
+    }
+
+    /// Frees slots whose pod has no record any more. Returns their number. A slot that another pod holds by
+    /// now is left alone.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn free_slots(
+        &self,
+        service: &ServiceName,
+        slots: &[(u32, PodId)],
+    ) -> Result<usize, StoreError> {
+        let mut freed = 0;
+        for chunk in slots.chunks(BATCH) {
+            let mut call = slot_free::Head { slots: keys::slots(service), service }.call();
+            for (replica, id) in chunk {
+                call.add(slot_free::Slot { pod_key: keys::pod(id), replica: *replica, uuid: id });
+            }
+            freed += read::<usize>("freeing slots", self.link.script(&call).await?)?;
+        }
+        Ok(freed)
+    }
+
+    /// Puts the payload of a pod back where its phase says it must be, if it really is missing. `schedulers`
+    /// are those whose in-flight lists are searched: all that are known.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn requeue_missing(
+        &self,
+        pod: &PodRecord,
+        schedulers: &[SchedulerId],
+    ) -> Result<RequeueOutcome, StoreError> {
+        let what = "requeueing a pod";
+        let Some(payload) = self.payload_of(pod).await? else { return Ok(RequeueOutcome::Changed) };
+        let no_node = NodeName::new("none").expect("a valid name");
+        let node = pod.node.as_ref().unwrap_or(&no_node);
+        let mut call = pod_requeue::Head {
+            pod_key: keys::pod(&pod.id),
+            wanted_key: keys::wanted(pod.service.as_ref()),
+            sq: keys::SQ,
+            uq: keys::UQ,
+            node_key: keys::node(node),
+            pq: keys::pq(node),
+            rq: keys::rq(node),
+            cs: keys::cs(node),
+            stop_set: keys::stop(node),
+            schedulers: keys::SCHEDULERS,
+            uuid: &pod.id,
+            payload: &payload.raw,
+            seen_phase: pod.phase.as_str(),
+            seen_node: pod.node.as_ref(),
+        }
+        .call();
+        for scheduler in schedulers {
+            call.add(pod_requeue::Scheduler { in_flight: keys::in_flight(scheduler), scheduler });
+        }
+        match word(what, self.link.script(&call).await?)?.as_str() {
+            "QUEUED" => Ok(RequeueOutcome::Queued),
+            "PRESENT" => Ok(RequeueOutcome::Present),
+            "CHANGED" => Ok(RequeueOutcome::Changed),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Returns the payload of one pod of a service.
+pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Payload {
+    let name = PodName::from(service.name.clone());
+    Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
+}
+
+/// Creates the pods of these replica indices, at most [`BATCH`] of them.
+pub(super) fn create_call(service: &Service, replicas: &[u32]) -> Call<'static> {
+    let resources =
+        Resources { cpu_millis: service.pod.cpu_millis(), memory_bytes: service.pod.memory_bytes(), pods: 1 };
+    let mut call = pods_create::Head {
+        service_key: keys::service(&service.name),
+        slots: keys::slots(&service.name),
+        sq: keys::SQ,
+        service: &service.name,
+        spec: &service.spec_id,
+        generation: service.generation,
+        image: service.pod.image(),
+        resources: &resources,
+    }
+    .call();
+    for replica in replicas {
+        let payload = service_payload(service, PodId::random(), *replica);
+        call.add(pods_create::Pod {
+            pod_key: keys::pod(&payload.id),
+            replica: *replica,
+            uuid: &payload.id,
+            payload: &payload.raw,
+        });
+    }
+    call
+}
+
+/// Reads the reply to a [`create_call`].
+pub(super) fn read_created(reply: Value) -> Result<CreateOutcome, StoreError> {
+    let what = "creating pods";
+    let (answer, rest) = verdict(what, reply)?;
+    match (answer.as_str(), rest.into_iter().next()) {
+        ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
+        ("CHANGED", _) => Ok(CreateOutcome::Changed),
+        (other, _) => Err(unexpected(what, other)),
+    }
+}

@@ -1,0 +1,69 @@
+//! Schedulers among themselves: who is alive, what a silent one had in flight, and leases on loops.
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use super::reply::{read, unexpected, verdict};
+use super::scripts::{lease, reclaim_in_flight};
+use super::{Store, StoreError, keys};
+use crate::RedisMillis;
+use crate::ids::SchedulerId;
+
+impl Store {
+    /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
+    /// an hour.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn schedulers(&self) -> Result<Vec<(SchedulerId, RedisMillis)>, StoreError> {
+        let mut range = cmd("ZRANGE");
+        range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
+        let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
+        let read = |(id, at)| Some((SchedulerId::new(String::from_utf8(id).ok()?).ok()?, at as u64));
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Returns to the queue up to `max` pods that a scheduler has in flight, if it was silent for longer than
+    /// `silent`. Returns their number, or `None` if the scheduler is alive.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn reclaim_in_flight(
+        &self,
+        id: &SchedulerId,
+        silent: Duration,
+        max: usize,
+    ) -> Result<Option<usize>, StoreError> {
+        let what = "reclaiming payloads in flight";
+        let reclaim = reclaim_in_flight::Head {
+            sq: keys::SQ,
+            in_flight: keys::in_flight(id),
+            schedulers: keys::SCHEDULERS,
+            scheduler: id,
+            silent_ms: silent,
+            max_count: max,
+        };
+        let (answer, rest) = verdict(what, self.link.script(&reclaim.call()).await?)?;
+        match (answer.as_str(), rest.into_iter().next()) {
+            ("ALIVE", _) => Ok(None),
+            ("OK", Some(count)) => Ok(Some(read(what, count)?)),
+            (other, _) => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Takes or renews the lease on a loop that one process is enough for. Returns whether `holder` has it.
+    /// It only saves work: correctness never depends on it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn lease(
+        &self,
+        name: &str,
+        holder: &SchedulerId,
+        period: Duration,
+    ) -> Result<bool, StoreError> {
+        let lease = lease::Head { lease_key: keys::lease(name), caller: holder, period_ms: period };
+        Ok(read::<u8>("taking a lease", self.link.script(&lease.call()).await?)? == 1)
+    }
+}

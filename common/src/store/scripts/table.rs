@@ -1,0 +1,462 @@
+//! The list of scripts: which processes run each, what it is called with, and the changes of phases that it
+//! owns.
+//!
+//! A script `name` becomes a module `name` with a struct `Head`, and a struct for the items of each batch.
+//! Their fields are the keys and arguments, so that leaving one out does not compile.
+
+use redis::ToRedisArgs;
+
+use super::*;
+
+macro_rules! scripts {
+    ($(
+        $script:ident {
+            run_by: [$($process:ident),+],
+            at_maxmemory: $at_maxmemory:ident,
+            keys: [$($key:ident),*],
+            args: [$($arg:ident),*],
+            $(batch $Item:ident $item:ident {
+                keys: [$($item_key:ident),*],
+                args: [$($item_arg:ident),*],
+            })*
+            $(creates: $($phase:ident)|+,)?
+            $(moves: [$($event:ident),*],)?
+        }
+    )*) => {
+        $(
+            #[allow(non_camel_case_types, reason = "each field has a type parameter of its own name")]
+            pub(crate) mod $script {
+                use super::*;
+
+                pub(super) static SCRIPT: Script = Script {
+                    name: stringify!($script),
+                    text: include_str!(concat!("../lua/", stringify!($script), ".lua")),
+                    head: Group { keys: &[$(stringify!($key)),*], args: &[$(stringify!($arg)),*] },
+                    batches: &[$(Batch {
+                        name: stringify!($item),
+                        item: Group {
+                            keys: &[$(stringify!($item_key)),*],
+                            args: &[$(stringify!($item_arg)),*],
+                        },
+                    }),*],
+                    run_by: &[$(ProcessKind::$process),+],
+                    at_maxmemory: AtMaxmemory::$at_maxmemory,
+                    creates: &[$($(Phase::$phase),+)?],
+                    moves: &[$($(PodEvent::$event),*)?],
+                    compiled: OnceLock::new(),
+                };
+
+                /// The keys and arguments of the whole call.
+                pub(crate) struct Head<$($key,)* $($arg,)*> {
+                    $(pub(crate) $key: $key,)*
+                    $(pub(crate) $arg: $arg,)*
+                }
+
+                impl<$($key: ToRedisArgs,)* $($arg: ScriptArg,)*> Head<$($key,)* $($arg,)*> {
+                    /// Begins a call; items of batches are added to it.
+                    pub(crate) fn call(self) -> Call<'static> {
+                        let mut call = Call::begin(&SCRIPT);
+                        $(call.key(self.$key);)*
+                        $(self.$arg.add_to(&mut call);)*
+                        call
+                    }
+                }
+
+                $(
+                    /// The keys and arguments of one item.
+                    pub(crate) struct $Item<$($item_key,)* $($item_arg,)*> {
+                        $(pub(crate) $item_key: $item_key,)*
+                        $(pub(crate) $item_arg: $item_arg,)*
+                    }
+
+                    impl<$($item_key: ToRedisArgs,)* $($item_arg: ScriptArg,)*> BatchItem
+                        for $Item<$($item_key,)* $($item_arg,)*>
+                    {
+                        const SCRIPT: &'static str = stringify!($script);
+
+                        fn add_to(self, call: &mut ScriptInvocation<'_>) {
+                            $(call.key(self.$item_key);)*
+                            $(self.$item_arg.add_to(call);)*
+                        }
+                    }
+                )*
+            }
+        )*
+
+        /// All scripts.
+        pub static SCRIPTS: &[&Script] = &[$(&$script::SCRIPT),*];
+    };
+}
+
+scripts! {
+    ack {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, rq, cs, stop_set],
+        args: [node, incarnation],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [payload, uuid, assignment, address, name],
+        }
+        moves: [Ack],
+    }
+    assign {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [in_flight, pushed],
+        args: [node_count, request_count, dead_after_ms],
+        batch Node node {
+            keys: [node_key, pq],
+            args: [node, seen_incarnation, expected_pods],
+        }
+        batch Request request {
+            keys: [],
+            args: [ports, resources],
+        }
+        batch Pod pod {
+            keys: [pod_key],
+            args: [
+                uuid, payload, node_index, request_index, new_assignment, name, image, replica, in_service
+            ],
+        }
+        creates: Assigned,
+        moves: [Assign],
+    }
+    claim {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, rq, pushed, stop_set, cs],
+        args: [node, incarnation, max_attempts, pause_ms],
+        batch Pod pod {
+            keys: [pod_key, wanted_key],
+            args: [payload, uuid, new_assignment, name, image, replica, in_service, ports, resources],
+        }
+        creates: Assigned,
+        moves: [Stopped],
+    }
+    cluster_recover {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [services],
+        args: [cluster, seen],
+    }
+    cordon {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, cordoned],
+    }
+    dead_letter_requeue {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [dq, source_queue, sq, pod_key],
+        args: [dead_letter, payload, uuid],
+        moves: [Requeue],
+    }
+    declare_dead {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key, beats, stop_set],
+        args: [node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms],
+    }
+    drain {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key, sq, source, stop_set],
+        args: [node, seen_incarnation, source_type],
+        batch Pod pod {
+            keys: [pod_key, wanted_key],
+            args: [payload, uuid],
+        }
+        moves: [NodeDied],
+    }
+    external_ack {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key, cs, pushed],
+        args: [node],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [payload, uuid, new_assignment, name, image, replica],
+        }
+        creates: Running,
+        moves: [Ack],
+    }
+    external_beat {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs],
+        args: [node, new_incarnation, max_pods],
+    }
+    finish {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, rq, cs, stop_set, wanted_key, pod_key],
+        args: [node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code],
+        moves: [Stopped, Succeeded, Failed],
+    }
+    give_back {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, rq, sq, pod_key],
+        args: [node, incarnation, uuid, assignment, payload, ports, message],
+        moves: [GiveBack],
+    }
+    heartbeat {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, beats, heartbeat_key, stop_set, held],
+        args: [node, incarnation, psi, engine_problem, cluster, containers_held],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid, assignment],
+        }
+    }
+    in_flight {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [rq, dq, pq],
+        args: [],
+    }
+    lease {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [lease_key],
+        args: [caller, period_ms],
+    }
+    lost {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, cs, pq, pod_key],
+        args: [node, incarnation, uuid, assignment, payload, new_assignment],
+        moves: [Lost],
+    }
+    members_restore {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [nodes, beats],
+        args: [],
+        batch Node node {
+            keys: [node_key],
+            args: [node],
+        }
+    }
+    node_remove {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests],
+        args: [node],
+    }
+    park {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [in_flight, uq, uq_at, uq_why, pushed],
+        args: [],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid, payload, refusals, message, name, image, replica, in_service, resources],
+        }
+        creates: Pending,
+    }
+    pod_requeue {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers],
+        args: [uuid, payload, seen_phase, seen_node],
+        batch Scheduler scheduler {
+            keys: [in_flight],
+            args: [scheduler],
+        }
+        moves: [NodeDied],
+    }
+    pods_create {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Refused,
+        keys: [service_key, slots, sq],
+        args: [service, spec, generation, image, resources],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [replica, uuid, payload],
+        }
+        creates: Pending,
+    }
+    pods_recover {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [wanted_key, sq],
+        args: [service],
+        batch Pod pod {
+            keys: [pod_key, node_key, cs],
+            args: [
+                uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts,
+                address, created_at, resources
+            ],
+        }
+        creates: Pending | Running | Succeeded | Failed,
+    }
+    pods_restore {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key, wanted_key],
+        args: [service],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid],
+        }
+    }
+    pods_stop {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Allowed,
+        keys: [uq, uq_at, uq_why, wanted_key],
+        args: [reason, message],
+        batch Pod pod {
+            keys: [pod_key, stop_set],
+            args: [uuid, seen_node],
+        }
+        moves: [Stop],
+    }
+    pushed_forget {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [pushed],
+        args: [retention_ms],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid],
+        }
+    }
+    reclaim_in_flight {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [sq, in_flight, schedulers],
+        args: [scheduler, silent_ms, max_count],
+    }
+    register {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held],
+        args: [
+            node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
+            new_cluster, containers, resources
+        ],
+    }
+    reject {
+        run_by: [Worker, Scheduler],
+        at_maxmemory: Allowed,
+        keys: [source, dq, node_key, pod_key],
+        args: [queue, payload, dead_letter, reason, uuid, node, incarnation],
+        moves: [Reject],
+    }
+    repair {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Allowed,
+        keys: [key, aside, record_key],
+        args: [action, element, seen_phase, seen_node],
+    }
+    report {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, pod_key],
+        args: [node, incarnation, uuid, assignment, reason, message, restarts, exit_code],
+    }
+    service_delete {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [service_key, unconfirmed],
+        args: [service, expected_revision, write],
+    }
+    service_forget {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key, services, slots, spec_key],
+        args: [service],
+    }
+    service_put {
+        run_by: [Api],
+        at_maxmemory: Shrinking,
+        keys: [service_key, services, spec_key, unconfirmed, former_specs],
+        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, expected_revision, write],
+    }
+    service_recover {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [service_key, services, unconfirmed, former_specs],
+        args: [service, saved_revision, write],
+        batch Field field {
+            keys: [],
+            args: [field, value],
+        }
+    }
+    service_scale {
+        run_by: [Api],
+        at_maxmemory: Shrinking,
+        keys: [service_key, unconfirmed],
+        args: [service, replicas, expected_revision, write],
+    }
+    slot_free {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [slots],
+        args: [service],
+        batch Slot slot {
+            keys: [pod_key],
+            args: [replica, uuid],
+        }
+    }
+    specs_expire {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [former_specs],
+        args: [],
+        batch Spec spec {
+            keys: [spec_key],
+            args: [spec],
+        }
+    }
+    take {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [sq, in_flight, schedulers, dq],
+        args: [scheduler, max_in_flight, known_count],
+    }
+    take_work {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [pq, rq, dq],
+        args: [max_count],
+    }
+    unpark {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [sq, uq, uq_at, uq_why],
+        args: [which, max_count],
+    }
+    usage_correct {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [
+            node, incarnation, seen_reservations, seen_pods, seen_cpu, seen_memory, pods, resources
+        ],
+        batch Port port {
+            keys: [],
+            args: [field, seen_holder, holder],
+        }
+    }
+    writes_confirmed {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Allowed,
+        keys: [unconfirmed],
+        args: [announce, message],
+        batch Write write {
+            keys: [],
+            args: [service, write],
+        }
+    }
+    writes_unconfirmed {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [unconfirmed],
+        args: [min_age_ms, max_count],
+    }
+}

@@ -1,0 +1,158 @@
+//! The table of scripts against their files, their headers and the documents.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn script(name: &str) -> &'static Script {
+    SCRIPTS.iter().find(|script| script.name == name).unwrap_or_else(|| panic!("no script is named {name}"))
+}
+
+/// The groups of a script with the names that its readers begin with.
+fn groups(script: &Script) -> impl Iterator<Item = (&'static str, &Group)> {
+    let batches = script.batches.iter().map(|batch| (batch.name, &batch.item));
+    std::iter::once(("head", &script.head)).chain(batches)
+}
+
+/// The locals that each call of `reader` in a script is read into.
+fn locals<'a>(script: &'a Script, reader: &str) -> Vec<Vec<&'a str>> {
+    let calls = script.text.match_indices(reader).map(|(at, _)| &script.text[..at]);
+    calls
+        .map(|before| {
+            let statement = before.rfind("local ").map(|at| &before[at + "local ".len()..]);
+            let names = statement.and_then(|statement| statement.trim_end().strip_suffix('='));
+            let names = names.unwrap_or_else(|| panic!("{script:?}: {reader} must be read into locals"));
+            names.split(',').map(str::trim).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn a_script_reads_what_the_table_declares() {
+    for script in SCRIPTS {
+        for (name, group) in groups(script) {
+            let plain: Vec<&str> = group.args.iter().copied().filter(|arg| *arg != RESOURCES).collect();
+            for (what, declared) in [("keys", group.keys), ("args", &plain[..])] {
+                let reader = format!("{name}_{what}(");
+                let mut is_complete = declared.is_empty();
+                for names in locals(script, &reader) {
+                    let agree =
+                        names.iter().zip(declared).all(|(name, declared)| *name == "_" || name == declared);
+                    assert!(
+                        agree && names.len() <= declared.len(),
+                        "{script:?} reads {reader} into {names:?}; the table declares {declared:?}"
+                    );
+                    is_complete |= names.len() == declared.len();
+                }
+                assert!(is_complete, "{script:?} does not read all of {reader}: {declared:?}");
+            }
+            let reads_resources = script.text.contains(&format!("{name}_{RESOURCES}("));
+            assert_eq!(reads_resources, plain.len() < group.args.len(), "{script:?}: {name}_{RESOURCES}");
+        }
+        for position in ["KEYS[", "ARGV["] {
+            assert!(!script.text.contains(position), "{script:?} reads {position}…] by position");
+        }
+    }
+}
+
+#[test]
+fn the_table_can_be_read_back() {
+    for script in SCRIPTS {
+        for (name, group) in groups(script) {
+            let resources = group.args.iter().position(|arg| *arg == RESOURCES);
+            assert!(resources.is_none_or(|index| index + 1 == group.args.len()), "{script:?}: {name}");
+        }
+        for batch in script.batches {
+            assert!(
+                !batch.item.args.is_empty(),
+                "{script:?}: the number of items follows from the arguments"
+            );
+            let has_count = script.head.args.contains(&batch.count_name().as_str());
+            assert_ne!(has_count, script.is_last(batch), "{script:?}: {}", batch.count_name());
+        }
+    }
+}
+
+#[test]
+fn arguments_have_their_names() {
+    let argv = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let ack = argv("w1 life payload-1 uuid-1 a1 ip web payload-2 uuid-2 a2 ip web");
+    let read = script("ack").arguments(&ack);
+    assert_eq!(read.head.get("incarnation"), Some(&b"life"[..]));
+    assert_eq!(read.head.get("uuid"), None);
+    let uuids: Vec<_> = read.items.iter().filter_map(|item| item.get("uuid")).collect();
+    assert_eq!(uuids, [b"uuid-1", b"uuid-2"]);
+
+    // Two nodes, one request, one pod.
+    let assign = argv("2 1 20000 w1 life - w2 life - 80/tcp 100 64 u payload 2 1 a web nginx 0 1");
+    let read = script("assign").arguments(&assign);
+    let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();
+    assert_eq!(values("node"), [b"w1", b"w2"]);
+    assert_eq!(values("uuid"), [b"u"]);
+    assert_eq!(values("in_service"), [b"1"]);
+}
+
+#[test]
+fn a_script_describes_itself_and_its_replies() {
+    for script in SCRIPTS {
+        let header: Vec<&str> = script.text.lines().take_while(|line| line.starts_with("-- ")).collect();
+        assert!(!header.is_empty(), "{script:?} has no header");
+        assert!(header.iter().any(|line| line.starts_with("-- Reply: ")), "{script:?} describes no reply");
+    }
+}
+
+#[test]
+fn resources_are_the_same_in_the_prelude() {
+    let names = Resources::FIELDS.map(|name| format!("'{name}'")).join(", ");
+    assert!(PRELUDE.contains(&format!("local RESOURCES = {{ {names} }}\n")));
+}
+
+fn names() -> BTreeSet<String> {
+    SCRIPTS.iter().map(|script| script.name.to_owned()).collect()
+}
+
+#[test]
+fn every_file_is_in_the_table() {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/lua")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names_of_files: BTreeSet<String> = files
+        .filter_map(|file| Some(file.strip_suffix(".lua")?.to_owned()))
+        .filter(|name| !name.starts_with('_'))
+        .collect();
+    assert_eq!(names_of_files, names());
+}
+
+/// The table of scripts in docs/reference/redis.md: a row for each with its name and the processes that run it.
+#[test]
+fn every_script_is_documented_and_every_documented_one_exists() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/redis.md");
+    let text = std::fs::read_to_string(document).unwrap();
+    let (_, section) =
+        text.split_once("\n## Scripts\n").expect("docs/reference/redis.md has a section on scripts");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let documented: BTreeSet<String> = rows.map(|row| row.split('|').take(3).collect()).collect();
+    let row = |script: &&Script| {
+        let processes = script.run_by.iter().map(|process| format!("{process:?}").to_lowercase());
+        format!(" `{}`  {} ", script.name, processes.collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(documented, SCRIPTS.iter().map(row).collect());
+    // The columns "written by" and "read by" of the table of keys.
+    let keys =
+        text.lines().filter(|line| line.starts_with("| `")).filter(|line| line.matches('|').count() == 6);
+    for row in keys {
+        let columns: Vec<&str> = row.split('|').collect();
+        for word in columns[4..6].iter().flat_map(|column| column.split('`').skip(1).step_by(2)) {
+            let is_script = names().iter().any(|name| {
+                word == name || word.strip_suffix('*').is_some_and(|prefix| name.starts_with(prefix))
+            });
+            assert!(
+                is_script || OTHERS.contains(&word),
+                "docs/reference/redis.md names `{word}`, which is no script"
+            );
+        }
+    }
+}
+
+/// What reads and writes keys beside scripts: a command, and a function of the prelude.
+const OTHERS: &[&str] = &["healthcheck", "forget_pod"];

@@ -1,0 +1,146 @@
+//! Whether the Redis server is one that kubeleet can rely on: its version, its eviction and its persistence, and
+//! whether this program understands the data in it.
+
+use redis::cmd;
+
+use super::{Store, StoreError, keys};
+
+/// The newest form of all data in Redis that this program understands. A version whose data would mislead
+/// earlier ones writes its number into the field `format` of `meta`; none has done so yet, which means 1.
+const FORMAT: u64 = 1;
+
+/// The oldest version of Redis that has all commands that the scripts use.
+const MIN_VERSION: (u32, u32) = (6, 2);
+
+/// Something about the Redis server that an operator should change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConcern {
+    /// How much harm it does.
+    pub severity: Severity,
+    /// What is wrong, what happens because of it, and what to do.
+    pub text: String,
+}
+
+/// How much harm a setting of the Redis server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Data may be lost when Redis restarts.
+    Advice,
+    /// Data may be lost while Redis runs.
+    Problem,
+    /// kubeleet cannot work, or Redis deletes its data.
+    Unusable,
+}
+
+impl Store {
+    /// Returns what an operator should change about the Redis server. Empty if the server does not say.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn server_concerns(&self) -> Result<Vec<ServerConcern>, StoreError> {
+        let info: String = self.link.query(&cmd("INFO")).await?;
+        // A broken `meta` is another problem, with a message of its own.
+        let format: Option<String> =
+            self.link.query(cmd("HGET").arg(keys::META).arg("format")).await.unwrap_or_default();
+        Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
+    }
+}
+
+/// Returns what is wrong according to a reply to `INFO`. What the reply does not tell is not wrong.
+fn concerns(info: &str) -> Vec<ServerConcern> {
+    let field = |name: &str| {
+        info.lines().filter_map(|line| line.trim_end().split_once(':')).find(|(key, _)| *key == name)
+    };
+    let value = |name: &str| field(name).map(|(_, value)| value);
+    [
+        version(value("redis_version")),
+        eviction(value("maxmemory_policy"), value("maxmemory")),
+        persistence(value("aof_enabled")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Returns whether the data are of a form that this program would misread.
+fn newer_data(format: Option<&str>) -> Option<ServerConcern> {
+    let format = format?.parse::<u64>().ok().filter(|format| *format > FORMAT)?;
+    Some(ServerConcern {
+        severity: Severity::Unusable,
+        text: format!(
+            "the data in this Redis are of a newer kubeleet (format {format}; kubeleet {} understands {FORMAT}): \
+             install that version or a newer one",
+            env!("CARGO_PKG_VERSION")
+        ),
+    })
+}
+
+fn version(text: Option<&str>) -> Option<ServerConcern> {
+    let text = text?;
+    let mut numbers = text.split('.').map(str::parse::<u32>);
+    let version = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (version < MIN_VERSION).then(|| ServerConcern {
+        severity: Severity::Unusable,
+        text: format!("Redis {text} lacks commands that kubeleet needs: use Redis 6.2 or newer, or Valkey"),
+    })
+}
+
+fn eviction(policy: Option<&str>, limit: Option<&str>) -> Option<ServerConcern> {
+    let policy = policy.filter(|policy| *policy != "noeviction")?;
+    let is_limited = limit.is_some_and(|limit| limit != "0");
+    let severity = match is_limited && policy.starts_with("allkeys") {
+        true => Severity::Unusable,
+        false => Severity::Problem,
+    };
+    Some(ServerConcern {
+        severity,
+        text: format!(
+            "Redis has maxmemory-policy {policy}: when its memory is full, it deletes pods and services; set \
+             `maxmemory-policy noeviction` in redis.conf and with CONFIG SET"
+        ),
+    })
+}
+
+fn persistence(aof_enabled: Option<&str>) -> Option<ServerConcern> {
+    (aof_enabled? == "0").then(|| ServerConcern {
+        severity: Severity::Advice,
+        text: "Redis has no append-only file: a restart loses what was written since its last snapshot; set \
+               `appendonly yes` in redis.conf and with CONFIG SET"
+            .to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_a_newer_version_are_unusable() {
+        for format in [None, Some(""), Some("garbage"), Some("1"), Some("0")] {
+            assert_eq!(newer_data(format), None, "{format:?}");
+        }
+        let concern = newer_data(Some("2")).unwrap();
+        assert_eq!(concern.severity, Severity::Unusable);
+        assert!(concern.text.contains("format 2") && concern.text.contains("understands 1"), "{concern:?}");
+    }
+
+    #[test]
+    fn an_old_version_eviction_and_missing_persistence_are_concerns() {
+        use Severity::{Advice, Problem, Unusable};
+        for (info, expected) in [
+            ("", &[][..]),
+            ("# Server\r\nredis_version:7.2.4\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n", &[]),
+            ("redis_version:6.2.0\r\n", &[]),
+            ("redis_version:6.0.16\r\n", &[Unusable]),
+            ("redis_version:255.255.255\r\n", &[]),
+            ("redis_version:unstable\r\n", &[]),
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", &[Problem]),
+            ("maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n", &[Unusable]),
+            ("maxmemory:1000\r\nmaxmemory_policy:volatile-ttl\r\n", &[Problem]),
+            ("aof_enabled:0\r\n", &[Advice]),
+        ] {
+            let found: Vec<Severity> = concerns(info).into_iter().map(|concern| concern.severity).collect();
+            assert_eq!(found, expected, "{info:?}");
+        }
+    }
+}

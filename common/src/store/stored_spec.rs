@@ -1,0 +1,259 @@
+//! The stored form of a specification: what is in `spec:<id>` and in the field `spec_text` of a service.
+//!
+//! It is apart from the form that users send, which is strict. This one is read leniently: an unknown field is
+//! ignored, and a missing one means what pods did before the field existed. So a version can read what the
+//! next one writes, and a new field replaces no pod.
+//!
+//! `tests/fixtures/stored` has what each version has written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::ids::ServiceName;
+use crate::spec::{
+    Command, ContainerSpec, Cpus, Environment, Memory, OnDisconnect, PodSpec, Port, RestartPolicy, Seconds,
+};
+
+/// The version of the stored form that this program writes, and the newest that it reads. It rises only if an
+/// earlier version would run a pod wrongly that it reads leniently.
+pub(crate) const VERSION: u32 = 1;
+
+/// The specification of a service's pods as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SpecFile {
+    /// Missing for 1: the first versions did not write it.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    version: u32,
+    service: ServiceName,
+    pod: StoredPod,
+}
+
+/// Why a stored specification cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpecFileError {
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+    #[error(
+        "it was stored by a newer kubeleet (form {0}; this program reads forms up to {VERSION}): upgrade this program"
+    )]
+    Newer(u32),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct StoredPod {
+    containers: Vec<StoredContainer>,
+    #[serde(default)]
+    on_disconnect: OnDisconnect,
+    #[serde(default)]
+    stop_grace_period: Seconds,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct StoredContainer {
+    image: String,
+    #[serde(default, skip_serializing_if = "Command::is_empty")]
+    command: Command,
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    environment: Environment,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ports: Vec<Port>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cpus: Option<Cpus>,
+    #[serde(default)]
+    restart: RestartPolicy,
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(version: &u32) -> bool {
+    *version == first()
+}
+
+impl SpecFile {
+    /// Returns the stored form of a service's pods.
+    pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
+        Self { version: VERSION, service: service.clone(), pod: StoredPod::from(pod.clone()) }
+    }
+
+    /// Reads a stored specification.
+    ///
+    /// # Errors
+    /// It is unreadable, or of a form that only a newer version knows.
+    pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
+        #[derive(Deserialize)]
+        struct Version {
+            #[serde(default = "first")]
+            version: u32,
+        }
+        let Version { version } = serde_json::from_slice(text)?;
+        if version > VERSION {
+            return Err(SpecFileError::Newer(version));
+        }
+        let file: SpecFile = serde_json::from_slice(text)?;
+        Ok(file.pod.into())
+    }
+
+    /// Returns a fingerprint of what the pods do. It does not depend on the order of fields, nor on whether a
+    /// field is left out or has the value that leaving it out means: adding a field to the stored form changes
+    /// no fingerprint.
+    pub(crate) fn fingerprint(&self) -> String {
+        let (pod, missing) = (to_value(&self.pod), to_value(&StoredPod::without_choices()));
+        let canonical = without_defaults(pod, &missing).to_string();
+        let digest = Sha256::digest(canonical.as_bytes());
+        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl StoredPod {
+    /// A pod of which nothing but the image was chosen.
+    fn without_choices() -> Self {
+        StoredPod::from(PodSpec {
+            containers: vec![ContainerSpec::from_image("")],
+            on_disconnect: OnDisconnect::default(),
+            stop_grace_period: Seconds::default(),
+        })
+    }
+}
+
+/// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared with
+/// the first element of `missing`'s list. The keys of a `serde_json::Map` are sorted.
+fn without_defaults(value: Value, missing: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let differing = fields.into_iter().filter(|(name, value)| missing.get(name) != Some(value));
+            let fields = differing.map(|(name, value)| {
+                let missing = missing.get(&name).unwrap_or(&Value::Null);
+                (name, without_defaults(value, missing))
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(elements) => {
+            let missing = missing.get(0).unwrap_or(&Value::Null);
+            Value::Array(elements.into_iter().map(|element| without_defaults(element, missing)).collect())
+        }
+        other => other,
+    }
+}
+
+fn to_value(pod: &StoredPod) -> Value {
+    serde_json::to_value(pod).expect("strings, numbers and maps with string keys serialize")
+}
+
+impl From<PodSpec> for StoredPod {
+    fn from(pod: PodSpec) -> Self {
+        let PodSpec { containers, on_disconnect, stop_grace_period } = pod;
+        let containers = containers.into_iter().map(StoredContainer::from).collect();
+        Self { containers, on_disconnect, stop_grace_period }
+    }
+}
+
+impl From<StoredPod> for PodSpec {
+    fn from(pod: StoredPod) -> Self {
+        let StoredPod { containers, on_disconnect, stop_grace_period } = pod;
+        let containers = containers.into_iter().map(ContainerSpec::from).collect();
+        Self { containers, on_disconnect, stop_grace_period }
+    }
+}
+
+impl From<ContainerSpec> for StoredContainer {
+    fn from(container: ContainerSpec) -> Self {
+        let ContainerSpec { image, command, environment, ports, memory, cpus, restart } = container;
+        Self { image, command, environment, ports, memory, cpus, restart }
+    }
+}
+
+impl From<StoredContainer> for ContainerSpec {
+    fn from(container: StoredContainer) -> Self {
+        let StoredContainer { image, command, environment, ports, memory, cpus, restart } = container;
+        Self { image, command, environment, ports, memory, cpus, restart }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{DesiredService, ServiceInput};
+
+    fn desired(json: &str) -> DesiredService {
+        serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap()
+    }
+
+    fn file(json: &str) -> SpecFile {
+        let desired = desired(json);
+        SpecFile::new(&desired.name, &desired.pod)
+    }
+
+    fn fingerprint(json: &str) -> String {
+        file(json).fingerprint()
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again() {
+        let desired = desired(
+            r#"{"name":"web","image":"nginx","command":"sh -c 'sleep 1'","environment":["A=b"],
+                "ports":["8080:80"],"memory":"64m","cpus":"0.5","restart":"no","on_disconnect":"stop"}"#,
+        );
+        let text = serde_json::to_vec(&SpecFile::new(&desired.name, &desired.pod)).unwrap();
+        assert_eq!(SpecFile::read(&text).unwrap(), desired.pod);
+    }
+
+    /// The version before compares the text: if it were different, its next PUT would replace all pods.
+    #[test]
+    fn the_first_form_has_the_bytes_of_the_first_versions() {
+        let text = serde_json::to_string(&file(r#"{"name":"web","image":"nginx","memory":"64m"}"#)).unwrap();
+        assert_eq!(
+            text,
+            r#"{"service":"web","pod":{"containers":[{"image":"nginx","memory":67108864,"restart":"always"}],"on_disconnect":"keep","stop_grace_period":10}}"#
+        );
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_read_leniently() {
+        let text =
+            br#"{"service":"web","owner":"a","pod":{"hooks":[1],"containers":[{"image":"nginx","gpu":1}]}}"#;
+        assert_eq!(SpecFile::read(text).unwrap(), desired(r#"{"name":"web","image":"nginx"}"#).pod);
+    }
+
+    #[test]
+    fn a_newer_form_is_refused_with_what_to_do() {
+        let error = SpecFile::read(br#"{"version":2,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
+        assert!(error.to_string().contains("form 2; this program reads forms up to 1"), "{error}");
+        assert!(error.to_string().ends_with("upgrade this program"), "{error}");
+    }
+
+    #[test]
+    fn the_fingerprint_is_that_of_what_the_pods_do() {
+        let plain = fingerprint(r#"{"name":"web","image":"nginx"}"#);
+        for same in [
+            r#"{"name":"web","image":"nginx","replicas":9,"labels":{"a":"b"}}"#,
+            r#"{"name":"web","containers":[{"image":"nginx","restart":"always"}],"stop_grace_period":"10s"}"#,
+        ] {
+            assert_eq!(fingerprint(same), plain, "{same}");
+        }
+        for other in [
+            r#"{"name":"web","image":"nginx:2"}"#,
+            r#"{"name":"web","image":"nginx","restart":"never"}"#,
+            r#"{"name":"web","image":"nginx","stop_grace_period":0}"#,
+            r#"{"name":"web","image":"nginx","command":["a"]}"#,
+        ] {
+            assert_ne!(fingerprint(other), plain, "{other}");
+        }
+        assert_eq!(
+            plain, "760f545c2d80db39ab278018f636977b",
+            "it never changes: services of earlier versions have it"
+        );
+    }
+
+    #[test]
+    fn a_field_with_the_value_that_its_absence_means_changes_no_fingerprint() {
+        let missing = serde_json::json!({"containers": [{"image": "", "tty": false}], "hooks": []});
+        let with = serde_json::json!({"hooks": [], "containers": [{"tty": false, "image": "nginx"}]});
+        let without = serde_json::json!({"containers": [{"image": "nginx"}]});
+        assert_eq!(without_defaults(with, &missing), without);
+    }
+}

@@ -1,0 +1,32 @@
+//! Only a node with a recent heartbeat gets pods: on a node that is about to be declared dead they would be
+//! lost.
+
+use std::time::Duration;
+
+use common::node::NodeState;
+
+use super::{EvalContext, NodeFilter, Reason};
+use crate::decide::amounts::seconds;
+use crate::decide::candidate::Candidate;
+
+pub(super) const READY: NodeFilter = NodeFilter {
+    reason: Reason("NotReady"),
+    is_feasible: |candidate, _, context| {
+        candidate.state == NodeState::Alive && silence(candidate, context) <= context.dead_after
+    },
+    explain: |candidate, _, context, _| match candidate.state {
+        NodeState::Dead => "declared dead; its worker must register again".to_owned(),
+        NodeState::Alive if candidate.beat == 0 => "has not sent a heartbeat yet".to_owned(),
+        NodeState::Alive => format!(
+            "last heartbeat {} ago, at most {} allowed",
+            seconds(silence(candidate, context)),
+            seconds(context.dead_after)
+        ),
+    },
+};
+
+/// Returns the time since the last heartbeat. After a failover the clock of Redis can be behind a heartbeat:
+/// that counts as no silence.
+fn silence(candidate: &Candidate, context: &EvalContext) -> Duration {
+    Duration::from_millis(context.now.saturating_sub(candidate.beat))
+}

@@ -1,0 +1,180 @@
+//! Declares silent nodes dead.
+//!
+//! Restores: the cluster does not count on a node that has been silent for longer than `KUBELEET_DEAD_AFTER`,
+//! so that its pods can move (the drain loop then restores invariant 4). The script checks again: a node that
+//! has sent a heartbeat or registered again stays alive. After a change of the Redis master, and right after
+//! another declaration, it answers "wait".
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::control_loop::{Loop, Next};
+use common::ids::NodeName;
+use common::node::Node;
+use common::store::{DeclareOutcome, Store, StoreError};
+use tokio::sync::Notify;
+
+use crate::SchedulerContext;
+use crate::mass_loss::{CircuitBreaker, SilentNodes};
+use crate::metrics;
+use crate::timings::LoopTimings;
+
+/// A heartbeat that is later than now by more than this is not merely newer than this scheduler's reading of
+/// the time.
+const MAX_AHEAD: Duration = Duration::from_secs(1);
+
+pub(crate) struct DeclareDeadLoop {
+    store: Store,
+    timings: LoopTimings,
+    node_died: Arc<Notify>,
+    /// As last logged.
+    is_breaker_open: bool,
+    /// Whether the script last answered "wait".
+    is_waiting: bool,
+    /// The silent nodes that cannot be declared dead. Each is logged once.
+    broken: HashSet<NodeName>,
+}
+
+impl Loop for DeclareDeadLoop {
+    const NAME: &'static str = "declare_dead";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let now = self.store.redis_now().await?;
+        self.correct_future_beats(now).await?;
+        // In a mass loss all nodes fall silent at once but become overdue one after the other. Half of
+        // `dead_after` is enough silence to count them together.
+        let suspects = self.store.beats_before(earlier(now, self.timings.dead_after / 2)).await?;
+        if suspects.is_empty() {
+            self.report(CircuitBreaker::Closed);
+            return Ok(Next::Rest);
+        }
+        let names: Vec<NodeName> = suspects.into_iter().map(|(name, _)| name).collect();
+        let (silent, unreadable) = self.store.nodes_each(&names).await?;
+        let live_nodes = self.store.live_nodes().await?;
+        let given_up = silent.iter().filter(|node| node.cordoned).count();
+        let breaker = CircuitBreaker::evaluate(&SilentNodes {
+            nodes: live_nodes.saturating_sub(given_up),
+            last_beats: silent.iter().filter(|n| !n.cordoned).map(|node| node.beat).collect(),
+        });
+        self.report(breaker);
+        self.broken.retain(|name| names.contains(name));
+        for (name, error) in unreadable {
+            self.report_broken(&name, &error);
+        }
+        let deadline = earlier(now, self.timings.dead_after);
+        let overdue = silent.iter().filter(|node| node.beat < deadline);
+        self.declare_first(overdue.filter(|node| !breaker.is_open() || node.cordoned)).await?;
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(self.timings.death_check_interval).await;
+        Ok(())
+    }
+}
+
+impl DeclareDeadLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        Self {
+            store: context.store.clone(),
+            timings: context.timings.clone(),
+            node_died: Arc::clone(&context.node_died),
+            is_breaker_open: false,
+            is_waiting: false,
+            broken: HashSet::new(),
+        }
+    }
+
+    /// Heartbeats in the future are from a former master whose clock was ahead. The script sets them to now, so
+    /// that a node that has died falls silent. A node that lives does the same with its next heartbeat.
+    async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
+        let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
+        if future.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<NodeName> = future.into_iter().map(|(name, _)| name).collect();
+        let LoopTimings { dead_after, master_change_pause, min_death_interval, .. } = self.timings;
+        for node in self.store.nodes_each(&names).await?.0 {
+            self.store.declare_dead(&node, dead_after, master_change_pause, min_death_interval).await?;
+        }
+        Ok(())
+    }
+
+    /// Declares the first node dead that is still silent when the script checks. Only one: the next step
+    /// evaluates the circuit breaker again.
+    async fn declare_first(&mut self, overdue: impl Iterator<Item = &Node> + Send) -> Result<(), StoreError> {
+        let LoopTimings { dead_after, master_change_pause, min_death_interval, .. } = self.timings;
+        for node in overdue {
+            let outcome =
+                self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval).await;
+            let outcome = match outcome {
+                // A broken key of one node must not keep the others alive.
+                Err(error) if !error.is_transient() => {
+                    self.report_broken(&node.name, &error);
+                    continue;
+                }
+                outcome => outcome?,
+            };
+            match outcome {
+                DeclareOutcome::Declared => {
+                    tracing::warn!(
+                        node = %node.name,
+                        "node declared dead after {dead_after:?} of silence; its pods move to other nodes"
+                    );
+                    metrics::node_declared_dead();
+                    self.node_died.notify_one();
+                    self.is_waiting = false;
+                    return Ok(());
+                }
+                // Another scheduler was first: help to drain the node.
+                DeclareOutcome::Already => self.node_died.notify_one(),
+                DeclareOutcome::Alive => {}
+                DeclareOutcome::Wait(left) => {
+                    if !self.is_waiting && left > min_death_interval {
+                        tracing::warn!(
+                            "the Redis master changed: no node is declared dead for {left:.0?}, \
+                             until the workers have found the new master"
+                        );
+                    }
+                    self.is_waiting = true;
+                    return Ok(());
+                }
+            }
+        }
+        self.is_waiting = false;
+        Ok(())
+    }
+
+    fn report_broken(&mut self, name: &NodeName, error: &StoreError) {
+        if self.broken.insert(name.clone()) {
+            tracing::error!(
+                node = %name,
+                "the silent node cannot be declared dead, and its pods cannot move: {error}; fix the key"
+            );
+        }
+    }
+
+    /// Logs changes of the circuit breaker, and sets its metric.
+    fn report(&mut self, breaker: CircuitBreaker) {
+        match breaker {
+            CircuitBreaker::Open { silent, nodes } if !self.is_breaker_open => tracing::error!(
+                "mass loss: {silent} of {nodes} nodes fell silent at once; no node is declared dead and \
+                 no pods move until they are back; check the network and Redis, and cordon the nodes \
+                 that are gone for good"
+            ),
+            CircuitBreaker::Closed if self.is_breaker_open => tracing::warn!(
+                "mass loss is over: enough silent nodes are back or cordoned; silent nodes are declared dead \
+                 again"
+            ),
+            CircuitBreaker::Open { .. } | CircuitBreaker::Closed => {}
+        }
+        self.is_breaker_open = breaker.is_open();
+        metrics::mass_loss_breaker(self.is_breaker_open);
+    }
+}
+
+fn earlier(now: RedisMillis, duration: Duration) -> RedisMillis {
+    now.saturating_sub(duration.as_millis() as RedisMillis)
+}

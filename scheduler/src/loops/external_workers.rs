@@ -1,0 +1,177 @@
+//! Finds and serves external workers: nodes that other programs run (docs/reference/redis.md).
+//!
+//! Restores: every program that writes `hb:<worker>` and serves the queues of that worker is a node, alive as
+//! long as the value changes, and every payload in its container set is a running pod. A lease lets one
+//! scheduler at a time do this, to save work.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use common::control_loop::{Loop, Next};
+use common::ids::{NodeName, SchedulerId};
+use common::node::NodeKind;
+use common::payload::Payload;
+use common::store::{ExternalBeat, ExternalSign, Store, StoreError};
+
+use crate::SchedulerContext;
+
+/// The number of keys in one page of a scan.
+const SCAN_PAGE_SIZE: usize = 1000;
+/// The name of the lease, which schedulers of earlier versions use too.
+const LEASE_NAME: &str = "guests";
+const LEASE_TIME: Duration = Duration::from_secs(10);
+/// The number of names that are remembered as logged. Beyond it some are logged again.
+const MAX_LOGGED_NAMES: usize = 1000;
+
+pub(crate) struct ExternalWorkerLoop {
+    store: Store,
+    id: SchedulerId,
+    scan_interval: Duration,
+    serve_interval: Duration,
+    max_pods: u64,
+    scan_cursor: u64,
+    next_scan_at: Instant,
+    last_served_at: Option<Instant>,
+    /// The nodes with a kubeleet worker, as of the start of the scan.
+    kubeleet_workers: HashSet<NodeName>,
+    external_workers: HashSet<NodeName>,
+    /// Names about which a problem was logged.
+    logged: HashSet<NodeName>,
+}
+
+impl Loop for ExternalWorkerLoop {
+    const NAME: &'static str = "external_workers";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if !self.store.lease(LEASE_NAME, &self.id, LEASE_TIME).await? {
+            return Ok(Next::Rest);
+        }
+        if Instant::now() >= self.next_scan_at {
+            self.scan_page().await?;
+        }
+        if self.last_served_at.is_none_or(|at| at.elapsed() >= self.serve_interval) {
+            self.last_served_at = Some(Instant::now());
+            for name in self.external_workers.clone() {
+                self.serve(&name).await?;
+            }
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(self.scan_interval.min(self.serve_interval)).await;
+        Ok(())
+    }
+}
+
+impl ExternalWorkerLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        Self {
+            store: context.store.clone(),
+            id: context.id.clone(),
+            scan_interval: context.timings.scan_interval,
+            serve_interval: context.timings.external_worker_interval,
+            max_pods: context.external_worker_pods,
+            scan_cursor: 0,
+            next_scan_at: Instant::now(),
+            last_served_at: None,
+            kubeleet_workers: HashSet::new(),
+            external_workers: HashSet::new(),
+            logged: HashSet::new(),
+        }
+    }
+
+    async fn scan_page(&mut self) -> Result<(), StoreError> {
+        if self.scan_cursor == 0 {
+            self.read_known_nodes().await?;
+        }
+        let (next, signs) = self.store.scan_for_external_workers(self.scan_cursor, SCAN_PAGE_SIZE).await?;
+        for sign in signs {
+            match sign {
+                ExternalSign::Heartbeat(name) if !self.kubeleet_workers.contains(&name) => {
+                    self.external_workers.insert(name);
+                }
+                ExternalSign::Heartbeat(_) => {}
+                ExternalSign::Queue(name) => self.check_queue(name).await?,
+            }
+        }
+        self.scan_cursor = next;
+        self.next_scan_at = Instant::now() + if next == 0 { self.serve_interval } else { self.scan_interval };
+        Ok(())
+    }
+
+    /// Reads the names and kinds of all known nodes, before a scan.
+    async fn read_known_nodes(&mut self) -> Result<(), StoreError> {
+        let names = self.store.node_names().await?;
+        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let (external, kubeleet): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|node| node.kind == NodeKind::External);
+        self.external_workers = external.into_iter().map(|node| node.name).collect();
+        self.kubeleet_workers = kubeleet.into_iter().map(|node| node.name).collect();
+        Ok(())
+    }
+
+    /// Logs once if payloads wait for a worker that has never registered.
+    async fn check_queue(&mut self, name: NodeName) -> Result<(), StoreError> {
+        if self.kubeleet_workers.contains(&name)
+            || self.external_workers.contains(&name)
+            || self.logged.contains(&name)
+        {
+            return Ok(());
+        }
+        match self.store.node(&name).await {
+            Ok(None) => tracing::warn!(
+                "pods wait in pq:{name}, but no worker named {name} has ever registered; \
+                 start that worker, or move the payloads to sq"
+            ),
+            Ok(Some(_)) => return Ok(()),
+            Err(error) if error.is_transient() => return Err(error),
+            Err(error) => {
+                tracing::warn!("pods wait in pq:{name}, but the record node:{name} is unreadable: {error}");
+            }
+        }
+        if self.logged.len() >= MAX_LOGGED_NAMES {
+            self.logged.clear();
+        }
+        self.logged.insert(name);
+        Ok(())
+    }
+
+    async fn serve(&mut self, name: &NodeName) -> Result<(), StoreError> {
+        match self.try_serve(name).await {
+            Err(error) if !error.is_transient() => {
+                // Concerns this worker only: logged once, and the others are served.
+                if self.logged.insert(name.clone()) {
+                    tracing::error!(
+                        node = %name,
+                        "this external worker cannot be served: {error}; fix the key, retrying every {:?}",
+                        self.serve_interval
+                    );
+                }
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    async fn try_serve(&mut self, name: &NodeName) -> Result<(), StoreError> {
+        match self.store.external_beat(name, self.max_pods).await? {
+            ExternalBeat::Ours => {
+                self.external_workers.remove(name);
+                self.kubeleet_workers.insert(name.clone());
+                return Ok(());
+            }
+            ExternalBeat::Joined => tracing::info!(
+                node = %name,
+                "an external worker joined; it can be neither fenced nor told to stop a pod"
+            ),
+            ExternalBeat::Beat | ExternalBeat::Silent => {}
+            ExternalBeat::Draining => return Ok(()),
+        }
+        let set = self.store.container_set(name).await?;
+        // An unreadable payload is skipped: only the external worker can have added it.
+        let running: Vec<Payload> = set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect();
+        self.store.external_ack(name, &running).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! The metrics of the scheduler.
+
+use std::time::Duration;
+
+use ::metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+const PODS_PLACED: &str = "kubeleet_pods_placed_total";
+const PODS_PARKED: &str = "kubeleet_pods_parked_total";
+const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
+const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
+const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
+
+/// Registers the help text of each metric of the scheduler and of its loops with the recorder of this
+/// process.
+pub fn describe_metrics() {
+    describe_counter!(PODS_PLACED, "Pods that this scheduler assigned to a node");
+    describe_counter!(PODS_PARKED, "Times that this scheduler recorded a pod as unschedulable");
+    describe_histogram!(BATCH_SECONDS, Unit::Seconds, "Time to place one batch of pods");
+    describe_counter!(NODES_DECLARED_DEAD, "Nodes that this scheduler declared dead");
+    describe_gauge!(
+        MASS_LOSS_BREAKER,
+        "1 while the mass-loss circuit breaker is open and no node is declared dead, else 0"
+    );
+    common::control_loop::describe_metrics();
+}
+
+pub(crate) fn pods_placed(count: usize) {
+    counter!(PODS_PLACED).increment(count as u64);
+}
+
+pub(crate) fn pod_parked() {
+    counter!(PODS_PARKED).increment(1);
+}
+
+pub(crate) fn batch_placed_in(time: Duration) {
+    histogram!(BATCH_SECONDS).record(time);
+}
+
+pub(crate) fn node_declared_dead() {
+    counter!(NODES_DECLARED_DEAD).increment(1);
+}
+
+pub(crate) fn mass_loss_breaker(is_open: bool) {
+    gauge!(MASS_LOSS_BREAKER).set(if is_open { 1.0 } else { 0.0 });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString};
+
+    use super::*;
+
+    /// Records what is described: the kind, the name and the help text of each metric.
+    #[derive(Default)]
+    struct Descriptions(Mutex<Vec<(&'static str, String, String)>>);
+
+    impl Descriptions {
+        fn add(&self, kind: &'static str, name: &KeyName, help: &SharedString) {
+            let mut described = self.0.lock().expect("no other test holds it");
+            described.push((kind, name.as_str().to_owned(), help.to_string()));
+        }
+    }
+
+    impl Recorder for Descriptions {
+        fn describe_counter(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
+            self.add("counter", &name, &help);
+        }
+        fn describe_gauge(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
+            self.add("gauge", &name, &help);
+        }
+        fn describe_histogram(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
+            self.add("histogram", &name, &help);
+        }
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    /// The rules of `promtool check metrics`.
+    #[test]
+    fn metrics_follow_the_conventions_of_prometheus() {
+        let descriptions = Descriptions::default();
+        ::metrics::with_local_recorder(&descriptions, describe_metrics);
+        let described = descriptions.0.into_inner().expect("no other test holds it");
+        assert_eq!(described.len(), 6, "{described:?}");
+        for (kind, name, help) in described {
+            assert!(name.starts_with("kubeleet_") && !name.contains(':'), "{name}");
+            assert!(!help.is_empty(), "{name}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            assert_eq!(kind == "histogram", name.ends_with("_seconds"), "{name}");
+        }
+    }
+}

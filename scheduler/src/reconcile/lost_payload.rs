@@ -1,0 +1,100 @@
+//! Decides which pods may have lost their payload. Pure.
+//!
+//! The answer is cheap and often wrong: the script that requeues a pod searches the queues, and does nothing
+//! if the payload is there.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::ids::{NodeName, PodId, ServiceName};
+use common::lifecycle::Phase;
+use common::pod::PodRecord;
+
+/// What is known of the cluster when pods are reconciled.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObservedState {
+    /// The time of Redis before anything else was read.
+    pub(crate) now: RedisMillis,
+    /// A pod that changed within this time is left alone.
+    pub(crate) settle_time: Duration,
+    /// Whether the queues are so short that a pod should not wait in them for long. Only then are waiting
+    /// pods suspects.
+    pub(crate) queues_are_short: bool,
+    /// The pods in the container set of each live node. None if the sets were not read: then no pod is a
+    /// suspect.
+    pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
+    /// The pods in all those sets, by the service that their payload names; none for pushed pods.
+    pub(crate) on_nodes: HashMap<Option<ServiceName>, Vec<PodId>>,
+}
+
+impl ObservedState {
+    /// Returns whether the pod has not changed for longer than the settle time.
+    pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
+        // A time in the future is from a former master whose clock was ahead, so it is past as well.
+        self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis
+    }
+}
+
+/// Returns whether the pod's payload may be in none of the places that its phase allows.
+pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -> bool {
+    let Some(container_sets) = &observed.container_sets else { return false };
+    observed.is_settled(pod)
+        && match pod.phase {
+            Phase::Pending | Phase::Assigned => observed.queues_are_short,
+            Phase::Running | Phase::Stopping => {
+                let set = pod.node.as_ref().and_then(|node| container_sets.get(node));
+                !set.is_some_and(|set| set.contains(&pod.id))
+            }
+            Phase::Stopped | Phase::Succeeded | Phase::Failed => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::reconcile::plan::testing::record;
+
+    #[test]
+    fn suspects_by_phase_node_age_and_queue_length() {
+        let id = PodId::new("p").unwrap();
+        let here = NodeName::new("here").unwrap();
+        let away = NodeName::new("away").unwrap();
+        let mut observed = ObservedState {
+            now: 100_000,
+            settle_time: Duration::from_secs(30),
+            queues_are_short: true,
+            container_sets: Some(HashMap::from([
+                (here.clone(), HashSet::from([id.clone()])),
+                (away.clone(), HashSet::new()),
+            ])),
+            on_nodes: HashMap::new(),
+        };
+        let dead = NodeName::new("dead").unwrap();
+        for (phase, node, since, short, expected) in [
+            (Phase::Pending, None, 1, true, true),
+            (Phase::Pending, None, 1, false, false),
+            (Phase::Pending, None, 80_000, true, false),
+            (Phase::Assigned, Some(&here), 1, true, true),
+            (Phase::Running, Some(&here), 1, true, false),
+            (Phase::Running, Some(&away), 1, true, true),
+            (Phase::Running, Some(&away), 80_000, true, false),
+            (Phase::Running, Some(&dead), 1, false, true),
+            (Phase::Running, None, 1, true, true),
+            (Phase::Stopping, Some(&dead), 1, true, true),
+            (Phase::Stopping, Some(&here), 1, true, false),
+            (Phase::Stopped, None, 1, true, false),
+            (Phase::Failed, None, 1, true, false),
+            (Phase::Succeeded, None, 1, true, false),
+        ] {
+            observed.queues_are_short = short;
+            let mut pod = record("web", 0, 1, phase);
+            pod.id = id.clone();
+            pod.node = node.cloned();
+            pod.since = since;
+            assert_eq!(may_have_lost_payload(&pod, &observed), expected, "{phase} {node:?} {since} {short}");
+        }
+    }
+}

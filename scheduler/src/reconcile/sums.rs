@@ -1,0 +1,154 @@
+//! What a full pass has read of all pods: what they use on each node, and which specifications they name.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use common::ids::{NodeName, SpecId};
+use common::lifecycle::Phase;
+use common::node::Resources;
+use common::pod::PodRecord;
+use common::store::{NodeUsage, PortCorrection};
+
+use super::plan::{ReplicaSlot, SlotHolder};
+
+/// Sums over the pods that a pass has read.
+#[derive(Debug, Default)]
+pub(crate) struct PassSums {
+    /// Pods that may have lost their payload.
+    pub(crate) suspects: Vec<PodRecord>,
+    used: HashMap<NodeName, Resources>,
+    /// For each node and host port, uuid and name of the pods that have it according to their records.
+    ports: HashMap<(NodeName, String), Vec<String>>,
+    specs: HashSet<SpecId>,
+    /// Whether some records could not be read: then the sums are too small.
+    pub(crate) is_incomplete: bool,
+}
+
+/// By how much what a node says its pods use differs from their records.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Drift {
+    /// Pods, CPU and memory.
+    pub(crate) used: [i64; 3],
+    pub(crate) ports: Vec<PortCorrection>,
+}
+
+impl PassSums {
+    /// Counts a pod.
+    pub(crate) fn add(&mut self, pod: &PodRecord) {
+        self.specs.extend(pod.spec.clone());
+        let reserves = matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
+        let Some(node) = pod.node.clone().filter(|_| reserves) else { return };
+        for port in pod.host_ports.split_ascii_whitespace() {
+            let holders = self.ports.entry((node.clone(), port.to_owned())).or_default();
+            holders.push(format!("{} {}", pod.id, pod.name));
+        }
+        let used = self.used.entry(node).or_default();
+        used.pods += 1;
+        used.cpu_millis = used.cpu_millis.saturating_add(pod.cpu_millis);
+        used.memory_bytes = used.memory_bytes.saturating_add(pod.memory_bytes);
+    }
+
+    /// Counts the pods in the slots of a service.
+    pub(crate) fn add_slots(&mut self, slots: &[ReplicaSlot]) {
+        for slot in slots {
+            match &slot.holder {
+                SlotHolder::Pod(pod) => self.add(pod),
+                SlotHolder::Unreadable => self.is_incomplete = true,
+                SlotHolder::NoRecord => {}
+            }
+        }
+    }
+
+    /// Returns whether a pod names this specification.
+    pub(crate) fn uses(&self, spec: &SpecId) -> bool {
+        self.specs.contains(spec)
+    }
+
+    /// Returns what the pods of a node use.
+    pub(crate) fn used(&self, node: &NodeName) -> Resources {
+        self.used.get(node).copied().unwrap_or_default()
+    }
+
+    /// Returns by how much the node's own sums differ, if they do.
+    pub(crate) fn drift(&self, node: &NodeUsage) -> Option<Drift> {
+        let actual = self.used(&node.name);
+        let actual = [actual.pods, actual.cpu_millis, actual.memory_bytes];
+        let used = std::array::from_fn(|i| node.used[i].saturating_sub_unsigned(actual[i]));
+        let drift = Drift { used, ports: self.port_drift(node) };
+        (drift != Drift::default()).then_some(drift)
+    }
+
+    /// Returns the ports that a node has for no pod or for a wrong one, and those that it lacks.
+    fn port_drift(&self, node: &NodeUsage) -> Vec<PortCorrection> {
+        let of_pods = self.ports.keys().filter(|(name, _)| *name == node.name).map(|(_, port)| port);
+        let ports: BTreeSet<&String> = node.ports.keys().chain(of_pods).collect();
+        let correction = |port: &String| {
+            let seen = node.ports.get(port).cloned().unwrap_or_default();
+            let holders = self.ports.get(&(node.name.clone(), port.clone()));
+            // Pods that were pushed onto one node may want the same port: any of them may have it.
+            let is_right = holders.is_some_and(|holders| holders.contains(&seen));
+            let actual = holders.and_then(|holders| holders.first()).cloned().unwrap_or_default();
+            (!is_right).then(|| PortCorrection { port: port.clone(), seen, actual })
+        };
+        ports.into_iter().filter_map(correction).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeMap;
+
+    use common::ids::Incarnation;
+
+    use super::*;
+    use crate::reconcile::plan::testing::record;
+
+    #[test]
+    fn pods_count_where_they_reserve() {
+        let here = NodeName::new("here").unwrap();
+        let mut sums = PassSums::default();
+        for phase in Phase::ALL {
+            let pod = record("web", 0, 1, phase);
+            let (cpu_millis, memory_bytes) = (100, 1 << 20);
+            sums.add(&PodRecord { node: Some(here.clone()), cpu_millis, memory_bytes, ..pod });
+        }
+        assert_eq!(sums.used(&here), Resources { cpu_millis: 300, memory_bytes: 3 << 20, pods: 3 });
+        for (used, expected) in [
+            ([3, 300, 3 << 20], None),
+            ([4, 300, 3 << 20], Some(Drift { used: [1, 0, 0], ports: vec![] })),
+            ([-1, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20)], ports: vec![] })),
+        ] {
+            let incarnation = Incarnation::random();
+            let ports = BTreeMap::new();
+            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
+            assert_eq!(sums.drift(&usage), expected);
+        }
+    }
+
+    #[test]
+    fn ports_belong_to_the_pods_that_have_them_in_their_records() {
+        let here = NodeName::new("here").unwrap();
+        let mut sums = PassSums::default();
+        let pod = record("web", 0, 1, Phase::Running);
+        let holder = format!("{} {}", pod.id, pod.name);
+        let pod = PodRecord { node: Some(here.clone()), host_ports: "443/tcp 80/tcp".to_owned(), ..pod };
+        sums.add(&pod);
+        let drift = |ports: &[(&str, &str)]| {
+            let ports =
+                ports.iter().map(|(port, holder)| ((*port).to_owned(), (*holder).to_owned())).collect();
+            let incarnation = Incarnation::random();
+            let used = [1, 0, 0];
+            let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
+            let ports = sums.drift(&usage).unwrap_or_default().ports;
+            ports.into_iter().map(|one| (one.port, one.seen, one.actual)).collect::<Vec<_>>()
+        };
+        let correction = |port: &str, seen: &str, actual: &str| (port.into(), seen.into(), actual.into());
+        assert_eq!(drift(&[("80/tcp", &holder), ("443/tcp", &holder)]), []);
+        assert_eq!(drift(&[("80/tcp", &holder)]), [correction("443/tcp", "", &holder)]);
+        assert_eq!(
+            drift(&[("80/tcp", &holder), ("443/tcp", "gone web"), ("53/udp", "- another program")]),
+            [correction("443/tcp", "gone web", &holder), correction("53/udp", "- another program", "")]
+        );
+    }
+}

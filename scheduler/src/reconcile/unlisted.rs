@@ -1,0 +1,108 @@
+//! Pods that are on a node but in no list of pods that are wanted: their slot, or their entry among the
+//! pushed pods, was deleted by hand or lost.
+//!
+//! Such a pod would run on for ever, listed nowhere, beside the pod that is created in its place. It is
+//! listed again if its slot is free, and stopped if it is not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
+
+use common::ids::{PodId, ServiceName};
+use common::lifecycle::Phase;
+use common::pod::PodRecord;
+use common::service::Service;
+use common::store::{RestoreOutcome, Store, StoreError};
+
+use super::lost_payload::ObservedState;
+use super::plan::ReplicaSlot;
+use super::sums::PassSums;
+
+const SURPLUS: &str = "another pod has its slot, or its service does not desire it";
+
+/// Restores or stops the pods of a service that are in no slot. Returns whether slots have changed.
+pub(crate) async fn restore(
+    store: &Store,
+    service: &Service,
+    slots: &[ReplicaSlot],
+    observed: &ObservedState,
+    sums: &mut PassSums,
+) -> Result<bool, StoreError> {
+    let name = Some(service.name.clone());
+    let listed: HashSet<&PodId> = slots.iter().map(|slot| &slot.id).collect();
+    let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
+    // Two pods of the same replica cannot both have the slot: a pod that runs and is new goes first.
+    pods.sort_by_key(|pod| (pod.phase != Phase::Running, Reverse(pod.generation)));
+    let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
+    let outcomes = store.restore_pods(name.as_ref(), &ids).await?;
+    let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;
+    let surplus = pods.iter().zip(&outcomes).filter(|(_, outcome)| is_surplus(outcome));
+    let stops: Vec<_> = surplus
+        .map(|(pod, _)| {
+            sums.add(pod);
+            (pod.id.clone(), pod.node.clone())
+        })
+        .collect();
+    store.stop_pods(name.as_ref(), &stops, "Surplus", SURPLUS).await?;
+    Ok(outcomes.contains(&RestoreOutcome::Restored))
+}
+
+/// Restores pushed pods that run and are not `listed`.
+pub(crate) async fn restore_pushed(
+    store: &Store,
+    listed: &[PodId],
+    observed: &ObservedState,
+    sums: &mut PassSums,
+) -> Result<(), StoreError> {
+    let pods = unlisted(store, &None, &listed.iter().collect(), observed, sums).await?;
+    pods.iter().for_each(|pod| sums.add(pod));
+    let ids: Vec<PodId> = pods.into_iter().map(|pod| pod.id).collect();
+    store.restore_pods(None, &ids).await?;
+    Ok(())
+}
+
+/// Counts the pods of services that have no record, and returns those services.
+pub(crate) async fn of_unknown_services(
+    store: &Store,
+    observed: &ObservedState,
+    sums: &mut PassSums,
+) -> Result<BTreeSet<ServiceName>, StoreError> {
+    let listed: HashSet<ServiceName> = store.service_names().await?.into_iter().collect();
+    let mut unknown = BTreeSet::new();
+    for name in observed.on_nodes.keys().flatten() {
+        if listed.contains(name) && has_record(store, name).await? {
+            continue;
+        }
+        let pods = unlisted(store, &Some(name.clone()), &HashSet::new(), observed, sums).await?;
+        pods.iter().for_each(|pod| sums.add(pod));
+        if !pods.is_empty() {
+            unknown.insert(name.clone());
+        }
+    }
+    Ok(unknown)
+}
+
+/// Also true of a record that is unreadable: reconciling the service reports that.
+async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreError> {
+    match store.service(name).await {
+        Ok(service) => Ok(service.is_some()),
+        Err(error) if error.is_transient() => Err(error),
+        Err(_) => Ok(true),
+    }
+}
+
+/// Returns the records of pods that are on nodes, but not `listed`.
+async fn unlisted(
+    store: &Store,
+    service: &Option<ServiceName>,
+    listed: &HashSet<&PodId>,
+    observed: &ObservedState,
+    sums: &mut PassSums,
+) -> Result<Vec<PodRecord>, StoreError> {
+    let on_nodes = observed.on_nodes.get(service).map_or(&[][..], Vec::as_slice);
+    let ids: Vec<PodId> = on_nodes.iter().filter(|id| !listed.contains(id)).cloned().collect();
+    let records = store.pods_each(&ids).await?;
+    sums.is_incomplete |= records.iter().any(Result::is_err);
+    let pods = records.into_iter().filter_map(|record| record.ok().flatten());
+    let is_placed = |pod: &PodRecord| matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
+    Ok(pods.filter(|pod| pod.service == *service && is_placed(pod)).collect())
+}

@@ -1,0 +1,115 @@
+//! Nodes that fall silent (invariant 4), and the mass-loss circuit breaker.
+
+use std::time::{Duration, Instant};
+
+use common::lifecycle::Phase;
+use common::node::NodeState;
+
+use super::cluster::{Cluster, FakeNode, fast_failure_detection, pushed};
+use testkit::{eventually, need_redis};
+
+async fn state(cluster: &Cluster, node: &FakeNode) -> NodeState {
+    cluster.store.node(&node.name).await.unwrap().unwrap().state
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
+    need_redis!();
+    let cluster = Cluster::new(fast_failure_detection());
+    let doomed = cluster.node("doomed", 2000).await;
+    let _schedulers = [cluster.scheduler(), cluster.scheduler()];
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":1000}"#, None).await;
+    eventually("all are on the first node", async || {
+        let waiting = cluster.pending_counts(&[&doomed]).await;
+        if waiting == [1000] { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
+    // It dies with pods in all three of its queues.
+    doomed.work_on(400).await;
+    doomed.session().pop_more(300).await.unwrap();
+    let names = [doomed.name.clone()];
+    let queues = cluster.store.node_queues(&names).await.unwrap().0[0];
+    assert_eq!((queues.running, queues.starting, queues.pending), (400, 300, 300));
+    let survivor = cluster.node("survivor", 2000).await;
+    let name = doomed.name.clone();
+    drop(doomed);
+    eventually("the node is declared dead", async || {
+        let node = cluster.store.node(&name).await.unwrap().unwrap();
+        if node.state == NodeState::Dead { Ok(()) } else { Err(format!("{node:?}")) }
+    })
+    .await;
+    let declared = Instant::now();
+    eventually("all have moved", async || {
+        let waiting = cluster.pending_counts(&[&survivor]).await;
+        if waiting == [1000] { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
+    assert!(declared.elapsed() < Duration::from_secs(5), "{:?}", declared.elapsed());
+    // Once: no payload is left anywhere else.
+    let lengths = cluster.store.queue_lengths().await.unwrap();
+    assert_eq!((lengths.waiting, lengths.in_flight, lengths.dead, lengths.unschedulable), (0, 0, 0, 0));
+    let pods = cluster.pods("web").await;
+    assert!(pods.iter().all(|pod| pod.phase == Phase::Assigned && pod.node.as_ref() == Some(&survivor.name)));
+    let dead = cluster.store.node(&name).await.unwrap().unwrap();
+    assert_eq!((dead.used.pods, cluster.pending_counts(&[&survivor]).await), (0, vec![1000]));
+
+    // A payload that is pushed to the dead node later is drained as well.
+    cluster.push(&format!("pq:{name}"), pushed("late"));
+    eventually("the late pod moves too", async || {
+        let waiting = cluster.pending_counts(&[&survivor]).await;
+        if waiting == [1001] { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
+    need_redis!();
+    let cluster = Cluster::new(fast_failure_detection());
+    let mut nodes = Vec::new();
+    for i in 0..6 {
+        nodes.push(cluster.node(&format!("n{i}"), 10).await);
+    }
+    let _scheduler = cluster.scheduler();
+    let lost: Vec<FakeNode> = nodes.drain(..4).collect();
+    lost.iter().for_each(FakeNode::fall_silent);
+    // Twice the time after which a single node is declared dead.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for node in &lost {
+        assert_eq!(state(&cluster, node).await, NodeState::Alive);
+    }
+    assert!(cluster.store.cordon(&lost[0].name, true).await.unwrap());
+    eventually("the cordoned node is dead", async || match state(&cluster, &lost[0]).await {
+        NodeState::Dead => Ok(()),
+        NodeState::Alive => Err("alive"),
+    })
+    .await;
+    assert_eq!(state(&cluster, &lost[1]).await, NodeState::Alive);
+
+    // Two come back. The one that does not is no longer a mass loss.
+    let (_a, _b) = (cluster.node("n2", 10).await, cluster.node("n3", 10).await);
+    eventually("the last silent node is dead", async || match state(&cluster, &lost[1]).await {
+        NodeState::Dead => Ok(()),
+        NodeState::Alive => Err("alive"),
+    })
+    .await;
+}
+
+/// As after a failover to a master whose clock is an hour behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() {
+    need_redis!();
+    let cluster = Cluster::new(fast_failure_detection());
+    let doomed = cluster.node("doomed", 100).await;
+    let name = doomed.name.clone();
+    drop(doomed);
+    let ahead = (cluster.store.redis_now().await.unwrap() + 3_600_000).to_string();
+    let () = cluster.server.cli(&["HSET", "node:doomed", "beat", &ahead]).await;
+    let () = cluster.server.cli(&["ZADD", "beats", &ahead, "doomed"]).await;
+    let _scheduler = cluster.scheduler();
+    eventually("the node is declared dead", async || {
+        let node = cluster.store.node(&name).await.unwrap().unwrap();
+        if node.state == NodeState::Dead { Ok(()) } else { Err(format!("{node:?}")) }
+    })
+    .await;
+}

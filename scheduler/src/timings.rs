@@ -1,0 +1,95 @@
+//! The intervals and timeouts of all loops. They follow from one setting, `KUBELEET_DEAD_AFTER`: an operator
+//! who wants failures detected sooner also wants everything after it to happen sooner. Comments give the
+//! values for the default of 20 s.
+
+use std::time::Duration;
+
+use common::config::Timing;
+
+/// The intervals and timeouts of all loops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoopTimings {
+    /// The longest that a wait for pods blocks, and so the heartbeat interval of an idle scheduler. 2 s.
+    pub(crate) queue_block: Duration,
+    /// A node that was silent for longer is declared dead. 20 s.
+    pub(crate) dead_after: Duration,
+    /// How often to check for silent nodes. 1 s.
+    pub(crate) death_check_interval: Duration,
+    /// No node is declared dead for this long after the Redis master changed, because workers must find the
+    /// new one first. 30 s.
+    pub(crate) master_change_pause: Duration,
+    /// The shortest time between two declarations in the whole cluster. 2 s.
+    pub(crate) min_death_interval: Duration,
+    /// How often to check for payloads on dead nodes; a declaration triggers a check at once. 5 s.
+    pub(crate) drain_interval: Duration,
+    /// How often to check for silent schedulers. 5 s.
+    pub(crate) reclaim_interval: Duration,
+    /// The in-flight payloads of a scheduler that was silent for longer are reclaimed. 20 s.
+    pub(crate) reclaim_after: Duration,
+    /// How often everything is reconciled. 30 s.
+    pub(crate) full_pass_interval: Duration,
+    /// A pod that has not changed for longer may have lost its payload. 30 s.
+    pub(crate) settle_time: Duration,
+    /// How often one page of keys is scanned for external workers. 500 ms.
+    pub(crate) scan_interval: Duration,
+    /// How often the heartbeats of known external workers are read, and the pause between two scans. 2 s.
+    pub(crate) external_worker_interval: Duration,
+}
+
+impl LoopTimings {
+    /// Derives the timings from the configuration.
+    pub(crate) fn of(timing: &Timing) -> Self {
+        let dead_after = timing.dead_after;
+        let queue_block = Duration::from_secs(2);
+        Self {
+            queue_block,
+            dead_after,
+            death_check_interval: (dead_after / 10).clamp(ms(50), ms(1_000)),
+            master_change_pause: (dead_after * 3 / 2).min(ms(30_000)),
+            min_death_interval: (dead_after / 10).min(ms(2_000)),
+            drain_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
+            reclaim_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
+            // At least three heartbeats of an idle scheduler must be missing.
+            reclaim_after: dead_after.clamp(queue_block * 3, ms(20_000)),
+            full_pass_interval: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
+            settle_time: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
+            scan_interval: ms(500),
+            external_worker_interval: (dead_after / 10).clamp(ms(100), ms(2_000)),
+        }
+    }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_comments() {
+        let timings = LoopTimings::of(&Timing::default());
+        let expected_seconds = [
+            (timings.death_check_interval, 1),
+            (timings.master_change_pause, 30),
+            (timings.min_death_interval, 2),
+            (timings.drain_interval, 5),
+            (timings.reclaim_interval, 5),
+            (timings.reclaim_after, 20),
+            (timings.full_pass_interval, 30),
+            (timings.settle_time, 30),
+            (timings.external_worker_interval, 2),
+        ];
+        for (interval, seconds) in expected_seconds {
+            assert_eq!(interval, Duration::from_secs(seconds));
+        }
+    }
+
+    #[test]
+    fn a_long_dead_after_makes_no_other_loop_slow() {
+        let timing = Timing { dead_after: Duration::from_secs(600), ..Timing::default() };
+        let timings = LoopTimings { dead_after: Timing::default().dead_after, ..LoopTimings::of(&timing) };
+        assert_eq!(timings, LoopTimings::of(&Timing::default()));
+    }
+}

@@ -1,0 +1,126 @@
+//! A proxy between a worker and its container engine that makes the engine sick: single requests hang, fail, are
+//! answered late, or with an unknown word.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::AbortHandle;
+
+/// The socket of the engine of this machine.
+pub const ENGINE_SOCKET: &str = "/var/run/docker.sock";
+/// How long a request may be until its body, and an answer that is changed.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineFault {
+    /// It is never answered.
+    Hang,
+    /// It is answered with status 500.
+    Fail,
+    /// It reaches the engine this much later.
+    Delay(Duration),
+    /// Its answer has another word of the same length in place of this one.
+    Replace(&'static str, &'static str),
+}
+
+type Faults = Arc<Mutex<Vec<(String, EngineFault)>>>;
+
+/// A unix socket that forwards to an engine's. Dropped, it closes its connections.
+pub struct FaultyEngine {
+    path: PathBuf,
+    faults: Faults,
+    task: AbortHandle,
+    _directory: tempfile::TempDir,
+}
+
+impl FaultyEngine {
+    /// Forwards to the engine behind `socket`, without a fault.
+    pub fn start(socket: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("engine.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (faults, engine) = (Faults::default(), socket.to_owned());
+        let faults_of_task = faults.clone();
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let (faults, engine) = (faults_of_task.clone(), engine.clone());
+                connections.spawn(async move {
+                    // A client or an engine that goes away ends its connection, as without a proxy.
+                    let _ended = serve(client, &engine, &faults).await;
+                });
+            }
+        });
+        Self { path, faults, task: task.abort_handle(), _directory: directory }
+    }
+
+    /// Its address, as in `DOCKER_HOST`.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.path.display())
+    }
+
+    /// From now on requests whose first line contains `part` have this fault; the latest that fits counts.
+    pub fn set(&self, part: &str, fault: EngineFault) {
+        self.lock().insert(0, (part.to_owned(), fault));
+    }
+
+    /// The engine is well again. Requests that hang go on hanging.
+    pub fn heal(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, EngineFault)>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for FaultyEngine {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves one request; the connection ends after it, so that every request is seen.
+async fn serve(mut client: UnixStream, engine: &Path, faults: &Faults) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() > MAX_HEAD || client.read_buf(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let line_end = head.iter().position(|byte| *byte == b'\r').unwrap();
+    let line = String::from_utf8_lossy(&head[..line_end]).into_owned();
+    let fault = {
+        let faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.iter().find(|(part, _)| line.contains(part.as_str())).map(|(_, fault)| fault.clone())
+    };
+    match fault {
+        Some(EngineFault::Hang) => return std::future::pending().await,
+        Some(EngineFault::Fail) => {
+            let body = r#"{"message":"the engine is sick"}"#;
+            let head =
+                format!("HTTP/1.1 500 X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            return client.write_all((head + body).as_bytes()).await;
+        }
+        Some(EngineFault::Delay(delay)) => tokio::time::sleep(delay).await,
+        Some(EngineFault::Replace(..)) | None => {}
+    }
+    let mut server = UnixStream::connect(engine).await?;
+    head.splice(line_end + 2..line_end + 2, *b"Connection: close\r\n");
+    server.write_all(&head).await?;
+    if let Some(EngineFault::Replace(from, to)) = fault {
+        let mut answer = Vec::new();
+        server.read_to_end(&mut answer).await?;
+        let at: Vec<usize> =
+            (0..answer.len()).filter(|at| answer[*at..].starts_with(from.as_bytes())).collect();
+        for at in at {
+            answer[at..at + from.len()].copy_from_slice(to.as_bytes());
+        }
+        return client.write_all(&answer).await;
+    }
+    tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+}

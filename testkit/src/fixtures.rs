@@ -1,0 +1,74 @@
+//! Objects as tests need them. What a test is about, it sets itself: `Service { replicas: 3,
+//! ..fixtures::service() }`.
+
+use std::collections::BTreeMap;
+
+use common::ids::{NodeName, PodId, PodName, ServiceName, SpecId};
+use common::lifecycle::Phase;
+use common::node::{NodeInfo, Resources};
+use common::pod::PodRecord;
+use common::service::{Service, ServiceState};
+use common::spec::{ContainerSpec, OnDisconnect, PodSpec, Seconds};
+
+/// The image of every fixture.
+pub const IMAGE: &str = "nginx";
+
+/// The service `web` of one replica, in its first generation.
+pub fn service() -> Service {
+    Service {
+        name: ServiceName::new("web").unwrap(),
+        state: ServiceState::Active,
+        generation: 1,
+        revision: 1,
+        spec_id: SpecId::new("spec").unwrap(),
+        replicas: 1,
+        labels: BTreeMap::new(),
+        created_at: 0,
+        updated_at: 0,
+        pod: PodSpec {
+            containers: vec![ContainerSpec::from_image(IMAGE)],
+            on_disconnect: OnDisconnect::default(),
+            stop_grace_period: Seconds::default(),
+        },
+    }
+}
+
+/// A pod of the first generation of a service, with a random id; on node `n1` in the phases in which a pod
+/// has a node.
+pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
+    let has_node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
+    PodRecord {
+        id: PodId::random(),
+        name: PodName::new(service).unwrap(),
+        phase,
+        replica,
+        image: IMAGE.into(),
+        service: Some(ServiceName::new(service).unwrap()),
+        spec: Some(SpecId::new("spec").unwrap()),
+        generation: 1,
+        node: has_node.then(|| NodeName::new("n1").unwrap()),
+        assignment: None,
+        attempts: 0,
+        restarts: 0,
+        cpu_millis: 0,
+        host_ports: String::new(),
+        memory_bytes: 0,
+        created_at: 0,
+        since: 0,
+        reason: String::new(),
+        message: String::new(),
+        exit_code: None,
+        address: String::new(),
+    }
+}
+
+/// What a worker without labels reports when it registers.
+pub fn node_info(capacity: Resources) -> NodeInfo {
+    NodeInfo {
+        labels: BTreeMap::new(),
+        capacity,
+        runtime: "sim".into(),
+        engine_version: "1".into(),
+        version: "0.1.0".into(),
+    }
+}

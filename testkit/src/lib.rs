@@ -1,0 +1,22 @@
+//! What the tests of all crates share: a private Redis, Sentinels, children that die with their test, waiting
+//! with a deadline, and fixtures.
+//!
+//! Functions panic when something goes wrong, because they run in tests.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+pub mod child_guard;
+pub mod eventually;
+pub mod faulty_engine;
+#[cfg(feature = "common")]
+pub mod fixtures;
+pub mod ports;
+pub mod redis;
+pub mod require;
+pub mod sentinel;
+
+pub use child_guard::ChildGuard;
+pub use eventually::{block_on, eventually, eventually_within};
+pub use faulty_engine::{EngineFault, FaultyEngine};
+pub use redis::Redis;
+pub use sentinel::SentinelTrio;

@@ -1,0 +1,49 @@
+//! What a test does that lacks its engine: it says so and passes, unless the environment variable `REQUIRE`
+//! lists the engine (`REQUIRE=docker,redis,netns`): then it fails.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Says on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`).
+///
+/// # Panics
+/// If the environment variable `REQUIRE` lists the engine.
+pub fn skipped(engine: &str, why: &str) {
+    let line = format!("SKIPPED (no {engine}): {}: {why}\n", test_name());
+    let required = std::env::var("REQUIRE").unwrap_or_default();
+    assert!(!required.split([',', ' ']).any(|word| word == engine), "REQUIRE={required}, but {line}");
+    // Not eprintln!: the test runner swallows that of tests that pass.
+    let _unseen = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether `redis-server` is installed. If not, the test is reported as [`skipped`].
+///
+/// # Panics
+/// If there is none and the environment variable `REQUIRE` lists `redis`.
+pub fn has_redis() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    let is_installed = *INSTALLED
+        .get_or_init(|| Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok());
+    if !is_installed {
+        skipped("redis", "redis-server is not installed");
+    }
+    is_installed
+}
+
+/// The name of the running test. nextest runs a test on the main thread and names it in the environment.
+fn test_name() -> String {
+    let thread = std::thread::current();
+    let name = thread.name().filter(|name| *name != "main").map(str::to_owned);
+    name.or_else(|| std::env::var("NEXTEST_TEST_NAME").ok()).unwrap_or_else(|| "a test".to_owned())
+}
+
+/// Returns from the test, which counts as skipped, where there is no `redis-server`.
+#[macro_export]
+macro_rules! need_redis {
+    ($($name:literal)?) => {
+        if !$crate::require::has_redis() {
+            return;
+        }
+    };
+}

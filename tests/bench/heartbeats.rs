@@ -1,0 +1,74 @@
+//! Reads from Redis when nodes sent heartbeats, and what became of those that did not. Changes nothing.
+
+use std::collections::BTreeMap;
+
+use common::event::ClusterEvent;
+use common::store::Store;
+use kubeleet_tests::Redis;
+use redis::aio::MultiplexedConnection;
+
+/// Events read by one sample; the next one continues from there.
+const EVENTS_PER_SAMPLE: usize = 1000;
+
+/// What was observed so far.
+pub struct HeartbeatMonitor {
+    connection: MultiplexedConnection,
+    store: Store,
+    last_heartbeats: BTreeMap<String, f64>,
+    /// The id of the last event that was read.
+    last_event: String,
+    /// The longest time between two heartbeats of a node in seconds, and the node.
+    pub longest_gap: (f64, String),
+    /// A description of each node that was declared dead.
+    pub deaths: Vec<String>,
+    /// How many pods were taken from their nodes.
+    pub moved_pods: usize,
+    /// How often a worker had to register again.
+    pub registrations: usize,
+}
+
+impl HeartbeatMonitor {
+    /// Begins to observe.
+    pub async fn start(redis: &Redis) -> Self {
+        let (connection, store) = (redis.connection().await.unwrap(), redis.store());
+        let last_event = store.last_events(1).await.unwrap().pop().map_or("0".to_owned(), |event| event.id);
+        Self {
+            connection,
+            store,
+            last_heartbeats: BTreeMap::new(),
+            last_event,
+            longest_gap: (0.0, String::new()),
+            deaths: Vec::new(),
+            moved_pods: 0,
+            registrations: 0,
+        }
+    }
+
+    /// Takes one sample. Samples must be more frequent than heartbeats: a heartbeat that was not sampled
+    /// makes a gap appear longer than it was.
+    pub async fn sample(&mut self) {
+        let mut query = redis::cmd("ZRANGE");
+        query.arg(&["beats", "0", "-1", "WITHSCORES"]);
+        let heartbeats: Vec<(String, f64)> = query.query_async(&mut self.connection).await.unwrap();
+        for (node, heartbeat) in heartbeats {
+            let before = self.last_heartbeats.insert(node.clone(), heartbeat).unwrap_or(heartbeat);
+            let gap = (heartbeat - before) / 1000.0;
+            if gap > self.longest_gap.0 {
+                self.longest_gap = (gap, node);
+            }
+        }
+        for event in self.store.events_after(&self.last_event, EVENTS_PER_SAMPLE).await.unwrap() {
+            self.count(&event);
+            self.last_event = event.id;
+        }
+    }
+
+    fn count(&mut self, event: &ClusterEvent) {
+        match event.reason.as_str() {
+            "NodeDead" => self.deaths.push(format!("{} was {}", event.object, event.message)),
+            "NodeReady" | "NodeRestarted" => self.registrations += 1,
+            "PodRescheduled" => self.moved_pods += 1,
+            _ => {}
+        }
+    }
+}

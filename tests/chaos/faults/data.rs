@@ -1,0 +1,37 @@
+//! The data in Redis are lost or replaced: a FLUSHALL, and an older state that is restored.
+//!
+//! The client rests meanwhile: what it wrote between the copy and the loss could not have been kept.
+
+use std::time::Duration;
+
+use crate::fault_runner::FaultRunner;
+use crate::stack::Stack;
+
+/// How long Redis is empty: longer than a heartbeat, so that every worker meets it.
+const EMPTY_FOR: Duration = Duration::from_secs(3);
+/// How much older the restored state is.
+const OLDER_BY: Duration = Duration::from_secs(3);
+
+/// Injects all faults of this module.
+pub async fn run(runner: &mut FaultRunner, times: usize) {
+    runner
+        .rests("FLUSHALL, data restored", times, async |stack: &mut Stack, _| {
+            let saved = stack.trio.save().await;
+            stack.trio.replace(None).await;
+            tokio::time::sleep(EMPTY_FOR).await;
+            stack.trio.replace(Some(&saved)).await;
+        })
+        .await;
+    runner
+        .rests("an older state restored", times, async |stack: &mut Stack, number| {
+            let saved = stack.trio.save().await;
+            // Sessions and assignments that the older state does not know.
+            stack.workers[number % 3].start_again();
+            if let Some(engine) = &stack.engine {
+                engine.view().remove_one().await;
+            }
+            tokio::time::sleep(OLDER_BY).await;
+            stack.trio.replace(Some(&saved)).await;
+        })
+        .await;
+}

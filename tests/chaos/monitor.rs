@@ -1,0 +1,121 @@
+//! Watches for pods that run twice: ten times a second it compares all containers and processes with the
+//! leases of the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kubeleet_tests::invariants::{Running, twice};
+use kubeleet_tests::processes::running_below;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use crate::engine::EngineView;
+use crate::stack::Stack;
+
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The monitor. Dropped, it stops.
+pub struct DoubleRunMonitor {
+    found: Arc<Mutex<DoubleRuns>>,
+    task: AbortHandle,
+}
+
+/// The pairs of pods that ran at the same time.
+#[derive(Debug, Default)]
+struct DoubleRuns {
+    /// Both with a valid lease: this must not happen.
+    doubled: BTreeSet<(Running, Running)>,
+    /// One without a valid lease, of pods that must not run twice.
+    stale: BTreeSet<(Running, Running)>,
+}
+
+/// How many pairs were found.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DoubleRunCounts {
+    /// With valid leases.
+    pub doubled: usize,
+    /// `stop` pods, one of them without a valid lease.
+    pub stale: usize,
+}
+
+impl DoubleRunMonitor {
+    pub fn start(stack: &Stack) -> Self {
+        let found: Arc<Mutex<DoubleRuns>> = Arc::default();
+        let sampler = Sampler {
+            data: stack.data(),
+            leases: stack.leases(),
+            engine: stack.engine.as_ref().map(|engine| engine.view()),
+        };
+        let task = tokio::spawn(sampler.run(found.clone()));
+        Self { found, task: task.abort_handle() }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> DoubleRunCounts {
+        let found = self.found.lock().unwrap();
+        DoubleRunCounts { doubled: found.doubled.len(), stale: found.stale.len() }
+    }
+
+    /// Describes the pods that ran twice with valid leases.
+    pub fn describe_doubled(&self) -> Vec<String> {
+        let found = self.found.lock().unwrap();
+        found.doubled.iter().map(|pair| format!("ran at the same time with valid leases: {pair:?}")).collect()
+    }
+}
+
+impl Drop for DoubleRunMonitor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Sampler {
+    data: PathBuf,
+    leases: PathBuf,
+    engine: Option<EngineView>,
+}
+
+impl Sampler {
+    async fn run(self, found: Arc<Mutex<DoubleRuns>>) {
+        let mut before = BTreeMap::new();
+        loop {
+            let pairs = twice(&self.sample().await);
+            // One sample takes a while. Only a pair that is in two samples in a row has run at the same time.
+            for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
+                let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
+                let mut found = found.lock().unwrap();
+                if are_leased {
+                    found.doubled.insert(pair.clone());
+                } else if *is_stop {
+                    found.stale.insert(pair.clone());
+                }
+            }
+            before = pairs;
+            tokio::time::sleep(SAMPLE_INTERVAL).await;
+        }
+    }
+
+    /// Returns what runs, and for each whether it must not run twice.
+    async fn sample(&self) -> Vec<(Running, bool)> {
+        let data = self.data.clone();
+        let mut running = tokio::task::spawn_blocking(move || running_below(&data)).await.unwrap();
+        if let Some(engine) = &self.engine {
+            // While the engine is down it is unknown what runs there.
+            let listed = tokio::time::timeout(SAMPLE_INTERVAL * 3, engine.running()).await;
+            running.extend(listed.ok().flatten().unwrap_or_default());
+        }
+        running
+    }
+
+    /// Whether the lease of a node's worker is valid.
+    fn has_lease(&self, node: &str) -> bool {
+        let text = std::fs::read_to_string(self.leases.join(format!("{node}.lease"))).unwrap_or_default();
+        let lease: Value = serde_json::from_str(&text).unwrap_or_default();
+        let now = clock_gettime(ClockId::Boottime);
+        let now = now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000;
+        lease["deadline_millis"].as_u64().is_some_and(|deadline| now < deadline)
+    }
+}

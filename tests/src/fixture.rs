@@ -1,0 +1,305 @@
+//! The fixture of the script tests: a private Redis, a store on it, and short ways to bring pods into a
+//! phase.
+
+use std::time::Duration;
+
+use common::ids::{AssignmentId, NodeName, PodId, SchedulerId, ServiceName};
+use common::lifecycle::Phase;
+use common::node::{NodeInfo, Resources};
+use common::payload::Payload;
+use common::pod::PodRecord;
+use common::service::Service;
+use common::spec::{HostPorts, ServiceInput};
+use common::store::{
+    Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, DeclareOutcome, DrainOutcome,
+    PodRef, PutMode, Registration, Session, Store,
+};
+
+use crate::ablation::Ablation;
+use crate::proxy::Proxy;
+use crate::{Keyspace, Redis, invariants};
+
+/// What each pod of [`Fixture::service`] requests.
+pub const REQUEST: Resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pods: 1 };
+
+/// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
+pub const DEAD_AFTER: Duration = Duration::from_secs(20);
+
+/// How many attempts a pod has to start.
+pub const ATTEMPTS: u32 = 5;
+
+/// Redis, a store, and one scheduler's identity.
+pub struct Fixture {
+    /// The server; tests use it as outsiders do.
+    pub redis: Redis,
+    /// Connected through the proxy if a script is ablated or the requests are recorded.
+    pub store: Store,
+    /// The scheduler that the functions of this fixture act as.
+    pub scheduler: SchedulerId,
+    /// The proxy between store and Redis, if there is one.
+    pub proxy: Option<Proxy>,
+}
+
+/// A pod that was brought into a phase, with what a worker needs to report about it.
+pub struct Placed {
+    /// The session of its node's worker.
+    pub session: Session,
+    /// Its record.
+    pub record: PodRecord,
+    /// Its payload.
+    pub payload: Payload,
+}
+
+impl Placed {
+    /// The reference by which a worker names it.
+    pub fn reference(&self) -> PodRef<'_> {
+        PodRef { id: &self.record.id, assignment: self.record.assignment.as_ref().unwrap() }
+    }
+}
+
+impl Fixture {
+    /// An empty cluster.
+    pub async fn new() -> Self {
+        let redis = Redis::start().await;
+        let store = redis.store();
+        Self { redis, store, scheduler: SchedulerId::random(), proxy: None }
+    }
+
+    /// An empty cluster whose store runs changed scripts.
+    pub async fn ablated(ablation: Ablation) -> Self {
+        let redis = Redis::start().await;
+        let hashes = ablation.load(&redis).await;
+        Self::behind_proxy(redis, hashes).await
+    }
+
+    /// An empty cluster whose proxy records what the store sends.
+    pub async fn recorded() -> Self {
+        Self::behind_proxy(Redis::start().await, Vec::new()).await
+    }
+
+    async fn behind_proxy(redis: Redis, hashes: Vec<(String, String)>) -> Self {
+        let proxy = Proxy::start(redis.port(), hashes).await;
+        let store = crate::redis::store(&proxy.url());
+        Self { redis, store, scheduler: SchedulerId::random(), proxy: Some(proxy) }
+    }
+
+    /// Registers a node with room for many pods.
+    pub async fn node(&self, name: &str) -> Session {
+        self.node_with(name, Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pods: 1000 }).await
+    }
+
+    /// Registers a node with this capacity.
+    pub async fn node_with(&self, name: &str, capacity: Resources) -> Session {
+        match self.store.register(&node(name), &facts(capacity), None).await.unwrap() {
+            Registration::Registered { session, .. } => session,
+            Registration::Draining | Registration::Held { .. } => panic!("{name} cannot register"),
+        }
+    }
+
+    /// Stores a service and creates its pods; they wait in `sq`.
+    pub async fn service(&self, name: &str, replicas: u32) -> Service {
+        let input = serde_json::json!({
+            "name": name, "image": "spaster/alpine-sleep", "replicas": replicas, "cpus": "0.1", "memory": "64MiB",
+        });
+        self.service_of(input).await
+    }
+
+    /// Stores a service given as JSON and creates its pods.
+    pub async fn service_of(&self, input: serde_json::Value) -> Service {
+        let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+        self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
+        let service = self.store.service(&desired.name).await.unwrap().unwrap();
+        self.store.create_pods(&service, &service.all_replicas()).await.unwrap();
+        service
+    }
+
+    /// The records of a service's pods, by replica.
+    pub async fn pods(&self, service: &ServiceName) -> Vec<PodRecord> {
+        let slots = self.store.slots(service).await.unwrap();
+        let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
+        self.store.pods(&ids).await.unwrap().into_iter().flatten().collect()
+    }
+
+    /// One pod's record.
+    pub async fn record(&self, id: &PodId) -> PodRecord {
+        self.store.pod(id).await.unwrap().unwrap_or_else(|| panic!("there is no pod:{id}"))
+    }
+
+    /// Takes all waiting payloads and assigns them to one node.
+    pub async fn assign_all(&self, session: &Session) -> Vec<AssignOutcome> {
+        let taken = self.store.take(&self.scheduler, 1000).await.unwrap();
+        let payloads = taken.into_iter().map(|raw| Payload::parse(raw).unwrap());
+        self.assign(session, payloads.collect()).await
+    }
+
+    /// Assigns in-flight payloads of the scheduler to one node.
+    pub async fn assign(&self, session: &Session, payloads: Vec<Payload>) -> Vec<AssignOutcome> {
+        let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
+        let mut assignments = Vec::new();
+        for payload in payloads {
+            let host_ports = self.host_ports(&payload).await;
+            let (node, incarnation) = (session.node().clone(), incarnation.clone());
+            assignments.push(Assignment { payload, node, incarnation, request: REQUEST, host_ports });
+        }
+        self.store.assign(&self.scheduler, DEAD_AFTER, &assignments).await.unwrap()
+    }
+
+    /// Moves all payloads pending on a node to `rq` and claims them.
+    pub async fn claim_all(&self, session: &Session) -> Vec<(Payload, Claim)> {
+        session.pop_more(1000).await.unwrap();
+        let rq = session.in_flight().await.unwrap();
+        let payloads: Vec<_> = rq.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+        let claims = self.claim(session, &payloads).await;
+        payloads.into_iter().zip(claims).collect()
+    }
+
+    /// Claims payloads in `rq`.
+    pub async fn claim(&self, session: &Session, payloads: &[Payload]) -> Vec<Claim> {
+        let mut items = Vec::new();
+        for payload in payloads {
+            items.push(self.claim_item(payload).await);
+        }
+        match session.claim(&items, ATTEMPTS, Duration::ZERO).await.unwrap().unwrap() {
+            ClaimReply::Claims(claims) => claims,
+            ClaimReply::Paused(left) => panic!("claims pause for {left:?}"),
+        }
+    }
+
+    /// The host ports of a pod, from its specification.
+    pub async fn host_ports(&self, payload: &Payload) -> HostPorts {
+        match &payload.spec {
+            Some(spec) => self.store.pod_spec(spec).await.unwrap().unwrap().host_ports(),
+            None => payload.inline_spec().unwrap().pod.host_ports(),
+        }
+    }
+
+    /// A payload with the service in its record.
+    pub async fn claim_item(&self, payload: &Payload) -> ClaimItem {
+        // A broken record names no service.
+        let record = self.store.pod(&payload.id).await.ok().flatten();
+        let service = record.and_then(|record| record.service);
+        ClaimItem {
+            payload: payload.clone(),
+            request: REQUEST,
+            service,
+            host_ports: self.host_ports(payload).await,
+        }
+    }
+
+    /// Claims and acknowledges all payloads pending on a node.
+    pub async fn run_all(&self, session: &Session) -> Vec<Ack> {
+        let mut items = Vec::new();
+        for (payload, claim) in self.claim_all(session).await {
+            if let Claim::Start { assignment, .. } = claim {
+                items.push(AckItem { payload, assignment, address: "10.0.0.1".to_owned() });
+            }
+        }
+        session.ack(&items).await.unwrap().unwrap()
+    }
+
+    /// Acknowledges one pod with this assignment.
+    pub async fn ack(&self, session: &Session, payload: &Payload, assignment: &AssignmentId) -> Ack {
+        let item =
+            AckItem { payload: payload.clone(), assignment: assignment.clone(), address: String::new() };
+        session.ack(&[item]).await.unwrap().unwrap()[0]
+    }
+
+    /// Stores a service with one pod in this phase, on this node if the phase has one. Registers the node.
+    pub async fn pod_in(&self, phase: Phase, service: &str, on: &str) -> Placed {
+        use common::store::{FinishReport, PodOutcome};
+        let session = self.node(on).await;
+        let service = self.service(service, 1).await;
+        let id = self.pods(&service.name).await[0].id.clone();
+        if phase != Phase::Pending {
+            self.assign_all(&session).await;
+        }
+        if !matches!(phase, Phase::Pending | Phase::Assigned) {
+            self.run_all(&session).await;
+        }
+        let record = self.record(&id).await;
+        let payload = self.store.payload_of(&record).await.unwrap().unwrap();
+        if matches!(phase, Phase::Stopping | Phase::Stopped) {
+            self.stop(&record).await;
+        }
+        let outcome = match phase {
+            Phase::Stopped => Some(PodOutcome::Stopped),
+            Phase::Succeeded => Some(PodOutcome::Succeeded),
+            Phase::Failed => Some(PodOutcome::Failed),
+            Phase::Pending | Phase::Assigned | Phase::Running | Phase::Stopping => None,
+        };
+        if let Some(outcome) = outcome {
+            let pod = PodRef { id: &id, assignment: record.assignment.as_ref().unwrap() };
+            let report = FinishReport { outcome, reason: "", message: "", exit_code: None };
+            let done = session.finish(pod, &payload.raw, Some(&service.name), &report).await;
+            done.unwrap().unwrap();
+        }
+        let record = self.record(&id).await;
+        assert_eq!(record.phase, phase, "the pod reaches the phase");
+        Placed { session, record, payload }
+    }
+
+    /// Requests that a pod be stopped.
+    pub async fn stop(&self, pod: &PodRecord) -> common::store::StopOutcome {
+        let seen = [(pod.id.clone(), pod.node.clone())];
+        self.store.stop_pods(pod.service.as_ref(), &seen, "Surplus", "not wanted").await.unwrap()[0]
+    }
+
+    /// Reports a stopping pod of this worker as stopped.
+    pub async fn finish_stopped(&self, session: &Session, pod: &PodRecord) {
+        use common::store::{FinishReport, PodOutcome};
+        let payload = self.store.payload_of(pod).await.unwrap().unwrap();
+        let reference = PodRef { id: &pod.id, assignment: pod.assignment.as_ref().unwrap() };
+        let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: None };
+        session.finish(reference, &payload.raw, pod.service.as_ref(), &report).await.unwrap().unwrap();
+    }
+
+    /// Sets a node's last heartbeat to the distant past.
+    pub async fn silence(&self, name: &str) {
+        let () = self.redis.cli(&["HSET", &format!("node:{name}"), "beat", "1000"]).await;
+        let () = self.redis.cli(&["ZADD", "beats", "1000", name]).await;
+    }
+
+    /// Silences a node and declares it dead.
+    pub async fn kill_node(&self, name: &str) {
+        self.silence(name).await;
+        let seen = self.store.node(&node(name)).await.unwrap().unwrap();
+        let outcome =
+            self.store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO).await.unwrap();
+        assert_eq!(outcome, DeclareOutcome::Declared);
+    }
+
+    /// Drains a dead node completely.
+    pub async fn drain(&self, name: &str) {
+        let dead = self.store.node(&node(name)).await.unwrap().unwrap();
+        while let DrainOutcome::Moved(_) = self.store.drain_step(&dead).await.unwrap() {}
+    }
+
+    /// The whole content of Redis.
+    pub async fn keyspace(&self) -> Keyspace {
+        Keyspace::read(&self.redis).await
+    }
+
+    /// The violations of invariants at this instant.
+    pub async fn violations(&self) -> Vec<String> {
+        invariants::violations(&self.keyspace().await)
+    }
+}
+
+/// A node's name.
+pub fn node(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+/// What a worker in zone `a` reports when it registers.
+pub fn facts(capacity: Resources) -> NodeInfo {
+    NodeInfo {
+        labels: [("zone".to_owned(), "a".to_owned())].into(),
+        ..testkit::fixtures::node_info(capacity)
+    }
+}
+
+/// The payload of a pod that a user pushes with LPUSH.
+pub fn pushed(name: &str, uuid: &str) -> Payload {
+    let text = format!(r#"{{"name":"{name}","uuid":"{uuid}","image":"spaster/alpine-sleep","replica":3}}"#);
+    Payload::parse(text.into_bytes().into()).unwrap()
+}

@@ -1,0 +1,329 @@
+//! A cluster whose daemons are tasks of the test process, on a real Redis and a simulated engine that records
+//! what is done to each pod. It is for tests that break Redis many times: a step takes a fraction of a second.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::clock::BootClock;
+use common::config::{Config, Sources};
+use common::ids::{ClusterId, NodeName, PodId};
+use common::store::{LinkOptions, Store};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use worker::runtime::sim::{SimOptions, SimRuntime};
+use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use worker::{IdentityStore, OtherLease, WorkerEnv, WorkerTimings};
+
+use crate::{Http, Keyspace, LIMIT, Redis};
+
+/// What was done to a pod's container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It was created and started.
+    Started,
+    /// It was started again.
+    Restarted,
+    /// It was stopped and removed.
+    Stopped,
+}
+
+/// An entry of the engine's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineAct {
+    /// The pod.
+    pub pod: PodId,
+    /// The engine's handle: `<node>/<container>`.
+    pub handle: String,
+    /// What was done.
+    pub act: Act,
+}
+
+/// A simulated engine that records what is done to pods. Clones are the same engine.
+#[derive(Clone)]
+pub struct RecordedEngine {
+    inner: SimRuntime,
+    record: Arc<Mutex<Record>>,
+}
+
+#[derive(Default)]
+struct Record {
+    pods: HashMap<String, PodId>,
+    acts: Vec<EngineAct>,
+}
+
+impl RecordedEngine {
+    fn new() -> Self {
+        Self { inner: SimRuntime::new(SimOptions::default()), record: Arc::default() }
+    }
+
+    /// The simulated engine.
+    pub fn sim(&self) -> &SimRuntime {
+        &self.inner
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.lock().acts.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries from this number on.
+    pub fn acts_since(&self, start: usize) -> Vec<EngineAct> {
+        self.lock().acts[start..].to_vec()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, handle: &str, act: Act) {
+        let mut record = self.lock();
+        if let Some(pod) = record.pods.get(handle).cloned() {
+            record.acts.push(EngineAct { pod, handle: handle.to_owned(), act });
+        }
+    }
+}
+
+impl Runtime for RecordedEngine {
+    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
+        self.inner.ping()
+    }
+
+    fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        self.inner.list(node)
+    }
+
+    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.inner.ensure_image(image)
+    }
+
+    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        Box::pin(async move {
+            let container = self.inner.run(request).await?;
+            self.lock().pods.insert(container.handle.clone(), container.pod.clone());
+            self.note(&container.handle, Act::Started);
+            Ok(container)
+        })
+    }
+
+    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.note(handle, Act::Restarted);
+        self.inner.restart(handle)
+    }
+
+    fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.note(handle, Act::Stopped);
+        self.inner.stop(handle, grace)
+    }
+
+    fn logs<'a>(
+        &'a self,
+        handle: &'a str,
+        tail: usize,
+        follow: bool,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        self.inner.logs(handle, tail, follow)
+    }
+
+    fn hints<'a>(
+        &'a self,
+        node: &'a NodeName,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
+        self.inner.hints(node)
+    }
+}
+
+/// See the module. Dropped, its daemons are aborted.
+pub struct InProcessCluster {
+    /// Its Redis.
+    pub redis: Redis,
+    /// A store on it.
+    pub store: Store,
+    /// The engine of all its nodes.
+    pub engine: RecordedEngine,
+    /// A client of its API.
+    pub http: Http,
+    /// The names of its nodes.
+    pub nodes: Vec<NodeName>,
+    daemons: JoinSet<Result<(), String>>,
+    _folder: tempfile::TempDir,
+}
+
+impl InProcessCluster {
+    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits until all are registered.
+    pub async fn start(workers: u32) -> Self {
+        let redis = Redis::start().await;
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&redis.url(), folder.path().to_str().unwrap());
+        let new_store = || Store::new(config.redis.clone(), LinkOptions::default());
+        let (engine, token) = (RecordedEngine::new(), CancellationToken::new());
+        let mut daemons = JoinSet::new();
+        let server = api::Server::bind(Arc::new(config.clone()), new_store()).await.unwrap();
+        let http = Http::new(&format!("http://{}", server.address()));
+        let shutdown = token.clone();
+        daemons.spawn(async move { server.run(shutdown).await.map_err(|error| error.to_string()) });
+        for _ in 0..2 {
+            let (config, store, shutdown) = (Arc::new(config.clone()), new_store(), token.clone());
+            let run = scheduler::run_with(config, store, shutdown);
+            daemons.spawn(async move { run.await.map_err(|error| error.to_string()) });
+        }
+        let nodes: Vec<NodeName> =
+            (1..=workers).map(|number| NodeName::new(format!("w{number}")).unwrap()).collect();
+        let shared_by_workers = new_store();
+        for node in &nodes {
+            let config = Arc::new(Config { node: node.clone(), ..config.clone() });
+            let env = WorkerEnv {
+                runtime: Arc::new(engine.clone()),
+                clock: Arc::new(BootClock),
+                lease_store: None,
+                identity_store: Some(Arc::new(RememberedIdentity::default())),
+                pod_store: worker::PodStore::Nowhere,
+                pressure: || None,
+            };
+            let (store, shutdown) = (shared_by_workers.clone(), token.clone());
+            daemons.spawn(async move {
+                // As a supervisor does. The engine and its containers stay.
+                while let Err(_ended) = worker::run_in_env(
+                    config.clone(),
+                    store.clone(),
+                    env.clone(),
+                    timings(),
+                    shutdown.clone(),
+                )
+                .await
+                {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+                Ok(())
+            });
+        }
+        http.nodes_ready(nodes.len()).await;
+        Self { store: new_store(), redis, engine, http, nodes, daemons, _folder: folder }
+    }
+
+    /// Returns why a daemon has ended, if one has. Each of them serves until it is dropped.
+    pub fn ended(&mut self) -> Option<String> {
+        let ended = self.daemons.try_join_next()?;
+        Some(match ended {
+            Ok(Ok(())) => "a daemon ended".to_owned(),
+            Ok(Err(error)) => error,
+            Err(panic) => panic.to_string(),
+        })
+    }
+
+    /// The whole content of Redis.
+    pub async fn redis_keyspace(&self) -> Keyspace {
+        Keyspace::read(&self.redis).await
+    }
+
+    /// Asks the schedulers for a comparison of all keys now: it begins within two seconds.
+    pub async fn request_full_pass(&self) {
+        let _receivers: u64 = self.redis.cli(&["PUBLISH", "wake:reconcile", ""]).await;
+    }
+
+    /// Waits until a service runs exactly `pods` pods.
+    pub async fn runs(&self, service: &str, pods: u64) {
+        self.http.runs(LIMIT, service, pods).await;
+    }
+
+    /// Waits until every one of these nodes has sent two more heartbeats.
+    ///
+    /// # Errors
+    /// Names the nodes that send none.
+    pub async fn heartbeats_go_on(&self, nodes: &[NodeName]) -> Result<(), String> {
+        for _ in 0..2 {
+            let before = self.beats(nodes).await;
+            let deadline = Instant::now() + LIMIT;
+            loop {
+                let now = self.beats(nodes).await;
+                let silent: Vec<_> =
+                    before.iter().filter(|(node, beat)| now.get(*node) == Some(beat)).collect();
+                if silent.is_empty() {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return Err(format!("these nodes send no heartbeats: {silent:?}"));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn beats(&self, nodes: &[NodeName]) -> BTreeMap<String, String> {
+        let mut beats = BTreeMap::new();
+        for node in nodes {
+            let key = format!("node:{node}");
+            let beat: Option<String> = self.redis.try_cli(&["HGET", &key, "beat"]).await.unwrap_or_default();
+            beats.insert(node.to_string(), beat.unwrap_or_default());
+        }
+        beats
+    }
+}
+
+/// What a node remembers of its cluster when its worker is started again.
+#[derive(Default)]
+struct RememberedIdentity(Mutex<Option<ClusterId>>);
+
+impl IdentityStore for RememberedIdentity {
+    fn load(&self) -> Option<ClusterId> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn save(&self, cluster: &ClusterId) {
+        *self.0.lock().unwrap() = Some(cluster.clone());
+    }
+
+    fn note_hold(&self, _why: Option<&str>) {}
+
+    fn other_leases(&self) -> Vec<OtherLease> {
+        Vec::new()
+    }
+}
+
+/// Heartbeat 0.3 s, fence 2 s, dead after 3 s.
+fn config(url: &str, folder: &str) -> Config {
+    let settings = [
+        ("KUBELEET_REDIS_URL", url),
+        ("KUBELEET_LISTEN", "127.0.0.1:0"),
+        ("KUBELEET_NODE", "host"),
+        ("KUBELEET_RUNTIME", "sim"),
+        ("KUBELEET_HEARTBEAT", "300ms"),
+        ("KUBELEET_FENCE_AFTER", "2s"),
+        ("KUBELEET_DEAD_AFTER", "3s"),
+        ("KUBELEET_MAX_PODS", "500"),
+        ("KUBELEET_STATE_DIR", folder),
+        ("KUBELEET_DATA_DIR", folder),
+    ];
+    let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let sources = Sources {
+        flags,
+        environment: &|_| None,
+        file: BTreeMap::new(),
+        read_file: &|path| Err(format!("{path} is not for tests")),
+        host_name: "host".to_owned(),
+    };
+    sources.config().unwrap()
+}
+
+fn timings() -> WorkerTimings {
+    WorkerTimings {
+        queue_block: Duration::from_millis(500),
+        sweep_interval: Duration::from_secs(1),
+        relist_interval: Duration::from_secs(1),
+        min_relist_gap: Duration::from_millis(50),
+        start_retry: Duration::from_millis(400),
+        max_backoff: Duration::from_secs(2),
+        shutdown_timeout: Duration::from_secs(2),
+        record_lag: Duration::from_secs(1),
+        ..WorkerTimings::default()
+    }
+}

@@ -1,0 +1,252 @@
+//! The journal of a client that writes services: for each service, the states it may be in according to the
+//! responses.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::Keyspace;
+
+/// A service as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenService {
+    /// Its number of pods.
+    pub replicas: u64,
+    /// Counts the writes of this service; stored in a label.
+    pub version: u64,
+}
+
+/// One write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// The whole service.
+    Put(WrittenService),
+    /// Only the number of pods.
+    Scale(u64),
+    /// Deletes it.
+    Delete,
+}
+
+impl Write {
+    /// The service after this write; none if there is no such service then.
+    fn applied(self, before: Option<WrittenService>) -> Option<WrittenService> {
+        match self {
+            Self::Put(service) => Some(service),
+            Self::Scale(replicas) => before.map(|service| WrittenService { replicas, ..service }),
+            Self::Delete => None,
+        }
+    }
+}
+
+/// How a write was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Stored, and it survives a failover (200, 201, or a deletion that was confirmed).
+    Durable,
+    /// Stored, not yet confirmed (202).
+    Stored,
+    /// Certainly not stored.
+    Refused,
+    /// It may be stored or not: no response, or one that leaves it open.
+    Unknown,
+}
+
+/// How many responses of each kind there were.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answers {
+    /// [`Answer::Durable`].
+    pub durable: u64,
+    /// [`Answer::Stored`].
+    pub stored: u64,
+    /// [`Answer::Unknown`].
+    pub unknown: u64,
+}
+
+impl Answers {
+    /// The difference to an earlier count.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            durable: self.durable - before.durable,
+            stored: self.stored - before.stored,
+            unknown: self.unknown - before.unknown,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// The states it may be in, the newest last.
+    possible: Vec<Option<WrittenService>>,
+    /// A response is outstanding or was lost: the write may still be carried out.
+    open: bool,
+    versions: u64,
+}
+
+/// All writes so far and their responses.
+#[derive(Debug, Default)]
+pub struct Journal {
+    entries: BTreeMap<String, Entry>,
+    /// All responses so far.
+    pub answers: Answers,
+}
+
+/// The result of comparing the journal with a cluster.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Services that are in no state that the responses allow, as text.
+    pub lost: Vec<String>,
+    /// Writes answered with 202 that were not stored after all.
+    pub forgotten: u64,
+}
+
+impl Journal {
+    /// Begins a write of a service. Returns its newest known state and the number of this write; none while
+    /// an earlier write is open, because the service must not be written then.
+    pub fn open(&mut self, name: &str) -> Option<(Option<WrittenService>, u64)> {
+        let entry = self.entries.entry(name.to_owned()).or_default();
+        if entry.open {
+            return None;
+        }
+        entry.open = true;
+        entry.versions += 1;
+        Some((entry.possible.last().copied().flatten(), entry.versions))
+    }
+
+    /// Records the response to the write that [`Journal::open`] began.
+    ///
+    /// # Panics
+    /// If no write of the service was begun.
+    pub fn answered(&mut self, name: &str, write: Write, answer: Answer) {
+        match answer {
+            Answer::Durable => self.answers.durable += 1,
+            Answer::Stored => self.answers.stored += 1,
+            Answer::Unknown => self.answers.unknown += 1,
+            Answer::Refused => {}
+        }
+        let entry = self.entries.get_mut(name).expect("it was opened");
+        if entry.possible.is_empty() {
+            entry.possible.push(None);
+        }
+        let after: Vec<Option<WrittenService>> =
+            entry.possible.iter().map(|before| write.applied(*before)).collect();
+        match answer {
+            Answer::Durable => entry.possible = after,
+            Answer::Stored | Answer::Unknown => entry.possible.extend(after),
+            Answer::Refused => {}
+        }
+        let mut seen = Vec::new();
+        entry.possible.reverse();
+        entry.possible.retain(|service| {
+            let is_new = !seen.contains(service);
+            seen.push(*service);
+            is_new
+        });
+        entry.possible.reverse();
+        entry.open = answer == Answer::Unknown;
+    }
+
+    /// Compares with a converged cluster, in which no write is in progress. From then on its state is the
+    /// known one.
+    pub fn audit(&mut self, keyspace: &Keyspace) -> Audit {
+        let mut audit = Audit::default();
+        for (name, entry) in &mut self.entries {
+            if entry.possible.is_empty() {
+                continue;
+            }
+            let found = stored(keyspace, name);
+            let newest = entry.possible.last().copied().flatten();
+            if !entry.possible.contains(&found) {
+                audit.lost.push(format!("{name} is {found:?}, expected one of {:?}", entry.possible));
+            } else if !entry.open && found != newest {
+                audit.forgotten += 1;
+            }
+            entry.possible = vec![found];
+            entry.open = false;
+        }
+        audit
+    }
+}
+
+fn stored(keyspace: &Keyspace, name: &str) -> Option<WrittenService> {
+    let field = |field: &str| keyspace.field(&format!("service:{name}"), field);
+    if field("state") != "active" {
+        return None;
+    }
+    let labels: Value = serde_json::from_str(&field("labels")).unwrap_or_default();
+    let version = labels["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Some(WrittenService { replicas: field("replicas").parse().unwrap_or(0), version })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Entry;
+
+    const ONE: WrittenService = WrittenService { replicas: 1, version: 1 };
+    const TWO: WrittenService = WrittenService { replicas: 2, version: 2 };
+
+    /// A cluster with one service, or with none.
+    fn cluster(service: Option<WrittenService>) -> Keyspace {
+        let fields = service.map(|service| {
+            let labels = format!(r#"{{"v":"{}"}}"#, service.version);
+            [("state", "active".to_owned()), ("replicas", service.replicas.to_string()), ("labels", labels)]
+        });
+        let hash = |fields: [(&str, String); 3]| {
+            Entry::Hash(fields.map(|(name, value)| (name.to_owned(), value.into_bytes())).into())
+        };
+        Keyspace::with(fields.map(|fields| ("service:web", hash(fields))))
+    }
+
+    /// Writes with their responses, the state in the end, and how many writes are lost and forgotten.
+    type Case<'a> = (&'a [(Write, Answer)], Option<WrittenService>, usize, u64);
+
+    #[test]
+    fn a_service_in_no_state_that_the_responses_allow_is_lost() {
+        use Answer::{Durable, Refused, Stored, Unknown};
+        use Write::{Delete, Put, Scale};
+        let scaled = Some(WrittenService { replicas: 5, version: 1 });
+        let table: &[Case<'_>] = &[
+            (&[(Put(ONE), Durable)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable)], None, 1, 0),
+            (&[(Put(ONE), Durable)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Delete, Durable)], None, 0, 0),
+            (&[(Put(ONE), Durable), (Delete, Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Durable), (Scale(5), Durable)], scaled, 0, 0),
+            (&[(Put(ONE), Durable), (Scale(5), Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Stored)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Stored)], None, 0, 1),
+            (&[(Put(ONE), Stored)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Stored)], Some(ONE), 0, 1),
+            (&[(Put(ONE), Durable), (Put(TWO), Stored)], None, 1, 0),
+            (&[(Put(ONE), Stored), (Put(TWO), Durable)], Some(ONE), 1, 0),
+            (&[(Put(ONE), Stored), (Scale(5), Durable)], scaled, 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Refused)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Refused)], Some(TWO), 1, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], Some(ONE), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], Some(TWO), 0, 0),
+            (&[(Put(ONE), Durable), (Put(TWO), Unknown)], None, 1, 0),
+        ];
+        for (writes, found, lost, forgotten) in table {
+            let mut journal = Journal::default();
+            for (write, answer) in *writes {
+                assert!(journal.open("web").is_some(), "{writes:?}");
+                journal.answered("web", *write, *answer);
+            }
+            let audit = journal.audit(&cluster(*found));
+            assert_eq!((audit.lost.len(), audit.forgotten), (*lost, *forgotten), "{writes:?}: {audit:?}");
+            // From then on, the state that was found is the known one.
+            assert!(journal.audit(&cluster(*found)).lost.is_empty(), "{writes:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_with_an_open_write_cannot_be_written() {
+        let mut journal = Journal::default();
+        assert_eq!(journal.open("web"), Some((None, 1)));
+        assert_eq!(journal.open("web"), None);
+        journal.answered("web", Write::Put(ONE), Answer::Unknown);
+        assert_eq!(journal.open("web"), None);
+        journal.audit(&cluster(Some(ONE)));
+        assert_eq!(journal.open("web"), Some((Some(ONE), 2)));
+    }
+}

@@ -1,0 +1,68 @@
+//! When processes started and ended, on the machine's boot clock: whether two copies of a pod ran at the same
+//! time.
+//!
+//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late. A gap is therefore never
+//! reported larger than it was.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use common::clock::{BootClock, Clock};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use testkit::eventually::{check, eventually_within};
+
+/// A process whose end is recorded.
+#[derive(Debug)]
+pub struct Watched {
+    end: Arc<OnceLock<u64>>,
+}
+
+impl Watched {
+    /// Watches a process from now on.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn process(pid: Pid) -> Self {
+        let descriptor: OwnedFd = pidfd_open(pid, PidfdFlags::empty()).expect("the process is there");
+        let end: Arc<OnceLock<u64>> = Arc::default();
+        let recorded = end.clone();
+        std::thread::spawn(move || {
+            while poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None).is_err() {}
+            recorded.get_or_init(|| BootClock.now().millis);
+        });
+        Self { end }
+    }
+
+    /// When it ended, in milliseconds since boot; none while it runs.
+    pub fn ended(&self) -> Option<u64> {
+        self.end.get().copied()
+    }
+}
+
+/// When a process started, in milliseconds since boot; none if it is gone.
+pub fn started(pid: Pid) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The fields after the name, which is in parentheses and may contain any character.
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    // A zombie has ended, and was not reaped yet.
+    (*fields.first()? != "Z").then_some(())?;
+    let ticks: u64 = fields.get(19)?.parse().ok()?;
+    // USER_HZ, the unit that programs see, is 100 on every Linux.
+    Some(ticks * 10)
+}
+
+/// Milliseconds from the end of the old copy to the start of the new one; negative if they overlapped.
+pub fn gap(ended: u64, started: u64) -> i64 {
+    started as i64 - ended as i64
+}
+
+/// Waits until the process is gone.
+pub async fn wait_until_gone(pid: Pid, within: Duration) {
+    eventually_within(within, "the process ends", || async {
+        check(started(pid).is_none(), || format!("{pid:?} is there"))
+    })
+    .await;
+}

@@ -1,0 +1,266 @@
+//! The invariants of the design, as checks of what is stored in Redis and of which containers run.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use ::redis::Value;
+use common::ids::PodId;
+
+use worker::runtime::ContainerState;
+
+use super::expected_state::ExpectedState;
+use super::host::SimulatedHost;
+use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
+use super::process_id::ProcessId;
+use super::world::World;
+
+/// What the next check compares, and what the checks have found.
+#[derive(Default)]
+pub(super) struct Checks {
+    pub(super) violations: Vec<String>,
+    /// What was read from Redis and is not yet part of the observed state.
+    pub(super) unapplied_rows: Vec<Value>,
+    /// How many times only some keys were read since all were.
+    pub(super) partial_reads: u64,
+    /// Every pod that ever existed.
+    pub(super) known_pods: BTreeSet<String>,
+    /// Every incarnation that a worker ever registered with.
+    pub(super) incarnations: HashSet<Vec<u8>>,
+    /// The violation if the last script changed anything: its caller is fenced.
+    pub(super) fenced_write: Option<String>,
+    /// Pods that the last script must not change, because it named an outdated assignment.
+    pub(super) protected_pods: HashMap<String, Option<ObservedPod>>,
+    /// Whether the last script was one that assigns pods to nodes.
+    pub(super) has_assigned: bool,
+}
+
+/// Returns the invariants that are violated at this instant.
+pub(super) fn violations(world: &mut World) -> Vec<String> {
+    let observed = &world.observed;
+    let locations = payload_locations(observed, &mut world.pod_ids);
+    let clients = world.clients.lock();
+    let mut found = misplaced_payloads(observed, &clients.expected, &locations);
+    found.extend(wrong_accounts(observed));
+    found.extend(wrong_slots(observed));
+    found.extend(unaccounted_junk(observed, &clients.expected));
+    found
+}
+
+/// Returns the keys that hold a payload of each pod, by pod.
+fn payload_locations<'a>(
+    observed: &'a ObservedState,
+    pod_ids: &mut PodIdCache,
+) -> BTreeMap<String, Vec<&'a str>> {
+    let mut locations: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (key, payloads) in observed.payloads.iter().filter(|(key, _)| *key != "dq") {
+        for payload in payloads {
+            if let Some(uuid) = pod_ids.pod_of(payload) {
+                locations.entry(uuid.to_owned()).or_default().push(key);
+            }
+        }
+    }
+    locations
+}
+
+fn is_allowed(pod: &ObservedPod, key: &str) -> bool {
+    match (pod.phase.as_str(), key.split_once(':')) {
+        ("pending", None) => matches!(key, "sq" | "uq"),
+        ("pending", Some(("fq", _))) => true,
+        ("assigned", Some(("pq" | "rq", node))) => node == pod.node,
+        ("running", Some(("cs", node))) => node == pod.node,
+        ("stopping", Some(("pq" | "rq" | "cs", node))) => node == pod.node,
+        _ => false,
+    }
+}
+
+/// Invariant 2. Copies that were pushed by hand, or that a failover made, may remain until they are dropped.
+fn misplaced_payloads(
+    observed: &ObservedState,
+    expected: &ExpectedState,
+    locations: &BTreeMap<String, Vec<&str>>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.is_active()) {
+        let keys = locations.get(uuid).map_or(&[][..], Vec::as_slice);
+        let allowed = keys.iter().filter(|key| is_allowed(pod, key)).count();
+        let is_missing = allowed == 0 && !expected.may_be_missing(uuid);
+        let is_duplicated = keys.len() > 1 && !expected.may_be_duplicated(uuid);
+        if is_missing || is_duplicated {
+            found.push(format!(
+                "invariant 2: pod {} is {} on node {:?}, its payload is in {keys:?}",
+                short(uuid),
+                pod.phase,
+                pod.node
+            ));
+        }
+    }
+    for (uuid, keys) in locations {
+        let is_active = observed.pods.get(uuid).is_some_and(ObservedPod::is_active);
+        let is_in_container_set = keys.iter().any(|key| key.starts_with("cs:"));
+        if !is_active && is_in_container_set && !expected.may_be_duplicated(uuid) {
+            let name = short(uuid);
+            found.push(format!("invariant 2: pod {name} has ended, its payload is in {keys:?}"));
+        }
+    }
+    found
+}
+
+/// Invariant 9, first half: the resources reserved on a node are those that its pods request.
+fn wrong_accounts(observed: &ObservedState) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, node) in &observed.nodes {
+        let pods = observed.pods.values().filter(|pod| pod.has_reservation() && pod.node == *name);
+        let sum = pods.fold([0, 0, 0], |sum, pod| [sum[0] + pod.cpu, sum[1] + pod.memory, sum[2] + 1]);
+        if sum != node.used {
+            found.push(format!(
+                "invariant 9: node {name} has {:?} reserved, its pods request {sum:?}",
+                node.used
+            ));
+        }
+    }
+    found
+}
+
+/// Invariant 9, second half, for the nodes that a scheduler has just assigned pods to.
+pub(super) fn overcommitted(
+    before: &BTreeMap<String, ObservedNode>,
+    nodes: &BTreeMap<String, ObservedNode>,
+) -> Vec<String> {
+    let unused = ObservedNode::default();
+    let is_over = |(name, node): &(&String, &ObservedNode)| {
+        let used_before = &before.get(*name).unwrap_or(&unused).used;
+        (0..3).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
+    };
+    let over = nodes.iter().filter(is_over);
+    over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
+}
+
+/// Every replica slot is held by a pod of just that replica, and every pod has a slot or was pushed by hand.
+fn wrong_slots(observed: &ObservedState) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut holders = BTreeSet::new();
+    for (service, slots) in &observed.slots {
+        for (replica, uuid) in slots {
+            holders.insert(uuid);
+            let fits = |pod: &ObservedPod| pod.service == *service && pod.replica == *replica;
+            if !observed.pods.get(uuid).is_some_and(fits) {
+                found.push(format!("slot {replica} of service {service} is held by {uuid}, not a pod of it"));
+            }
+        }
+    }
+    for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.is_active()) {
+        let is_pushed = pod.service.is_empty() && observed.pushed.contains(uuid);
+        if !holders.contains(uuid) && !is_pushed {
+            let ObservedPod { service, phase, .. } = pod;
+            found.push(format!("pod {uuid} of service {service:?} is {phase} and nothing wants it"));
+        }
+    }
+    found
+}
+
+/// Invariant 7: an invalid payload is in a queue or among the dead letters, as often as it was pushed.
+fn unaccounted_junk(observed: &ObservedState, expected: &ExpectedState) -> Vec<String> {
+    let counts = count_junk(observed);
+    let mut found = Vec::new();
+    for (junk, pushed) in expected.junk() {
+        let existing = counts.get(junk).copied().unwrap_or(0);
+        if existing != *pushed {
+            found
+                .push(format!("invariant 7: {junk:?} was pushed {pushed} times and exists {existing} times"));
+        }
+    }
+    found
+}
+
+/// Counts each invalid payload in queues and dead letters.
+pub(super) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (key, payloads) in &observed.payloads {
+        for payload in payloads {
+            let text = String::from_utf8_lossy(payload);
+            let junk = if key == "dq" {
+                serde_json::from_str::<serde_json::Value>(&text)
+                    .ok()
+                    .and_then(|dead_letter| Some(dead_letter.get("payload")?.as_str()?.to_owned()))
+            } else {
+                Some(text.into_owned())
+            };
+            if let Some(junk) = junk.filter(|junk| junk.starts_with("junk")) {
+                *counts.entry(junk).or_insert(0) += 1;
+            }
+        }
+    }
+    counts
+}
+
+/// Invariant 5: a pod that must not run twice does not run on two hosts with valid leases.
+pub(super) fn double_runs(world: &World) -> Vec<String> {
+    let mut hosts_by_pod: BTreeMap<PodId, Vec<usize>> = BTreeMap::new();
+    for (index, host) in world.cluster.hosts.iter().enumerate() {
+        let slot = world.cluster.slot(ProcessId::Worker(index));
+        // Nothing runs on a suspended host.
+        if slot.is_suspended(world.clock.now) || !host.has_lease() {
+            continue;
+        }
+        for pod in host.running_exclusive_pods() {
+            hosts_by_pod.entry(pod).or_default().push(index + 1);
+        }
+    }
+    let doubled = hosts_by_pod.into_iter().filter(|(_, hosts)| hosts.len() > 1);
+    let report = |(pod, hosts): (PodId, Vec<usize>)| {
+        format!("invariant 5: pod {} runs with valid leases on workers {hosts:?}", pod.short())
+    };
+    doubled.map(report).collect()
+}
+
+/// Returns why the cluster has not converged: invariant 1.
+pub(super) fn not_converged(world: &World) -> Vec<String> {
+    let observed = &world.observed;
+    let mut found = Vec::new();
+    for (key, payloads) in &observed.payloads {
+        if key != "dq" && !key.starts_with("cs:") && !payloads.is_empty() {
+            found.push(format!("{key} is not empty: {}", payloads.len()));
+        }
+    }
+    for (node, stops) in observed.stops.iter().filter(|(_, stops)| !stops.is_empty()) {
+        found.push(format!("stop:{node} is not empty: {}", stops.len()));
+    }
+    for (name, node) in observed.nodes.iter().filter(|(_, node)| node.state != "alive") {
+        found.push(format!("node {name} is {}", node.state));
+    }
+    found.extend(world.clients.lock().expected.differences(observed));
+    found.extend(wrong_containers(world));
+    found
+}
+
+/// Every pod is running, with exactly one container on its node and its payload in the container set of its
+/// node.
+fn wrong_containers(world: &World) -> Vec<String> {
+    let observed = &world.observed;
+    let mut found = Vec::new();
+    let mut expected = BTreeSet::new();
+    for (uuid, pod) in &observed.pods {
+        if pod.phase != "running" {
+            let ObservedPod { phase, node, reason, message, .. } = pod;
+            found.push(format!("pod {} is {phase} on {node:?} ({reason}: {message})", short(uuid)));
+        }
+        expected.insert((uuid.as_str(), pod.node.clone(), pod.assignment.as_str()));
+    }
+    let sets = observed.payloads.iter().filter(|(key, _)| key.starts_with("cs:"));
+    let in_sets: usize = sets.map(|(_, payloads)| payloads.len()).sum();
+    if in_sets != expected.len() {
+        found.push(format!("{in_sets} payloads in container sets, {} pods", expected.len()));
+    }
+    let containers: Vec<_> = world.cluster.hosts.iter().map(SimulatedHost::containers).collect();
+    for (host, containers) in containers.iter().enumerate() {
+        for container in containers {
+            let identity = (container.pod.as_str(), format!("w{}", host + 1), container.assignment.as_str());
+            if !expected.remove(&identity) || container.state != ContainerState::Running {
+                let (pod, state) = (container.pod.short(), &container.state);
+                found.push(format!("unexpected container of pod {pod} on w{}: {state:?}", host + 1));
+            }
+        }
+    }
+    let missing = expected.into_iter();
+    found.extend(missing.map(|(uuid, node, _)| format!("pod {} does not run on {node}", short(uuid))));
+    found
+}

@@ -1,0 +1,235 @@
+//! The clients of the cluster, and the API that serves them.
+//!
+//! Clients repeat an operation until it is acknowledged. The API makes the same calls of the store as its
+//! routes do. It creates the pods of a service after storing it and may die in between; then reconcile
+//! creates them.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use common::ids::{NodeName, PodId, ServiceName};
+use common::spec::{DesiredService, ServiceInput};
+use common::store::{
+    Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, WriteReceipt,
+};
+use tokio::time::sleep;
+
+use super::expected_state::{ExpectedService, ExpectedState};
+use super::random::Random;
+
+const SERVICES: [&str; 3] = ["a", "b", "c"];
+/// The part before the colon is the service's `on_disconnect`.
+const IMAGES: [&str; 4] = ["stop:1", "stop:2", "keep:1", "keep:2"];
+const MAX_REPLICAS: u64 = 4;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Put(&'static str, ExpectedService),
+    Scale(&'static str, u32),
+    Delete(&'static str),
+    /// Deletes a pod that was pushed to a queue by hand.
+    DeletePushed(PodId),
+}
+
+/// All clients. They outlive the process of the API.
+#[derive(Clone)]
+pub(super) struct Clients(Arc<Mutex<State>>);
+
+pub(super) struct State {
+    random: Random,
+    pub(super) now: u64,
+    pub(super) expected: ExpectedState,
+    /// The operation that is not acknowledged yet.
+    pending: Option<Operation>,
+    /// The mean pause between two operations, in milliseconds.
+    mean_pause: u64,
+    /// Whether no further operation begins.
+    pub(super) are_done: bool,
+}
+
+impl Clients {
+    pub(super) fn new(mut random: Random) -> Self {
+        let mean_pause = [150, 600, 2500][random.below(3)];
+        Self(Arc::new(Mutex::new(State {
+            random,
+            now: 0,
+            expected: ExpectedState::default(),
+            pending: None,
+            mean_pause,
+            are_done: false,
+        })))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl State {
+    /// Puts one service, and does nothing else for the rest of the run.
+    pub(super) fn put_only(&mut self, service: ExpectedService) {
+        self.pending = Some(Operation::Put(SERVICES[0], service));
+        self.are_done = true;
+    }
+
+    /// The service whose operation is not acknowledged yet.
+    pub(super) fn service_in_doubt(&self) -> Option<&'static str> {
+        match &self.pending {
+            Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
+            Some(Operation::DeletePushed(_)) | None => None,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Returns the operation to repeat, or a new one.
+    fn next_operation(&mut self) -> Option<Operation> {
+        if self.pending.is_none() && !self.are_done {
+            self.pending = Some(self.random_operation());
+        }
+        self.pending.clone()
+    }
+
+    fn random_operation(&mut self) -> Operation {
+        let name = SERVICES[self.random.below(SERVICES.len())];
+        let replicas = self.random.between(0, MAX_REPLICAS) as u32;
+        match self.random.below(10) {
+            0..6 => {
+                let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
+                let keeps_image = self.random.per_mille(700);
+                let existing = self.expected.service(name).filter(|_| keeps_image);
+                let image = existing.map_or(image, |service| service.image.clone());
+                Operation::Put(name, ExpectedService { replicas, image })
+            }
+            6..8 => Operation::Scale(name, replicas),
+            8 => Operation::Delete(name),
+            _ => match self.random.pick(&self.expected.pushed_pods()) {
+                Some(uuid) => Operation::DeletePushed(PodId::new(uuid.clone()).unwrap()),
+                None => Operation::Scale(name, replicas),
+            },
+        }
+    }
+
+    fn random_pause(&mut self) -> Duration {
+        Duration::from_millis(self.random.between(0, 2 * self.mean_pause))
+    }
+
+    fn acknowledge(&mut self, name: &str, service: Option<ExpectedService>) {
+        self.expected.acknowledge(name, service, self.now);
+    }
+}
+
+/// The API process: serves the clients until it is killed.
+pub(super) async fn serve(store: Store, clients: Clients) {
+    loop {
+        let operation = clients.lock().next_operation();
+        if let Some(operation) = operation
+            && execute(&store, &clients, operation).await.is_ok_and(|is_acknowledged| is_acknowledged)
+        {
+            clients.lock().pending = None;
+        }
+        let pause = clients.lock().random_pause();
+        sleep(pause).await;
+    }
+}
+
+/// Returns true if the operation is acknowledged. A client repeats one that is not.
+async fn execute(store: &Store, clients: &Clients, operation: Operation) -> Result<bool, StoreError> {
+    match operation {
+        Operation::Put(name, service) => return put(store, clients, name, service).await,
+        Operation::Scale(name, replicas) => {
+            let (outcome, receipt) = store.scale_service(&service_name(name), replicas).await?;
+            if is_unconfirmed(&receipt) {
+                return Ok(false);
+            }
+            if let ScaleOutcome::Scaled { .. } = outcome {
+                let mut clients = clients.lock();
+                let service = clients.expected.service(name);
+                let image = service.map(|service| service.image.clone()).unwrap_or_default();
+                clients.acknowledge(name, Some(ExpectedService { replicas, image }));
+            }
+        }
+        Operation::Delete(name) => {
+            let (_, receipt) = store.delete_service(&service_name(name)).await?;
+            if is_unconfirmed(&receipt) {
+                return Ok(false);
+            }
+            clients.lock().acknowledge(name, None);
+        }
+        Operation::DeletePushed(pod) => return delete_pushed(store, clients, &pod).await,
+    }
+    Ok(true)
+}
+
+/// Whether the write was answered with 202. A failover may lose it, so the client repeats it.
+fn is_unconfirmed(receipt: &WriteReceipt) -> bool {
+    matches!(receipt.durability, Durability::Unconfirmed { .. })
+}
+
+async fn put(
+    store: &Store,
+    clients: &Clients,
+    name: &str,
+    service: ExpectedService,
+) -> Result<bool, StoreError> {
+    let on_disconnect = service.image.split(':').next().unwrap_or_default();
+    let input = serde_json::json!({
+        "name": name, "image": service.image, "replicas": service.replicas, "cpus": "0.5",
+        "on_disconnect": on_disconnect,
+    });
+    let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+    let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
+    if outcome == PutOutcome::Deleting || is_unconfirmed(&receipt) {
+        return Ok(outcome == PutOutcome::Deleting);
+    }
+    {
+        let mut clients = clients.lock();
+        clients.acknowledge(name, Some(service));
+        // The response is on its way: if this process dies from here on, reconcile creates the pods.
+        clients.pending = None;
+    }
+    let stored = match outcome {
+        PutOutcome::Created(service) => Some(*service),
+        _ => store.service(&desired.name).await?,
+    };
+    if let Some(service) = stored
+        && created_pods < service.replicas as usize
+    {
+        store.create_pods(&service, &service.all_replicas()).await?;
+    }
+    Ok(true)
+}
+
+/// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier
+/// create was executed and never answered.
+async fn create_or_put(
+    store: &Store,
+    clients: &Clients,
+    desired: &DesiredService,
+) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
+    if clients.lock().expected.service(desired.name.as_str()).is_none() {
+        let created = store.create_service(desired).await?;
+        if created.0 != PutOutcome::Exists {
+            return Ok(created);
+        }
+    }
+    let (outcome, receipt) = store.put_service(desired, PutMode::Upsert, None).await?;
+    Ok((outcome, 0, receipt))
+}
+
+async fn delete_pushed(store: &Store, clients: &Clients, pod: &PodId) -> Result<bool, StoreError> {
+    let Some(record) = store.pod(pod).await? else { return Ok(true) };
+    let seen: [(PodId, Option<NodeName>); 1] = [(pod.clone(), record.node)];
+    let outcomes = store.stop_pods(None, &seen, "Stopped", "by hand").await?;
+    let is_stopped = outcomes.iter().all(|outcome| *outcome != StopOutcome::Moved);
+    if is_stopped {
+        clients.lock().expected.delete_pushed(pod.as_str());
+    }
+    Ok(is_stopped)
+}
+
+fn service_name(name: &str) -> ServiceName {
+    ServiceName::new(name).unwrap()
+}

@@ -1,0 +1,57 @@
+//! The simulated cluster: hosts and process slots.
+
+use super::bus::SharedBus;
+use super::host::SimulatedHost;
+use super::process_id::{PROCESSES, ProcessId, WORKERS};
+use super::process_slot::ProcessSlot;
+use super::random::Random;
+
+/// See the module. Arrays are by host. All times are simulated milliseconds.
+pub(super) struct SimulatedCluster {
+    pub(super) hosts: Vec<SimulatedHost>,
+    pub(super) booted_at: [u64; WORKERS],
+    /// When Redis last processed a heartbeat of each worker.
+    pub(super) last_heartbeats: [u64; WORKERS],
+    pub(super) slots: Vec<ProcessSlot>,
+    /// How many process instances were started so far.
+    pub(super) instance_count: u64,
+}
+
+impl SimulatedCluster {
+    /// Returns hosts that have been up for a while and whose processes are not started yet.
+    pub(super) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
+        let host = |index| SimulatedHost::new(ProcessId::Worker(index), bus.clone(), has_slow_disks);
+        Self {
+            hosts: (0..WORKERS).map(host).collect(),
+            booted_at: std::array::from_fn(|_| now - 1_000_000 * random.between(1, 9)),
+            last_heartbeats: [now; WORKERS],
+            slots: (0..PROCESSES).map(|_| ProcessSlot::default()).collect(),
+            instance_count: 0,
+        }
+    }
+
+    pub(super) fn slot(&self, process: ProcessId) -> &ProcessSlot {
+        &self.slots[process.index()]
+    }
+
+    pub(super) fn slot_mut(&mut self, process: ProcessId) -> &mut ProcessSlot {
+        &mut self.slots[process.index()]
+    }
+
+    /// When the lease of a host ends; 0 if it has none.
+    pub(super) fn lease_end(&self, host: usize) -> u64 {
+        self.hosts[host].lease_deadline().map_or(0, |deadline| deadline + self.booted_at[host])
+    }
+
+    /// Moves the clocks of all hosts to `now`. The monotonic clock of a suspended host stands still.
+    pub(super) fn advance_clocks(&mut self, now: u64, elapsed: u64) {
+        for (host, booted_at) in self.hosts.iter().zip(self.booted_at) {
+            host.set_clock(now - booted_at);
+        }
+        for slot in &mut self.slots {
+            if slot.is_suspended(now) {
+                slot.clock_lag += elapsed;
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Executes requests on Redis: almost every command as it came, scripts with simulated time, and replies that
+//! Redis leaves unordered in a fixed order.
+
+use ::redis::Value;
+use common::store::RedisCommand;
+
+use super::bus::RedisRequest;
+use super::process_id::ProcessId;
+use super::scripts::{HINTS, KEY};
+use super::world::World;
+
+impl World {
+    /// Executes the commands of a request; returns their replies.
+    pub(super) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
+        self.stats.requests += 1;
+        request.commands.iter().map(|command| self.execute_command(request.process, command)).collect()
+    }
+
+    fn execute_command(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
+        let name = String::from_utf8_lossy(&words[0]).into_owned();
+        match name.as_str() {
+            "PING" => return Value::SimpleString("PONG".to_owned()),
+            "ROLE" => return Value::Array(vec![Value::BulkString(b"master".to_vec())]),
+            "TIME" => return self.time_reply(),
+            "EVALSHA" => return self.execute_script(process, words),
+            _ => {}
+        }
+        let reply = match name.as_str() {
+            "BRPOPLPUSH" => {
+                self.change(&[b"LMOVE", &words[1][..], &words[2], b"RIGHT", b"LEFT"], &words[1..3])
+            }
+            "LMOVE" => self.change(words, &words[1..3]),
+            "SRANDMEMBER" => {
+                let count = String::from_utf8_lossy(&words[2]).parse().unwrap();
+                let mut members = sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]));
+                self.random.shuffle(&mut members);
+                members.truncate(count);
+                Value::Array(members)
+            }
+            "SMEMBERS" => Value::Array(sorted(self.redis.execute(words))),
+            "HGETALL" => sorted_pairs(self.redis.execute(words)),
+            "HSCAN" => single_page(elements(sorted_pairs(self.redis.execute(&[b"HGETALL", &words[1][..]])))),
+            "SSCAN" => single_page(sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]))),
+            "SCAN" => single_page(sorted(self.redis.execute(&[b"KEYS", &words[3][..]]))),
+            _ => self.redis.execute(words),
+        };
+        let is_empty_pop = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply == Value::Nil;
+        if self.trace.is_enabled() && !is_empty_pop {
+            let key = words.get(1).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+            let reply = self.in_short(&reply);
+            self.log(process, format_args!("{name} {key} -> {reply}"));
+        }
+        reply
+    }
+
+    fn time_reply(&self) -> Value {
+        let now = self.clock.redis_now();
+        let (seconds, micros) = (now / 1000, now % 1000 * 1000);
+        let word = |number: u64| Value::BulkString(number.to_string().into_bytes());
+        Value::Array(vec![word(seconds), word(micros)])
+    }
+
+    fn execute_script(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
+        let Some((script, hash)) = self.scripts.get(&words[1]).cloned() else {
+            panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
+        };
+        if self.switches.no_sweep && script.name() == "in_flight" {
+            return Value::Array(Vec::new());
+        }
+        let key_count: usize = String::from_utf8_lossy(&words[2]).parse().unwrap();
+        let (keys, arguments) = words[3..].split_at(key_count);
+        self.before(process, script, arguments);
+        let now = self.clock.redis_now().to_string();
+        let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        changed[1] = hash.as_bytes();
+        self.redis.add(&["HSET", KEY, "now", &now]);
+        self.redis.add(&changed);
+        self.redis.add(&["LPOP", HINTS, "1000"]);
+        // A script may change the keys that it declares, and no others.
+        self.add_read(keys);
+        let [mut reply, published, rows] = self.redis.send(1);
+        self.checks.unapplied_rows.push(rows);
+        if script.name() == "heartbeat" {
+            sort_nested(&mut reply);
+        }
+        self.after(process, script, &reply);
+        self.schedule_hints(published);
+        if self.trace.is_enabled() {
+            let (arguments, outcome) = (self.arguments(arguments), self.in_short(&reply));
+            self.log(process, format_args!("{} {arguments} -> {outcome}", script.name()));
+        }
+        reply
+    }
+}
+
+/// The elements of a set in a fixed order: Redis' sets have none, and each run must be the same.
+fn sorted(set: Value) -> Vec<Value> {
+    let mut words = byte_strings(set);
+    words.sort();
+    words.into_iter().map(Value::BulkString).collect()
+}
+
+/// The same for a hash.
+fn sorted_pairs(hash: Value) -> Value {
+    let mut pairs: Vec<_> = byte_strings(hash).chunks_exact(2).map(<[_]>::to_vec).collect();
+    pairs.sort();
+    Value::Array(pairs.into_iter().flatten().map(Value::BulkString).collect())
+}
+
+fn elements(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(values) => values,
+        _ => Vec::new(),
+    }
+}
+
+/// The elements of an array of strings; none of anything else.
+pub(super) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
+    let as_bytes = |value| match value {
+        Value::BulkString(bytes) => bytes,
+        other => panic!("{other:?} in an array of strings"),
+    };
+    elements(value).into_iter().map(as_bytes).collect()
+}
+
+/// A reply of a scan that is complete with its first page.
+fn single_page(values: Vec<Value>) -> Value {
+    Value::Array(vec![Value::BulkString(b"0".to_vec()), Value::Array(values)])
+}
+
+/// Sorts the arrays within an array.
+fn sort_nested(value: &mut Value) {
+    let Value::Array(parts) = value else { return };
+    for part in parts {
+        if let Value::Array(_) = part {
+            let words = std::mem::replace(part, Value::Nil);
+            *part = Value::Array(sorted(words));
+        }
+    }
+}

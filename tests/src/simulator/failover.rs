@@ -1,0 +1,192 @@
+//! Failovers: a replica that has fallen behind becomes the master, and the writes that it did not get are
+//! lost.
+
+use std::collections::BTreeSet;
+
+use ::redis::{FromRedisValue, Value, from_redis_value};
+use common::store::RedisCommand;
+
+use super::bus::EngineCall;
+use super::host::{SimulatedHost, must_not_run_twice};
+use super::observed_state::ObservedState;
+use super::process_id::{ProcessId, WORKERS};
+use super::scripts::KEY;
+use super::world::World;
+
+/// The script that an API calls when a write is as durable as it can become.
+const CONFIRMING_SCRIPT: &str = "writes_confirmed";
+
+/// The clock of a new master is wrong by at most an hour.
+const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
+
+/// What a replica has, and what clients knew when it fell behind.
+pub(super) struct ReplicaSnapshot {
+    /// Keys with their DUMP.
+    content: Vec<(Vec<u8>, Vec<u8>)>,
+    observed: ObservedState,
+    last_heartbeats: [u64; WORKERS],
+    taken_at: u64,
+    service_in_doubt: Option<&'static str>,
+}
+
+impl World {
+    /// Lets the replica fall behind: it gets no writes from now on.
+    pub(super) fn stop_replication(&mut self) {
+        self.faults.replica = Some(self.take_snapshot());
+        self.log("redis", "the replica gets no writes from now on");
+    }
+
+    /// Copies the data, with what clients know now.
+    pub(super) fn take_snapshot(&mut self) -> ReplicaSnapshot {
+        let keys: Vec<Vec<u8>> = convert(self.redis.execute(&["KEYS", "*"]));
+        let is_replicated = |key: &Vec<u8>| key != b"events" && !key.starts_with(KEY.as_bytes());
+        let content = keys.into_iter().filter(is_replicated).map(|key| {
+            let dump = convert(self.redis.execute(&[b"DUMP", &key[..]]));
+            (key, dump)
+        });
+        let content = content.collect();
+        let service_in_doubt = self.clients.lock().service_in_doubt();
+        ReplicaSnapshot {
+            content,
+            observed: self.observed.clone(),
+            last_heartbeats: self.cluster.last_heartbeats,
+            taken_at: self.clock.now,
+            service_in_doubt,
+        }
+    }
+
+    /// Whether a failover now would lose that some pod runs under its current assignment.
+    pub(super) fn would_failover_lose_a_start(&self) -> bool {
+        let Some(replica) = &self.faults.replica else { return false };
+        let known = &replica.observed.pods;
+        let mut running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
+        running.any(|(uuid, pod)| known.get(uuid).is_none_or(|old| old.assignment != pod.assignment))
+    }
+
+    /// Kills the master. The replica takes over with what it has and with a clock of its own.
+    pub(super) fn fail_over(&mut self) {
+        let Some(replica) = self.faults.replica.take() else { return };
+        let cluster: Option<Vec<u8>> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
+        self.redis.execute(&["FLUSHDB"]);
+        for (key, dump) in &replica.content {
+            self.redis.execute(&[b"RESTORE", &key[..], b"0", dump]);
+        }
+        self.redis.execute(&["HSET", "meta", "run_id", "0123abc"]);
+        if let Some(cluster) = cluster {
+            // The id is written once in the life of a cluster: no failover is assumed to lose it.
+            self.redis.execute(&[&b"HSETNX"[..], b"meta", b"cluster", &cluster]);
+        }
+        self.clock.redis_offset = self.draw_clock_offset();
+        self.cluster.last_heartbeats = replica.last_heartbeats;
+        self.faults.failed_over_at = Some(self.clock.now);
+        self.stats.failovers += 1;
+        self.log("redis", "FAILOVER: the replica takes over");
+        let is_confirming = self.is_api_confirming_a_write();
+        self.break_all_connections();
+        if is_confirming || self.cluster.slot(ProcessId::Api).is_paused(self.clock.now) {
+            // The API has counted the confirmations of the old master's replicas, or may have received them
+            // without having looked at them. An acknowledgement that it sends now would promise what is lost.
+            self.kill(ProcessId::Api, self.clock.now);
+        }
+        self.refresh();
+        let known_pods: Vec<String> = self.checks.known_pods.iter().cloned().collect();
+        let mut clients = self.clients.lock();
+        for in_doubt in [replica.service_in_doubt, clients.service_in_doubt()] {
+            let (since, known_pods) = (replica.taken_at, known_pods.clone());
+            clients.expected.roll_back(since, in_doubt, &self.observed, &mut self.pod_ids, known_pods);
+        }
+    }
+
+    /// Empties Redis, or connects all to another database, for a while. No API runs meanwhile.
+    pub(super) fn empty_redis(&mut self) {
+        match self.faults.backup.take() {
+            // Half of the time what is restored is an older state.
+            Some(backup) if self.random.per_mille(500) => {
+                self.faults.replica = Some(backup);
+                self.stats.older_states += 1;
+            }
+            _ => self.stop_replication(),
+        }
+        let until = self.clock.now + self.random.between(1000, 3 * self.timing.dead);
+        self.faults.emptied_until = Some(until);
+        self.faults.protected_containers = self.wanted_containers();
+        self.kill(ProcessId::Api, until);
+        self.redis.execute(&["FLUSHDB"]);
+        self.stats.emptied += 1;
+        self.log("redis", format_args!("EMPTIED until {}", self.clock.since_start(until)));
+        self.refresh();
+        self.clients.lock().expected.forget_junk();
+    }
+
+    /// Restores the data that Redis had when it was emptied, or an older state of them.
+    pub(super) fn restore_redis(&mut self) {
+        if self.faults.emptied_until.take().is_some() {
+            self.fail_over();
+            self.faults.protected_containers.clear();
+        }
+    }
+
+    /// Does what an operator does: removes the containers that workers hold because most of what runs on
+    /// their nodes has no record.
+    pub(super) fn remove_held_containers(&mut self) {
+        for host in &self.cluster.hosts {
+            let mut unrecorded = host.running();
+            unrecorded.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
+            if unrecorded.len() >= 3 {
+                unrecorded.iter().for_each(|container| host.end_container(&container.handle, None));
+            }
+        }
+    }
+
+    /// The pods and assignments whose containers are not to be stopped by any decision: those that run where
+    /// Redis has assigned them. Pods that must not run twice are stopped without a lease.
+    fn wanted_containers(&self) -> BTreeSet<(String, String)> {
+        let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
+        let is_keep = |uuid: &str| {
+            let mut containers = self.cluster.hosts.iter().flat_map(SimulatedHost::running);
+            containers.any(|container| container.pod.as_str() == uuid && !must_not_run_twice(&container))
+        };
+        let is_alive = |node: &str| self.observed.nodes.get(node).is_some_and(|node| node.state == "alive");
+        let kept = running.filter(|(uuid, pod)| is_alive(&pod.node) && is_keep(uuid));
+        kept.map(|(uuid, pod)| (uuid.clone(), pod.assignment.clone())).collect()
+    }
+
+    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it.
+    pub(super) fn check_stop(&mut self, host: usize, call: &EngineCall) {
+        let EngineCall::Stop(handle, _) = call else { return };
+        let containers = self.cluster.hosts[host].running();
+        let Some(container) = containers.into_iter().find(|container| container.handle == *handle) else {
+            return;
+        };
+        let identity = (container.pod.to_string(), container.assignment.to_string());
+        if self.faults.emptied_until.is_some() && self.faults.protected_containers.contains(&identity) {
+            let pod = container.pod.short();
+            self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by an emptied Redis"));
+        }
+    }
+
+    /// How far the clock of a new master is ahead: mostly by little, sometimes by up to an hour, or behind.
+    fn draw_clock_offset(&mut self) -> i64 {
+        let largest = if self.random.per_mille(500) { 4_000 } else { LARGEST_CLOCK_OFFSET };
+        let offset = self.random.between(0, largest) as i64;
+        if self.random.per_mille(500) { offset } else { -offset }
+    }
+
+    /// Whether the API knows that a write is as durable as it can become and has not answered its client yet:
+    /// it is removing its note of the write.
+    fn is_api_confirming_a_write(&self) -> bool {
+        let is_confirming = |command: &RedisCommand| {
+            let script = command.get(1).and_then(|hash| self.scripts.get(hash));
+            script.is_some_and(|(script, _)| script.name() == CONFIRMING_SCRIPT)
+        };
+        let bus = self.bus.lock();
+        // Also if its call is never answered: it waits for a while and answers its client nevertheless.
+        let mut requests = bus.redis_requests.iter().chain(&self.network.unanswered);
+        requests
+            .any(|request| request.process == ProcessId::Api && request.commands.iter().any(is_confirming))
+    }
+}
+
+fn convert<T: FromRedisValue>(value: Value) -> T {
+    from_redis_value(value).unwrap()
+}

@@ -1,0 +1,265 @@
+//! The fault injector: which faults occur, where and when.
+
+use std::collections::BTreeSet;
+
+use worker::runtime::ContainerState;
+
+use super::failover::ReplicaSnapshot;
+use super::host::SimulatedHost;
+use super::observed_state::{ObservedPod, short};
+use super::process_id::{PROCESSES, ProcessId, WORKERS};
+use super::random::Random;
+use super::world::World;
+
+/// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
+pub(super) struct Faults {
+    /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
+    pub(super) rate: u64,
+    has_failovers: bool,
+    /// Whether all faults are over: from then on the cluster must converge.
+    pub(super) are_over: bool,
+    /// Redis answers no request before this time.
+    pub(super) redis_stalled_until: u64,
+    /// By host.
+    pub(super) engine_hangs_until: [u64; WORKERS],
+    /// What a replica that has fallen behind will have when it becomes the master.
+    pub(super) replica: Option<ReplicaSnapshot>,
+    /// A copy of the data that was made some time ago, as an operator has who saves them regularly.
+    pub(super) backup: Option<ReplicaSnapshot>,
+    /// When the last failover was.
+    pub(super) failed_over_at: Option<u64>,
+    /// Redis is empty, and gets its data back then.
+    pub(super) emptied_until: Option<u64>,
+    /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
+    pub(super) protected_containers: BTreeSet<(String, String)>,
+}
+
+impl Faults {
+    pub(super) fn new(random: &mut Random) -> Self {
+        let rate = random.below(4) as u64;
+        Self {
+            rate,
+            has_failovers: rate > 0 && random.per_mille(600),
+            are_over: false,
+            redis_stalled_until: 0,
+            engine_hangs_until: [0; WORKERS],
+            replica: None,
+            backup: None,
+            failed_over_at: None,
+            emptied_until: None,
+            protected_containers: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.are_over = true;
+        self.replica = None;
+        self.redis_stalled_until = 0;
+        self.engine_hangs_until = [0; WORKERS];
+    }
+}
+
+impl World {
+    /// Injects the faults that occur within the last `elapsed` milliseconds.
+    pub(super) fn inject_faults(&mut self, elapsed: u64) {
+        let rate = self.faults.rate;
+        if rate == 0 {
+            return;
+        }
+        if let Some(until) = self.faults.emptied_until {
+            if self.clock.now >= until {
+                self.restore_redis();
+            }
+        } else if self.occurs(elapsed, rate) && self.cluster.hosts.iter().all(SimulatedHost::knows_cluster) {
+            self.empty_redis();
+        } else if self.faults.has_failovers {
+            self.progress_failover(elapsed);
+        }
+        if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) {
+            self.faults.backup = Some(self.take_snapshot());
+        }
+        if self.occurs(elapsed, 60 * rate) {
+            let process = ProcessId::from_index(self.random.below(PROCESSES));
+            self.inject_into(process);
+        }
+        if self.occurs(elapsed, 6 * rate) {
+            let until = self.clock.now + self.random.between(100, 9000);
+            self.faults.redis_stalled_until = until;
+            self.stats.stalls += 1;
+            self.log("redis", format_args!("STALLS until {}", self.clock.since_start(until)));
+        }
+        if self.occurs(elapsed, 8 * rate) {
+            self.remove_payload();
+        }
+        // More often where it matters: a worker is held up while it runs a pod that is assigned elsewhere by
+        // now.
+        if self.occurs(elapsed, 500) {
+            let stale = self.hosts_with_stale_pods();
+            if let Some(host) = self.random.pick(&stale).copied() {
+                self.hold_up(host);
+            }
+        }
+    }
+
+    /// Whether a fault occurs that is to occur `rate` times in a thousand seconds, however long a step is.
+    fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
+        self.random.next() % 1_000_000 < elapsed * rate
+    }
+
+    /// Lets a replica fall behind, and some time later makes it the master; more often when it loses
+    /// something.
+    fn progress_failover(&mut self, elapsed: u64) {
+        let pause = 2 * self.timing.failover_pause;
+        if self.faults.failed_over_at.is_some_and(|at| self.clock.now < at + pause) {
+            return;
+        }
+        if self.faults.replica.is_none() {
+            let is_eventful = !self.observed.payloads_in("sq").is_empty() || self.is_any_node_silent();
+            if self.occurs(elapsed, if is_eventful { 400 } else { 40 }) {
+                self.stop_replication();
+            }
+        } else {
+            let loses_start = self.would_failover_lose_a_start();
+            if self.occurs(elapsed, if loses_start { 600 } else { 80 }) {
+                self.fail_over();
+                // What broke the master may have hit another machine as well.
+                if self.random.per_mille(500) {
+                    let worker = ProcessId::Worker(self.random.below(WORKERS));
+                    self.inject_into(worker);
+                }
+            }
+        }
+    }
+
+    /// Pauses a worker, or partitions it from Redis, for about as long as a lease lasts.
+    fn hold_up(&mut self, host: usize) {
+        let until = self.clock.now + self.random.between(self.timing.fence / 8, 2 * self.timing.fence);
+        if self.random.per_mille(600) {
+            self.pause(ProcessId::Worker(host), until);
+        } else {
+            self.partition(ProcessId::Worker(host), until);
+        }
+    }
+
+    /// Injects one fault into a process or its host.
+    fn inject_into(&mut self, process: ProcessId) {
+        let timing = self.timing;
+        // Either so short that it hardly matters, or so long that the node is declared dead.
+        let is_long = self.random.per_mille(500);
+        let (shortest, longest) = if is_long { (timing.dead, 4 * timing.dead) } else { (1, timing.fence) };
+        let until = self.clock.now + self.random.between(shortest, longest);
+        match (self.random.below(12), process) {
+            (0..3, _) => self.crash(process, until),
+            (3, ProcessId::Worker(host)) => self.crash_host(host, until),
+            (4, ProcessId::Worker(host)) => self.end_a_container(host),
+            (5, ProcessId::Worker(host)) => self.suspend(host, until),
+            (6, ProcessId::Worker(host)) => self.hang_engine(host, until),
+            (7, _) => self.shut_down(process, until),
+            (3..6 | 8..10, _) => self.pause(process, until),
+            _ => self.partition(process, until),
+        }
+    }
+
+    /// Removes a payload by hand. Reconcile must notice that it is in no queue.
+    fn remove_payload(&mut self) {
+        let mut candidates = Vec::new();
+        for (key, payloads) in &self.observed.payloads {
+            if matches!(key.as_str(), "dq" | "uq") {
+                continue;
+            }
+            for payload in payloads {
+                let uuid = self.pod_ids.pod_of(payload).unwrap_or_default();
+                if self.observed.pods.get(uuid).is_some_and(ObservedPod::is_active) {
+                    candidates.push((key.clone(), payload.clone(), uuid.to_owned()));
+                }
+            }
+        }
+        let Some((key, payload, uuid)) = self.random.pick(&candidates).cloned() else { return };
+        if key.starts_with("cs:") {
+            self.change(&[b"SREM", key.as_bytes(), &payload], &[&key]);
+        } else {
+            self.change(&[b"LREM", key.as_bytes(), b"1", &payload], &[&key]);
+        }
+        self.stats.removed_payloads += 1;
+        self.log("user", format_args!("removes {} from {key}", short(&uuid)));
+        self.clients.lock().expected.remove_payload(&uuid);
+        self.observe();
+    }
+
+    fn end_a_container(&mut self, host: usize) {
+        let containers = self.cluster.hosts[host].running();
+        let Some(container) = self.random.pick(&containers).cloned() else { return };
+        let code = [None, Some(0), Some(1)][self.random.below(3)];
+        let pod = container.pod.short();
+        match code {
+            Some(code) => self.log(ProcessId::Worker(host), format_args!("container of {pod} exits: {code}")),
+            None => self.log(ProcessId::Worker(host), format_args!("container of {pod} vanishes")),
+        }
+        self.cluster.hosts[host].end_container(&container.handle, code);
+        debug_assert_eq!(container.state, ContainerState::Running);
+    }
+
+    pub(super) fn pause(&mut self, process: ProcessId, until: u64) {
+        self.stats.pauses += 1;
+        self.log(process, format_args!("PAUSED until {}", self.clock.since_start(until)));
+        self.cluster.slot_mut(process).paused_until = until;
+    }
+
+    /// Partitions a process from Redis: either nothing passes, or only its requests do.
+    pub(super) fn partition(&mut self, process: ProcessId, until: u64) {
+        self.stats.partitions += 1;
+        let is_one_way = self.random.per_mille(250);
+        let direction = if is_one_way { ", one way" } else { "" };
+        self.log(process, format_args!("PARTITIONED until {}{direction}", self.clock.since_start(until)));
+        let slot = self.cluster.slot_mut(process);
+        slot.partitioned_until = until;
+        slot.is_one_way_partition = is_one_way;
+    }
+
+    fn crash(&mut self, process: ProcessId, until: u64) {
+        self.stats.crashes += 1;
+        self.log(process, format_args!("CRASHES until {}", self.clock.since_start(until)));
+        self.kill(process, until);
+    }
+
+    fn crash_host(&mut self, host: usize, until: u64) {
+        self.stats.host_crashes += 1;
+        let worker = ProcessId::Worker(host);
+        self.log(worker, format_args!("its HOST CRASHES until {}", self.clock.since_start(until)));
+        self.kill(worker, until);
+        self.bus.lock().engine_requests.retain(|request| request.process != worker);
+        self.cluster.hosts[host].reboot();
+        self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
+    }
+
+    /// Suspends a host: its processes and their monotonic clock stand still, the clock that counts suspend
+    /// does not.
+    fn suspend(&mut self, host: usize, until: u64) {
+        self.stats.suspensions += 1;
+        let worker = ProcessId::Worker(host);
+        self.log(worker, format_args!("SUSPENDED until {}", self.clock.since_start(until)));
+        let slot = self.cluster.slot_mut(worker);
+        slot.suspended_until = until;
+        slot.paused_until = until;
+        slot.partitioned_until = until;
+        slot.is_one_way_partition = false;
+    }
+
+    fn hang_engine(&mut self, host: usize, until: u64) {
+        self.stats.engine_hangs += 1;
+        let until_shown = self.clock.since_start(until);
+        self.log(ProcessId::Worker(host), format_args!("its engine HANGS until {until_shown}"));
+        self.faults.engine_hangs_until[host] = until;
+    }
+
+    /// Asks a process to shut down, and starts it again later.
+    fn shut_down(&mut self, process: ProcessId, until: u64) {
+        let slot = self.cluster.slot_mut(process);
+        if let Some(running) = &slot.process {
+            running.shutdown.cancel();
+            slot.down_until = until;
+            self.stats.shutdowns += 1;
+            self.log(process, format_args!("SHUTS DOWN until {}", self.clock.since_start(until)));
+        }
+    }
+}

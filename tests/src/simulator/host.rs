@@ -1,0 +1,303 @@
+//! The host of a worker: the container engine, the clock that counts suspend, and the lease file. All of it
+//! outlives the worker's process.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::clock::{BootInstant, Clock};
+use common::ids::{ClusterId, NodeName, PodId};
+use common::spec::OnDisconnect;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{self, BoxStream};
+use tokio::sync::mpsc;
+use worker::runtime::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Runtime, RuntimeError};
+use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
+
+use super::bus::{EngineCall, SharedBus};
+use super::process_id::ProcessId;
+
+/// The reply of an engine.
+#[derive(Debug, Clone)]
+pub(super) enum EngineReply {
+    Done,
+    Containers(Vec<Container>),
+    Container(Box<Container>),
+}
+
+/// See the module. Clones are the same host.
+#[derive(Clone)]
+pub(super) struct SimulatedHost {
+    process: ProcessId,
+    bus: SharedBus,
+    /// The clock that counts suspend, in milliseconds.
+    now: Arc<AtomicU64>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    containers: BTreeMap<String, Container>,
+    /// The worker's lease: until its deadline no other node may run its pods.
+    lease: Option<LeaseGrant>,
+    /// What is in the lease file.
+    lease_file: Option<LeaseGrant>,
+    /// The cluster that the worker remembers.
+    cluster: Option<ClusterId>,
+    /// Whether the lease file lags by one write.
+    has_slow_disk: bool,
+    hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
+    /// How many of the next listings are empty whatever runs.
+    empty_listings: u32,
+}
+
+impl SimulatedHost {
+    pub(super) fn new(process: ProcessId, bus: SharedBus, has_slow_disk: bool) -> Self {
+        let state = State { has_slow_disk, ..State::default() };
+        Self { process, bus, now: Arc::default(), state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Sets the clock that counts suspend.
+    pub(super) fn set_clock(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Whether the worker remembers its cluster.
+    pub(super) fn knows_cluster(&self) -> bool {
+        self.state().cluster.is_some()
+    }
+
+    /// Whether the worker's lease is valid.
+    pub(super) fn has_lease(&self) -> bool {
+        self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)
+    }
+
+    /// The deadline of the worker's lease, on the host's clock.
+    pub(super) fn lease_deadline(&self) -> Option<u64> {
+        self.state().lease.as_ref().map(|lease| lease.deadline.millis)
+    }
+
+    pub(super) fn containers(&self) -> Vec<Container> {
+        self.state().containers.values().cloned().collect()
+    }
+
+    /// The pods that run here and must not run on two nodes at a time. Called after every step: copies no
+    /// container.
+    pub(super) fn running_exclusive_pods(&self) -> Vec<PodId> {
+        let state = self.state();
+        let running =
+            state.containers.values().filter(|container| container.state == ContainerState::Running);
+        running.filter(|container| must_not_run_twice(container)).map(|found| found.pod.clone()).collect()
+    }
+
+    /// The containers whose process runs.
+    pub(super) fn running(&self) -> Vec<Container> {
+        let mut containers = self.containers();
+        containers.retain(|container| container.state == ContainerState::Running);
+        containers
+    }
+
+    /// Reboots: all containers end, and the lease of the previous boot is void.
+    pub(super) fn reboot(&self) {
+        let mut state = self.state();
+        let cluster = state.cluster.take();
+        *state = State { has_slow_disk: state.has_slow_disk, cluster, ..State::default() };
+    }
+
+    /// Makes the next listing of containers empty.
+    pub(super) fn hide_containers_once(&self) {
+        self.state().empty_listings = 1;
+    }
+
+    /// Ends a container with an exit code, or removes it if there is no code.
+    pub(super) fn end_container(&self, handle: &str, code: Option<i64>) {
+        let mut state = self.state();
+        match code {
+            Some(code) => {
+                if let Some(container) = state.containers.get_mut(handle) {
+                    container.state = ContainerState::Exited { code, out_of_memory: false };
+                }
+            }
+            None => drop(state.containers.remove(handle)),
+        }
+        state.send_hint();
+    }
+
+    /// Executes a call. With `starts` false, a new container is created and not started.
+    pub(super) fn execute(&self, call: &EngineCall, starts: bool) -> Result<EngineReply, RuntimeError> {
+        let mut state = self.state();
+        match call {
+            EngineCall::Ping => Ok(EngineReply::Done),
+            EngineCall::List if state.empty_listings > 0 => {
+                state.empty_listings -= 1;
+                Ok(EngineReply::Containers(Vec::new()))
+            }
+            EngineCall::List => Ok(EngineReply::Containers(state.containers.values().cloned().collect())),
+            EngineCall::Image(image) if image.starts_with("missing") => {
+                Err(RuntimeError::Image(format!("{image} is not in any registry")))
+            }
+            EngineCall::Image(_) => Ok(EngineReply::Done),
+            EngineCall::Run(request) => Ok(EngineReply::Container(Box::new(state.run(request, starts)))),
+            EngineCall::Restart(handle) => match state.containers.get_mut(handle) {
+                Some(container) => {
+                    container.state = ContainerState::Running;
+                    state.send_hint();
+                    Ok(EngineReply::Done)
+                }
+                None => Err(RuntimeError::NotFound(handle.clone())),
+            },
+            EngineCall::Stop(handle, _) => {
+                state.containers.remove(handle);
+                state.send_hint();
+                Ok(EngineReply::Done)
+            }
+        }
+    }
+
+    async fn call(&self, call: EngineCall) -> Result<EngineReply, RuntimeError> {
+        let no_reply = || RuntimeError::Engine("the engine did not reply".to_owned());
+        self.bus.call_engine(self.process, call).await.unwrap_or_else(|_| Err(no_reply()))
+    }
+
+    async fn command(&self, call: EngineCall) -> Result<(), RuntimeError> {
+        self.call(call).await.map(drop)
+    }
+}
+
+impl State {
+    fn run(&mut self, request: &ContainerRequest, starts: bool) -> Container {
+        let identity = &request.identity;
+        let handle = identity.container_name();
+        let container = self.containers.entry(handle.clone()).or_insert_with(|| Container {
+            handle,
+            cluster: identity.cluster.clone(),
+            pod: identity.pod.clone(),
+            assignment: identity.assignment.clone(),
+            on_disconnect: identity.on_disconnect,
+            grace: identity.grace,
+            state: ContainerState::Created,
+            address: String::new(),
+        });
+        if starts {
+            container.state = ContainerState::Running;
+        }
+        let container = container.clone();
+        self.send_hint();
+        container
+    }
+
+    fn send_hint(&mut self) {
+        self.hint_senders.retain(|sender| sender.send(Hint::default()).is_ok());
+    }
+}
+
+impl Clock for SimulatedHost {
+    fn now(&self) -> BootInstant {
+        BootInstant { millis: self.clock() }
+    }
+}
+
+impl LeaseStore for SimulatedHost {
+    fn load(&self) -> SavedLease {
+        match self.state().lease_file.clone() {
+            Some(lease) => SavedLease::Lease(lease),
+            None => SavedLease::Unusable("no lease".to_owned()),
+        }
+    }
+
+    fn save(&self, lease: &LeaseGrant) {
+        let mut state = self.state();
+        let before = state.lease.replace(lease.clone());
+        state.lease_file = if state.has_slow_disk { before } else { Some(lease.clone()) };
+    }
+}
+
+impl IdentityStore for SimulatedHost {
+    fn load(&self) -> Option<ClusterId> {
+        self.state().cluster.clone()
+    }
+
+    fn save(&self, cluster: &ClusterId) {
+        self.state().cluster = Some(cluster.clone());
+    }
+
+    fn note_hold(&self, _why: Option<&str>) {}
+
+    fn other_leases(&self) -> Vec<OtherLease> {
+        Vec::new()
+    }
+}
+
+impl Runtime for SimulatedHost {
+    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
+        let info = EngineInfo { runtime: "simulated", version: String::new() };
+        self.command(EngineCall::Ping).map(|done| done.map(|()| info)).boxed()
+    }
+
+    fn list<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        async {
+            match self.call(EngineCall::List).await? {
+                EngineReply::Containers(containers) => Ok(containers),
+                other => Err(RuntimeError::Failed(format!("{other:?}"))),
+            }
+        }
+        .boxed()
+    }
+
+    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.command(EngineCall::Image(image.to_owned())).boxed()
+    }
+
+    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        async {
+            match self.call(EngineCall::Run(Box::new(request.clone()))).await? {
+                EngineReply::Container(container) => Ok(*container),
+                other => Err(RuntimeError::Failed(format!("{other:?}"))),
+            }
+        }
+        .boxed()
+    }
+
+    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.command(EngineCall::Restart(handle.to_owned())).boxed()
+    }
+
+    fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.command(EngineCall::Stop(handle.to_owned(), grace.as_millis() as u64)).boxed()
+    }
+
+    fn logs<'a>(
+        &'a self,
+        handle: &'a str,
+        _tail: usize,
+        _follow: bool,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        async move { Err(RuntimeError::NotFound(handle.to_owned())) }.boxed()
+    }
+
+    fn hints<'a>(
+        &'a self,
+        _node: &'a NodeName,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
+        let (sender, hints) = mpsc::unbounded_channel();
+        self.state().hint_senders.push(sender);
+        let hints = stream::unfold(hints, async |mut hints| Some((hints.recv().await?, hints)));
+        async move { Ok(hints.boxed()) }.boxed()
+    }
+}
+
+/// Whether the pod must never run on two nodes at a time.
+pub(super) fn must_not_run_twice(container: &Container) -> bool {
+    container.on_disconnect == OnDisconnect::Stop
+}

@@ -1,0 +1,200 @@
+//! The schedule simulator: runs the production worker, scheduler and store under seeded, adversarial
+//! schedules.
+//!
+//! One seed is one run. A single thread owns the whole cluster:
+//!
+//! - Each process (three workers, two schedulers, one API with its clients) is production code on a tokio
+//!   runtime of its own ([`process`]). It makes progress only while the simulator polls it.
+//! - Everything that a process requests from outside waits on the [`bus`]: Redis commands, intercepted at the
+//!   store's `Transport`, and calls of the container engine, intercepted at the worker's `Runtime`.
+//! - A seeded generator picks which request is executed next ([`step`]), one at a time, on a real Redis that
+//!   runs the real scripts.
+//! - It also injects faults ([`faults`], [`failover`]): crashes of processes and hosts, pauses, suspended
+//!   hosts, partitions, lost replies, delayed commands, hints that are lost or duplicated, hanging engines,
+//!   and failovers that lose the latest writes.
+//! - The monotonic clock and all randomness come from the simulator ([`deterministic`]): the same seed is the
+//!   same run.
+//!
+//! After every step the invariants of the design are checked against all of Redis and all containers
+//! ([`checks`]). In the end the faults stop, and the cluster must converge to what its clients were
+//! acknowledged ([`expected_state`]).
+//!
+//! Each run needs a fresh process, because some state behind production code is per process. Tokio, for
+//! example, seeds the branch order of `select!` from a counter that all runtimes of a process share.
+
+mod bus;
+mod checks;
+mod clients;
+mod clock;
+mod cluster;
+mod commands;
+mod deterministic;
+mod expected_state;
+mod failover;
+mod faults;
+mod hints;
+mod host;
+mod observe;
+mod observed_state;
+mod process;
+mod process_id;
+mod process_slot;
+mod processes;
+mod random;
+mod redis;
+mod scenario;
+mod script_semantics;
+mod scripts;
+mod stats;
+mod step;
+mod world;
+
+use std::fmt;
+use std::path::Path;
+
+pub use scenario::Scenario;
+pub use stats::Stats;
+use world::World;
+
+use crate::Ablation;
+
+/// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
+const FAULT_PHASE: (u64, u64) = (4, 16);
+/// Length of a directed scenario, in the same unit.
+const SCENARIO_PHASE: u64 = 12;
+/// Limit for converging after the faults have stopped, in the same unit.
+const CONVERGENCE_LIMIT: u64 = 60;
+/// How long the converged state must last, in the same unit.
+const CONVERGED_FOR: u64 = 2;
+/// Convergence is checked once per this many steps: the check reads everything.
+const STEPS_PER_CONVERGENCE_CHECK: u64 = 8;
+/// Number of steps that a printed [`Failure`] shows; its `trace` has all of them.
+const SHOWN_STEPS: usize = 80;
+
+/// Safeguards outside of the Lua scripts that an ablation disables. The default disables none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// A starting worker does not see the containers that ran under an expired lease.
+    pub no_startup_fence: bool,
+    /// Leases last longer than the silence after which a node is declared dead.
+    pub fence_longer_than_dead: bool,
+    /// Workers do not find the payloads in `rq` that no task works on.
+    pub no_sweep: bool,
+}
+
+/// What one run does.
+#[derive(Debug)]
+pub struct RunOptions<'a> {
+    /// Unix socket of a Redis of its own; its data is deleted.
+    pub redis: &'a Path,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// When faults occur.
+    pub scenario: Scenario,
+    /// Disabled safeguards outside of the scripts.
+    pub switches: Switches,
+    /// A disabled safeguard in the scripts.
+    pub ablation: Option<Ablation>,
+    /// Whether to record every step.
+    pub is_traced: bool,
+}
+
+/// A run that violated an invariant or did not converge.
+#[derive(Debug)]
+pub struct Failure {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The scenario of the run.
+    pub scenario: Scenario,
+    /// The violations.
+    pub violations: Vec<String>,
+    /// All steps, if the run was traced.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, scenario, violations, trace } = self;
+        writeln!(f, "seed {seed} failed:\n  {}", violations.join("\n  "))?;
+        let last = &trace[trace.len().saturating_sub(SHOWN_STEPS)..];
+        writeln!(f, "the last steps (milliseconds, process, what happened):\n{}", last.join("\n"))?;
+        write!(
+            f,
+            "replay: SIMULATOR_SEED={seed} SIMULATOR_SCENARIO={scenario:?} \
+             cargo test -p kubeleet-tests --test schedules replay -- --nocapture"
+        )
+    }
+}
+
+/// Simulates one run. Returns its statistics and, if it was traced, all its steps.
+///
+/// The calling thread must be fresh and must do nothing else afterwards: its clock and its randomness are
+/// replaced.
+///
+/// # Errors
+/// If an invariant was violated, or the cluster did not converge.
+pub fn simulate(options: &RunOptions<'_>) -> Result<(Stats, Vec<String>), Box<Failure>> {
+    deterministic::make_deterministic(options.seed);
+    let mut world = World::new(options);
+    let result = match options.scenario {
+        Scenario::Random => run_with_random_faults(&mut world),
+        scenario => run_scenario(&mut world, scenario),
+    };
+    match result {
+        Ok(()) => Ok((world.stats, world.trace.into_steps())),
+        Err(violations) => Err(Box::new(Failure {
+            seed: options.seed,
+            scenario: options.scenario,
+            violations,
+            trace: world.trace.into_steps(),
+        })),
+    }
+}
+
+fn run_with_random_faults(world: &mut World) -> Result<(), Vec<String>> {
+    let dead = world.timing.dead;
+    let end = world.clock.now + world.random.between(FAULT_PHASE.0 * dead, FAULT_PHASE.1 * dead);
+    while world.clock.now < end {
+        world.step()?;
+    }
+    converge(world)
+}
+
+/// No faults occur but those of the scenario.
+fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>> {
+    world.faults.rate = 0;
+    let mut director = scenario::Director::default();
+    let end = world.clock.now + SCENARIO_PHASE * world.timing.dead;
+    while world.clock.now < end {
+        director.direct(scenario, world);
+        world.step()?;
+    }
+    converge(world)
+}
+
+/// Stops all faults and clients, and runs until the cluster is in the expected state and stays there.
+fn converge(world: &mut World) -> Result<(), Vec<String>> {
+    world.stop_faults();
+    let dead = world.timing.dead;
+    let begin = world.clock.now;
+    let mut converged_since = None;
+    let mut steps = 0;
+    while world.clock.now < begin + CONVERGENCE_LIMIT * dead {
+        world.step()?;
+        steps += 1;
+        if steps % STEPS_PER_CONVERGENCE_CHECK != 0 {
+            continue;
+        }
+        let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
+        if !has_converged {
+            converged_since = None;
+        } else if world.clock.now > *converged_since.get_or_insert(world.clock.now) + CONVERGED_FOR * dead {
+            world.stats.convergence_millis = world.clock.now - begin;
+            world.reread_all();
+            return world.take_violations();
+        }
+    }
+    let mut violations = checks::not_converged(world);
+    violations.insert(0, format!("does not converge within {} s", CONVERGENCE_LIMIT * dead / 1000));
+    Err(violations)
+}

@@ -1,0 +1,228 @@
+//! The part of the data in Redis that invariants refer to. It is kept up to date key by key: after a command,
+//! only the keys that it may have changed are read again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use ::redis::{FromRedisValue, Value, from_redis_value};
+use common::payload::Payload;
+
+/// Returns a row `{key, content}` for each key in KEYS, or for all keys if there are none. The content of a
+/// missing key is nil, that of a pod's tombstone is `stopped`.
+pub(super) const READ_SCRIPT: &str = r"
+local out = {}
+for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
+  local head = string.sub(key, 1, 3)
+  local value
+  if redis.call('EXISTS', key) == 0 then
+    value = false
+  elseif head == 'pod' then
+    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory',
+      'service', 'replica', 'generation', 'image', 'reason', 'message')
+    for i = 1, 11 do value[i] = value[i] or '' end
+    if value[1] == 'stopped' then value = 'stopped' end
+  elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
+    value = redis.call('LRANGE', key, 0, -1)
+  elseif head == 'cs:' or head == 'sto' or key == 'pushed' then
+    value = redis.call('SMEMBERS', key)
+    table.sort(value)
+  elseif head == 'nod' and key ~= 'nodes' then
+    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pods',
+      'used_cpu', 'used_memory', 'used_pods')
+    for i = 1, 8 do value[i] = value[i] or '' end
+  elseif key == 'uq' or head == 'slo' then
+    value = redis.call('HGETALL', key)
+  elseif head == 'ser' and key ~= 'services' then
+    value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text')
+  end
+  if value ~= nil then out[#out + 1] = { key, value } end
+end
+return out";
+
+/// The record of a pod that is not a tombstone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ObservedPod {
+    pub(super) phase: String,
+    pub(super) node: String,
+    pub(super) assignment: String,
+    pub(super) cpu: i64,
+    pub(super) memory: i64,
+    pub(super) service: String,
+    pub(super) replica: u32,
+    pub(super) generation: u64,
+    pub(super) image: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl ObservedPod {
+    /// Whether resources of its node are reserved for it.
+    pub(super) fn has_reservation(&self) -> bool {
+        matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
+    }
+
+    /// Whether its payload must exist.
+    pub(super) fn is_active(&self) -> bool {
+        self.phase == "pending" || self.has_reservation()
+    }
+}
+
+/// The record of a node. Resources are CPU, memory and number of pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ObservedNode {
+    pub(super) state: String,
+    pub(super) incarnation: String,
+    pub(super) capacity: [i64; 3],
+    pub(super) used: [i64; 3],
+}
+
+/// The record of a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ObservedService {
+    pub(super) is_active: bool,
+    pub(super) replicas: u32,
+    pub(super) generation: u64,
+    pub(super) image: String,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ObservedState {
+    /// The content of every existing key, as it was read.
+    rows: BTreeMap<String, Value>,
+    pub(super) pods: BTreeMap<String, ObservedPod>,
+    /// The pods with a tombstone.
+    pub(super) stopped: BTreeSet<String>,
+    /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
+    pub(super) payloads: BTreeMap<String, Vec<Vec<u8>>>,
+    /// By node: the pods that it is told to stop.
+    pub(super) stops: BTreeMap<String, Vec<String>>,
+    /// The pods that were pushed by hand.
+    pub(super) pushed: BTreeSet<String>,
+    pub(super) nodes: BTreeMap<String, ObservedNode>,
+    pub(super) services: BTreeMap<String, ObservedService>,
+    /// By service: the pod that holds each replica.
+    pub(super) slots: BTreeMap<String, BTreeMap<u32, String>>,
+}
+
+impl ObservedState {
+    /// Applies the rows that were read of some keys. Returns true if anything has changed.
+    pub(super) fn apply(&mut self, rows: Value) -> bool {
+        let mut changed = false;
+        for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
+            let content = (content != Value::Nil).then_some(content);
+            if self.rows.get(&key) == content.as_ref() {
+                continue;
+            }
+            changed = true;
+            self.parse(&key, content.as_ref());
+            set(&mut self.rows, &key, content);
+        }
+        changed
+    }
+
+    fn parse(&mut self, key: &str, content: Option<&Value>) {
+        match key.split_once(':') {
+            Some(("pod", uuid)) => {
+                let tombstone = content.is_some_and(|content| matches!(content, Value::BulkString(_)));
+                set(&mut self.pods, uuid, content.filter(|_| !tombstone).map(pod));
+                if tombstone {
+                    self.stopped.insert(uuid.to_owned());
+                } else {
+                    self.stopped.remove(uuid);
+                }
+            }
+            Some(("stop", node)) => set(&mut self.stops, node, content.map(read)),
+            Some(("node", name)) => set(&mut self.nodes, name, content.map(node)),
+            Some(("service", name)) => set(&mut self.services, name, content.map(service)),
+            Some(("slots", name)) => set(&mut self.slots, name, content.map(read)),
+            Some(("fq" | "pq" | "rq" | "cs", _)) => set(&mut self.payloads, key, content.map(read)),
+            None if key == "sq" || key == "dq" => set(&mut self.payloads, key, content.map(read)),
+            None if key == "uq" => {
+                let parked = content.map(read::<BTreeMap<String, Vec<u8>>>);
+                set(&mut self.payloads, key, parked.map(|parked| parked.into_values().collect()));
+            }
+            None if key == "pushed" => self.pushed = content.map(read).unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    /// Returns the keys whose content differs. Different rows alone are no difference: Redis' hashes have no
+    /// order.
+    pub(super) fn differing_keys(&self, other: &Self) -> Vec<String> {
+        let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
+        if without_rows(self) == without_rows(other) {
+            return Vec::new();
+        }
+        let keys: BTreeSet<&String> = self.rows.keys().chain(other.rows.keys()).collect();
+        keys.into_iter().filter(|key| self.rows.get(*key) != other.rows.get(*key)).cloned().collect()
+    }
+
+    /// The payloads in a queue or set.
+    pub(super) fn payloads_in(&self, key: &str) -> &[Vec<u8>] {
+        self.payloads.get(key).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Sets the value of the key, or removes the key if there is no value.
+fn set<T>(into: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
+    match value {
+        Some(value) => drop(into.insert(key.to_owned(), value)),
+        None => drop(into.remove(key)),
+    }
+}
+
+fn read<T: FromRedisValue>(value: &Value) -> T {
+    from_redis_value(value.clone()).unwrap()
+}
+
+fn pod(value: &Value) -> ObservedPod {
+    let [phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message] =
+        texts(value);
+    let (cpu, memory) = (number(&cpu), number(&memory));
+    let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
+    ObservedPod { phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message }
+}
+
+fn node(value: &Value) -> ObservedNode {
+    let [state, incarnation, cpu, memory, pods, used_cpu, used_memory, used_pods] = texts(value);
+    let capacity = [number(&cpu), number(&memory), number(&pods)];
+    let used = [number(&used_cpu), number(&used_memory), number(&used_pods)];
+    ObservedNode { state, incarnation, capacity, used }
+}
+
+fn service(value: &Value) -> ObservedService {
+    let [state, replicas, generation, spec] = texts(value);
+    let spec: serde_json::Value = serde_json::from_str(&spec).unwrap_or_default();
+    let image = spec["pod"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
+    let (replicas, generation) = (number(&replicas) as u32, number(&generation) as u64);
+    ObservedService { is_active: state == "active", replicas, generation, image }
+}
+
+fn texts<const N: usize>(value: &Value) -> [String; N] {
+    let texts: Vec<String> = read(value);
+    texts.try_into().expect("READ_SCRIPT returns this many fields")
+}
+
+fn number(text: &str) -> i64 {
+    text.parse().unwrap_or(0)
+}
+
+/// Returns the first characters of a UUID: enough to tell pods apart.
+pub(super) fn short(uuid: &str) -> &str {
+    uuid.get(..8).unwrap_or(uuid)
+}
+
+/// Remembers the pod of each payload by the payload's bytes, which never change.
+#[derive(Default)]
+pub(super) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
+
+impl PodIdCache {
+    /// Returns the pod's UUID, or none if the payload is invalid.
+    pub(super) fn pod_of(&mut self, raw: &[u8]) -> Option<&str> {
+        if !self.0.contains_key(raw) {
+            let payload = Payload::parse(raw.to_vec().into()).ok();
+            self.0.insert(raw.to_vec(), payload.map(|payload| payload.id.to_string()));
+        }
+        self.0.get(raw)?.as_deref()
+    }
+}

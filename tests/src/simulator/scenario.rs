@@ -1,0 +1,264 @@
+//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
+//! random except when the faults of the scenario occur.
+
+use super::bus::{EngineCall, EngineRequest};
+use super::expected_state::ExpectedService;
+use super::process_id::{ProcessId, WORKERS};
+use super::world::World;
+
+/// The script with which a worker takes a payload from its in-flight list.
+const CLAIM: &str = "claim";
+/// The script with which a worker reports that a container has vanished.
+const REPORT_LOST: &str = "lost";
+
+/// Decides when faults occur.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scenario {
+    /// At random times.
+    #[default]
+    Random,
+    /// A failover loses that a pod was assigned to a worker. That worker is paused until just before its
+    /// lease expires, renews the lease, and is paused again before it has removed the pod.
+    StaleRenewal,
+    /// A worker is paused until it is declared dead and its pod runs elsewhere. Then a failover loses all of
+    /// that, and the worker goes on while the other one is paused.
+    LeaseRevival,
+    /// An engine takes long to start a pod. Meanwhile its worker is partitioned and declared dead, and the
+    /// pod runs elsewhere. A failover loses all of that while the other worker is paused. When the first
+    /// worker has a lease again, its engine completes the start.
+    LateStart,
+    /// A failover puts back the payload of a running pod, and its worker starts it again under the same
+    /// assignment. At about that time the container vanishes. This is reported twice, because the first reply
+    /// is lost.
+    LateReport,
+}
+
+impl Scenario {
+    /// Every scenario.
+    pub const ALL: [Scenario; 5] = [
+        Scenario::Random,
+        Scenario::StaleRenewal,
+        Scenario::LeaseRevival,
+        Scenario::LateStart,
+        Scenario::LateReport,
+    ];
+}
+
+/// What a scenario waits for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// The first step.
+    #[default]
+    Begin,
+    /// The pod: queued, assigned, being started or running, as the scenario needs it.
+    Pod,
+    /// The pod runs and its worker has a lease.
+    Running,
+    /// The victim renews its lease.
+    Renewal,
+    /// The victim is about to be declared dead.
+    Death,
+    /// The pod runs on another node.
+    Move,
+    /// The victim has a lease again.
+    Lease,
+    /// The victim claims the payload again.
+    Claim,
+    /// The victim's engine is asked to start the pod again.
+    Start,
+    /// The victim reports the container as lost.
+    Report,
+    /// The victim's report reaches Redis.
+    LostReply,
+    Done,
+}
+
+/// Injects the faults of a scenario.
+#[derive(Default)]
+pub(super) struct Director {
+    stage: Stage,
+    /// The host that the scenario is about.
+    victim: usize,
+    /// When the victim's lease ends.
+    lease_end: u64,
+    /// When the current stage ends, or a pause of the victim.
+    deadline: u64,
+}
+
+impl Director {
+    /// Acts before each step.
+    pub(super) fn direct(&mut self, scenario: Scenario, world: &mut World) {
+        if self.stage == Stage::Begin {
+            world.clients.lock().put_only(ExpectedService { replicas: 1, image: "stop:1".to_owned() });
+            self.stage = Stage::Pod;
+        }
+        match scenario {
+            Scenario::Random => {}
+            Scenario::StaleRenewal => self.stale_renewal(world),
+            Scenario::LeaseRevival => self.lease_revival(world),
+            Scenario::LateStart => self.late_start(world),
+            Scenario::LateReport => self.late_report(world),
+        }
+    }
+
+    fn victim(&self) -> ProcessId {
+        ProcessId::Worker(self.victim)
+    }
+
+    fn stale_renewal(&mut self, world: &mut World) {
+        let fence = world.timing.fence;
+        let now = world.clock.now;
+        match self.stage {
+            Stage::Pod if !world.observed.payloads_in("sq").is_empty() => {
+                world.stop_replication();
+                self.stage = Stage::Running;
+            }
+            Stage::Running => {
+                let Some(host) = leased_host_of_pod(world) else { return };
+                world.fail_over();
+                self.victim = host;
+                self.lease_end = world.cluster.lease_end(host);
+                self.deadline = self.lease_end.saturating_sub(fence / 6);
+                world.pause(self.victim(), self.deadline);
+                self.stage = Stage::Renewal;
+            }
+            Stage::Renewal
+                if world.cluster.lease_end(self.victim) > self.lease_end || now > self.deadline + fence =>
+            {
+                world.pause(self.victim(), now + 3 * fence);
+                self.stage = Stage::Done;
+            }
+            _ => {}
+        }
+    }
+
+    fn lease_revival(&mut self, world: &mut World) {
+        let now = world.clock.now;
+        if self.stage == Stage::Pod {
+            let Some(host) = leased_host_of_pod(world) else { return };
+            self.victim = host;
+            world.pause(self.victim(), now + 10 * world.timing.dead);
+            self.stage = Stage::Death;
+        } else if self.loses_move(world) {
+            world.pause(self.victim(), now);
+        }
+    }
+
+    fn late_start(&mut self, world: &mut World) {
+        let (fence, dead) = (world.timing.fence, world.timing.dead);
+        let now = world.clock.now;
+        match self.stage {
+            Stage::Pod => {
+                let Some(host) = delay_start(world, u64::MAX) else { return };
+                self.victim = host;
+                world.partition(self.victim(), now + 10 * dead);
+                world.cluster.slot_mut(self.victim()).is_one_way_partition = false;
+                self.stage = Stage::Death;
+            }
+            Stage::Lease if world.cluster.hosts[self.victim].has_lease() || now > self.deadline => {
+                delay_start(world, 0);
+                self.stage = Stage::Done;
+            }
+            _ => {
+                if self.loses_move(world) {
+                    world.cluster.slot_mut(self.victim()).partitioned_until = now;
+                    self.deadline = now + fence;
+                }
+            }
+        }
+    }
+
+    fn late_report(&mut self, world: &mut World) {
+        let victim = self.victim();
+        let now = world.clock.now;
+        match self.stage {
+            Stage::Pod if world.observed.pods.values().any(|pod| pod.phase == "assigned") => {
+                world.stop_replication();
+                self.stage = Stage::Running;
+            }
+            Stage::Running => {
+                let Some(host) = leased_host_of_pod(world) else { return };
+                world.fail_over();
+                self.victim = host;
+                // Nothing is claimed before.
+                self.deadline = now + world.timing.fence;
+                // Either the report is in transit when the start begins, or the start begins first.
+                let is_report_first = world.random.per_mille(500);
+                self.stage = if is_report_first { Stage::Claim } else { Stage::Start };
+            }
+            Stage::Claim if now > self.deadline && world.delay_script(CLAIM, victim, u64::MAX) => {
+                self.remove_containers(world);
+                self.stage = Stage::Report;
+            }
+            Stage::Report if world.delay_script(REPORT_LOST, victim, 0) || now > self.deadline => {
+                world.delay_script(CLAIM, victim, 0);
+                self.stage = Stage::LostReply;
+            }
+            Stage::Start if is_starting(world, self.victim) => {
+                delay_start(world, u64::MAX);
+                self.remove_containers(world);
+                self.stage = Stage::LostReply;
+            }
+            Stage::LostReply if world.lose_reply_of(REPORT_LOST, victim) || now > self.deadline => {
+                delay_start(world, 0);
+                self.stage = Stage::Done;
+            }
+            _ => {}
+        }
+    }
+
+    fn remove_containers(&mut self, world: &World) {
+        let host = &world.cluster.hosts[self.victim];
+        for container in host.running() {
+            host.end_container(&container.handle, None);
+        }
+        self.deadline = world.clock.now + world.timing.fence / 2;
+    }
+
+    /// Lets the replica fall behind just before the victim is declared dead. When the pod runs on another
+    /// host, the replica takes over and that host's worker is paused. Returns true if that has happened now.
+    fn loses_move(&mut self, world: &mut World) -> bool {
+        let (fence, dead) = (world.timing.fence, world.timing.dead);
+        match self.stage {
+            Stage::Death if world.silence(self.victim) + dead / 10 > dead => {
+                world.stop_replication();
+                self.stage = Stage::Move;
+            }
+            Stage::Move => {
+                let Some(other) = leased_host_of_pod(world).filter(|host| *host != self.victim) else {
+                    return false;
+                };
+                world.fail_over();
+                world.pause(ProcessId::Worker(other), world.clock.now + 2 * fence);
+                self.stage = Stage::Lease;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+/// Delays the first waiting start of a container until `until`; returns its host.
+fn delay_start(world: &World, until: u64) -> Option<usize> {
+    let mut bus = world.bus.lock();
+    let is_start = |request: &&mut EngineRequest| matches!(request.call, EngineCall::Run(_));
+    let start = bus.engine_requests.iter_mut().find(is_start)?;
+    start.delayed_until = until;
+    start.process.host()
+}
+
+/// Whether a start of a container waits on this host.
+fn is_starting(world: &World, host: usize) -> bool {
+    let bus = world.bus.lock();
+    bus.engine_requests
+        .iter()
+        .any(|request| matches!(request.call, EngineCall::Run(_)) && request.process.host() == Some(host))
+}
+
+/// The host on which the pod runs according to Redis, if its worker has a valid lease.
+fn leased_host_of_pod(world: &World) -> Option<usize> {
+    let pod = world.observed.pods.values().find(|pod| pod.phase == "running")?;
+    let host = (0..WORKERS).find(|host| ProcessId::Worker(*host).to_string() == pod.node)?;
+    world.cluster.hosts[host].has_lease().then_some(host)
+}

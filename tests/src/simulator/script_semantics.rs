@@ -1,0 +1,103 @@
+//! What the simulator knows about scripts: which process may write what, and how calls are shown in a trace.
+
+use ::redis::Value;
+use common::store::{NamedArguments, Script};
+
+use super::observed_state::short;
+use super::process_id::ProcessId;
+use super::world::World;
+
+impl World {
+    /// Notes before a script runs what it must not change. Invariant 3.
+    pub(super) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
+        let arguments = script.arguments(argv);
+        let Some(incarnation) = arguments.head.get("incarnation") else { return };
+        if script.name() == "register" {
+            self.checks.incarnations.insert(incarnation.to_vec());
+            return;
+        }
+        if who.host().is_none() || !self.checks.incarnations.contains(incarnation) {
+            return;
+        }
+        let node = self.observed.nodes.get(&who.to_string());
+        if !node.is_some_and(|node| node.state == "alive" && node.incarnation.as_bytes() == incarnation) {
+            let name = script.name();
+            self.checks.fenced_write =
+                Some(format!("invariant 3: {name} of a fenced incarnation of {who} changed something"));
+        }
+        for group in std::iter::once(&arguments.head).chain(&arguments.items) {
+            let Some((uuid, assignment)) = assignment_in(group) else { continue };
+            let record = self.observed.pods.get(&uuid).cloned();
+            if record.as_ref().is_none_or(|record| record.assignment != assignment) {
+                self.checks.protected_pods.insert(uuid, record);
+            }
+        }
+    }
+
+    /// Checks and counts after a script ran.
+    pub(super) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
+        let name = script.name();
+        if let Value::ServerError(error) = reply {
+            self.checks.violations.push(format!("{name} of {who} failed: {error:?}"));
+        }
+        self.checks.has_assigned |= name == "assign";
+        let verdict = first_word(reply);
+        if let Some(host) = who.host()
+            && matches!(name, "register" | "heartbeat")
+            && verdict == "OK"
+        {
+            self.cluster.last_heartbeats[host] = self.clock.now;
+        }
+        self.stats.deaths += u64::from(verdict == "DECLARED");
+        self.stats.requeued += u64::from(verdict == "QUEUED");
+    }
+
+    /// Returns the arguments of a script for a trace.
+    pub(super) fn arguments(&mut self, arguments: &[Vec<u8>]) -> String {
+        let shown: Vec<String> = arguments.iter().take(10).map(|argument| self.word(argument)).collect();
+        let more = if arguments.len() > 10 { " …" } else { "" };
+        format!("{}{more}", shown.join(" "))
+    }
+
+    /// Returns a reply for a trace.
+    pub(super) fn in_short(&mut self, reply: &Value) -> String {
+        match reply {
+            Value::Array(parts) => {
+                let shown: Vec<String> = parts.iter().take(8).map(|part| self.in_short(part)).collect();
+                format!("[{}{}]", shown.join(" "), if parts.len() > 8 { " …" } else { "" })
+            }
+            Value::BulkString(bytes) => self.word(bytes),
+            Value::Int(number) => number.to_string(),
+            Value::Nil => "nil".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> String {
+        if word.starts_with(b"{")
+            && let Some(uuid) = self.pod_ids.pod_of(word)
+        {
+            return format!("<{}>", short(uuid));
+        }
+        let text = String::from_utf8_lossy(word);
+        // A uuid is cut to its first part, other text to a few words.
+        let length = if text.len() == 36 { 8 } else { 24 };
+        text.chars().take(length).collect()
+    }
+}
+
+/// The pod that a group of arguments is about, and the assignment that the caller knows.
+fn assignment_in(group: &NamedArguments<'_>) -> Option<(String, String)> {
+    let text = |name| Some(String::from_utf8_lossy(group.get(name)?).into_owned());
+    Some((text("uuid")?, text("assignment")?))
+}
+
+fn first_word(reply: &Value) -> String {
+    match reply {
+        Value::Array(parts) => parts.first().map(first_word).unwrap_or_default(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::Okay => "OK".to_owned(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,81 @@
+//! The store's scripts as the simulator runs them on Redis: with the simulated time, with wake-ups that are
+//! collected for the simulator to deliver, and with an ablation if there is one.
+
+use std::collections::HashMap;
+
+use common::store::Script;
+
+use super::redis::RedisConnection;
+use crate::Ablation;
+use crate::ablation::{hash, sources};
+
+/// The key of the simulator beside the cluster's own: the time, and the ends of leases.
+pub(super) const KEY: &str = "simulator";
+/// Wake-ups that are not delivered yet: channel, message, channel, message …
+pub(super) const HINTS: &str = "simulator:hints";
+
+const CLOCK: &str = "local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)";
+const LEASE_READ: &str = "local holder = redis.call('GET', lease_key)";
+const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
+const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
+
+/// By the hash that a store asks for: the script, and the hash of its adapted source.
+pub(super) struct Scripts(HashMap<String, (&'static Script, String)>);
+
+impl Scripts {
+    /// Loads them into Redis.
+    pub(super) fn load(redis: &mut RedisConnection, ablation: Option<Ablation>) -> Self {
+        let mut scripts = HashMap::new();
+        for (script, original, ablated) in sources(ablation) {
+            let changed = adapt(&ablated);
+            let changed_hash = hash(&changed);
+            if redis.execute(&["SCRIPT", "EXISTS", &changed_hash])
+                != ::redis::Value::Array(vec![::redis::Value::Int(1)])
+            {
+                redis.execute(&["SCRIPT", "LOAD", &changed]);
+            }
+            scripts.insert(hash(&original), (script, changed_hash));
+        }
+        Self(scripts)
+    }
+
+    /// Returns the script and the hash to run, by the hash that a store asks for.
+    pub(super) fn get(&self, asked: &[u8]) -> Option<&(&'static Script, String)> {
+        self.0.get(std::str::from_utf8(asked).ok()?)
+    }
+}
+
+fn adapt(text: &str) -> String {
+    assert!(text.contains(CLOCK), "the prelude reads the time in a way that is not replaced");
+    let until = format!("'{KEY}', lease_key");
+    text.replace(CLOCK, &format!("return tonumber(redis.call('HGET', '{KEY}', 'now'))"))
+        .replace("redis.call('PUBLISH', ", &format!("redis.call('RPUSH', '{HINTS}', "))
+        .replace(
+            LEASE_READ,
+            &format!(
+                "if NOW >= tonumber(redis.call('HGET', {until}) or 0) then redis.call('DEL', lease_key) end\n\
+                 {LEASE_READ}"
+            ),
+        )
+        .replace(LEASE_LEFT, &format!("(tonumber(redis.call('HGET', {until})) or 0) - NOW"))
+        .replace(
+            LEASE_TAKEN,
+            &format!("redis.call('SET', lease_key, caller)\nredis.call('HSET', {until}, NOW + period_ms)"),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_adapted_script_reads_the_time_or_publishes_by_itself() {
+        for (script, _, text) in sources(None) {
+            let adapted = adapt(&text);
+            for word in ["'TIME'", "'PUBLISH'", "'PX'", "'PTTL'"] {
+                assert!(!adapted.contains(word), "{script:?} still contains {word}");
+            }
+        }
+    }
+}

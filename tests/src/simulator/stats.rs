@@ -1,0 +1,68 @@
+//! Statistics of a run.
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often each thing happened in a run that violated no invariant.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign for Stats {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+stats! {
+    /// Steps of the simulator.
+    steps,
+    /// Requests that reached Redis.
+    requests,
+    /// Calls of container engines.
+    engine_calls,
+    /// Requests that did not reach Redis; their senders got an error.
+    refused,
+    /// Requests that were executed and whose senders got an error.
+    lost_replies,
+    /// Requests whose senders got neither a reply nor an error.
+    unanswered,
+    /// Requests that reached Redis after their sender had given them up or died.
+    late,
+    /// Crashed processes.
+    crashes,
+    /// Graceful shutdowns.
+    shutdowns,
+    /// Crashed hosts.
+    host_crashes,
+    /// Paused processes.
+    pauses,
+    /// Suspended hosts.
+    suspensions,
+    /// Partitions of a process from Redis.
+    partitions,
+    /// Times in which Redis answered no request.
+    stalls,
+    /// Times in which a container engine hung.
+    engine_hangs,
+    /// Failovers that lost writes.
+    failovers,
+    /// Times in which Redis had lost its data, and then got them back.
+    emptied,
+    /// Those of them after which an older state was restored.
+    older_states,
+    /// Nodes declared dead.
+    deaths,
+    /// Started containers.
+    starts,
+    /// Payloads that were removed by hand.
+    removed_payloads,
+    /// Pods whose payload reconcile put back into a queue.
+    requeued,
+    /// Hints that were lost, late or delivered twice.
+    faulty_hints,
+    /// Simulated milliseconds from the end of the faults until the cluster had converged.
+    convergence_millis,
+}

@@ -1,0 +1,13 @@
+//! A broken key is one object's problem: every key with every wrong value, and random writes to random keys.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints how far it is"
+)]
+
+mod fuzz;
+mod rounds;
+mod walk;
+mod writes;
+mod wrong_values;

@@ -1,0 +1,222 @@
+//! The walk: every kind of key with every wrong value.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::ids::{NodeName, PodId};
+use kubeleet_tests::Keyspace;
+use kubeleet_tests::in_process::InProcessCluster;
+use kubeleet_tests::keyspace::Entry;
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+
+use crate::rounds::{Named, Walk, name_of};
+use crate::wrong_values::{WrongValue, type_of, wrong_values};
+
+const NODES: u32 = 24;
+/// Nodes whose keys are broken at the same time; the others carry on.
+const BROKEN_NODES: usize = 16;
+/// Services of one pod each, of which each has one wrong value.
+const SERVICES: usize = 60;
+/// The pods of one service, of which each has one wrong value in its record.
+const PODS: usize = 200;
+
+/// Whether every wrong value is tried, and not only a part of them: minutes.
+fn is_complete() -> bool {
+    std::env::var_os("KUBELEET_WALK_ALL").is_some()
+}
+
+fn services() -> Vec<Value> {
+    let one = |name: String| json!({"name": name, "image": "x", "replicas": 1});
+    let mut all: Vec<Value> = (0..SERVICES).map(|number| one(format!("one-{number}"))).collect();
+    all.push(json!({"name": "many", "image": "x", "replicas": PODS}));
+    all.push(json!({"name": "strict", "image": "x", "replicas": 10, "on_disconnect": "stop"}));
+    all.push(json!({"name": "bystander", "image": "x", "replicas": 10}));
+    all.push(json!({"name": "huge", "image": "too-large", "replicas": 1, "memory": "900GiB"}));
+    all
+}
+
+/// A cluster with services of several shapes, pushed pods, a dead letter, a cordoned node.
+async fn cluster() -> Walk {
+    let cluster = InProcessCluster::start(NODES).await;
+    let services = services();
+    for service in &services {
+        cluster.http.post("/service", service).await;
+    }
+    for number in 0..8 {
+        let pushed =
+            format!(r#"{{"name":"pushed","uuid":"pushed-{number}","image":"x","replica":{number}}}"#);
+        let queue = if number % 2 == 0 { "sq".to_owned() } else { format!("pq:w{}", number + 1) };
+        let _length: u64 = cluster.redis.cli(&["LPUSH", &queue, &pushed]).await;
+    }
+    let _length: u64 = cluster.redis.cli(&["LPUSH", "sq", "no pod"]).await;
+    assert!(cluster.store.cordon(&NodeName::new(format!("w{NODES}")).unwrap(), true).await.unwrap());
+    let wanted = SERVICES + PODS + 10 + 10 + 8;
+    eventually_within(Duration::from_secs(60), "all pods run", || async {
+        let running = cluster.engine.sim().running();
+        check(running == wanted, || format!("{running} of {wanted}"))
+    })
+    .await;
+    Walk::new(cluster, services)
+}
+
+/// The kinds of keys in the reference: whole keys, and beginnings of keys that end in a colon.
+fn documented_kinds() -> BTreeSet<String> {
+    let page = include_str!("../../../docs/reference/redis.md");
+    let section = page.split("## What bounds each key").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// The type that a key, or a kind of key, has.
+fn kind_type(key: &str) -> &'static str {
+    let kind = match key {
+        "uq:at" | "uq:why" => key,
+        _ => key.find(':').map_or(key, |end| &key[..=end]),
+    };
+    match kind {
+        "events" | "log:" => "stream",
+        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" => "hash",
+        "node:" | "pod:" | "service:" | "slots:" => "hash",
+        "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
+        "uq:at" | "beats" | "schedulers" => "zset",
+        "services" | "pushed" | "nodes" | "former_specs" | "cs:" | "stop:" => "set",
+        "hb:" | "spec:" | "lease:" | "recovery" => "string",
+        other => panic!("the walk does not know the keys {other:?}: add them here"),
+    }
+}
+
+fn fields(keyspace: &Keyspace, key: &str) -> Vec<String> {
+    match keyspace.get(key) {
+        Some(Entry::Hash(fields)) => fields.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// All pods on a node, by its container set and queues.
+fn pods_on(keyspace: &Keyspace, node: &str) -> BTreeSet<PodId> {
+    let pods = keyspace.below("pod:").filter(|(id, _)| keyspace.field(&format!("pod:{id}"), "node") == node);
+    pods.filter_map(|(id, _)| PodId::new(id).ok()).collect()
+}
+
+fn pods_of(keyspace: &Keyspace, service: &str) -> BTreeSet<PodId> {
+    let slots = keyspace.elements(&format!("slots:{service}"));
+    slots.into_iter().filter_map(|id| PodId::new(String::from_utf8_lossy(id)).ok()).collect()
+}
+
+/// Puts the wrong values of the objects of one kind on as many objects as there are, one on each. In a short
+/// walk there is one batch, whose values are as far from each other as they can be.
+fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<Vec<WrongValue>> {
+    let count = objects.iter().map(|key| values(key).len()).max().unwrap_or_default();
+    let mut batches: Vec<Vec<WrongValue>> = Vec::new();
+    let indexes: Vec<usize> = match is_complete() || count <= objects.len() {
+        true => (0..count).collect(),
+        false => (0..objects.len()).map(|number| number * count / objects.len()).collect(),
+    };
+    for (number, index) in indexes.into_iter().enumerate() {
+        let object = number % objects.len();
+        if object == 0 {
+            batches.push(Vec::new());
+        }
+        // Objects of one kind may have other fields: the last value then stands for those that are missing.
+        let mut all = values(&objects[object]);
+        let value = all.swap_remove(index.min(all.len() - 1));
+        batches.last_mut().unwrap().push(value);
+    }
+    batches
+}
+
+async fn walk_pods(walk: &mut Walk) {
+    let before = walk.cluster.redis_keyspace().await;
+    let pods: Vec<String> = pods_of(&before, "many").iter().map(|id| format!("pod:{id}")).collect();
+    for batch in spread(&pods, |key| wrong_values(key, "hash", &fields(&before, key))) {
+        let named = batch.iter().filter_map(|value| PodId::new(&value.key["pod:".len()..]).ok());
+        let named = Named { pods: named.collect(), ..Named::default() };
+        walk.round("pod:", &batch, &named).await;
+    }
+}
+
+async fn walk_services(walk: &mut Walk, kind: &str) {
+    let names: Vec<String> =
+        walk.services.iter().map(|s| name_of(s).to_owned()).filter(|name| name.starts_with("one-")).collect();
+    let before = walk.cluster.redis_keyspace().await;
+    let keys: Vec<String> = names
+        .iter()
+        .map(|name| match kind {
+            "spec:" => format!("spec:{}", before.field(&format!("service:{name}"), "spec")),
+            _ => format!("{kind}{name}"),
+        })
+        .collect();
+    for batch in spread(&keys, |key| wrong_values(key, kind_type(kind), &fields(&before, key))) {
+        let before = walk.cluster.redis_keyspace().await;
+        let hit: Vec<&String> = keys
+            .iter()
+            .zip(&names)
+            .filter(|(key, _)| batch.iter().any(|v| v.key == **key))
+            .map(|(_, n)| n)
+            .collect();
+        let pods = hit.iter().flat_map(|name| pods_of(&before, name)).collect();
+        let named = Named { pods, services: hit.into_iter().cloned().collect(), ..Named::default() };
+        walk.round(kind, &batch, &named).await;
+    }
+}
+
+async fn walk_nodes(walk: &mut Walk, kind: &str) {
+    let before = walk.cluster.redis_keyspace().await;
+    let keys: Vec<String> = (1..=BROKEN_NODES).map(|number| format!("{kind}w{number}")).collect();
+    for batch in spread(&keys, |key| wrong_values(key, kind_type(kind), &fields(&before, key))) {
+        let before = walk.cluster.redis_keyspace().await;
+        let nodes: BTreeSet<NodeName> =
+            batch.iter().filter_map(|value| NodeName::new(&value.key[kind.len()..]).ok()).collect();
+        let pods = nodes.iter().flat_map(|node| pods_on(&before, node.as_str())).collect();
+        walk.round(kind, &batch, &Named { pods, nodes, ..Named::default() }).await;
+    }
+}
+
+/// Keys of the whole cluster: no pod may be harmed, whatever they hold.
+async fn walk_single(walk: &mut Walk, keys: &[String]) {
+    let before = walk.cluster.redis_keyspace().await;
+    let values: Vec<Vec<WrongValue>> = keys
+        .iter()
+        .map(|key| {
+            let kind = before.get(key).map_or_else(|| kind_type(key), type_of);
+            wrong_values(key, kind, &Vec::new())
+        })
+        .collect();
+    let most = values.iter().map(Vec::len).max().unwrap_or_default();
+    for index in 0..most {
+        let batch: Vec<WrongValue> = values.iter().filter_map(|of_key| of_key.get(index).cloned()).collect();
+        walk.round(&format!("the cluster's keys: {}", batch[0].what), &batch, &Named::default()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it still finds pods that are stopped although no write names them; `make walk` runs it"]
+async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
+    let mut walk = cluster().await;
+    let mut single = Vec::new();
+    let chosen = std::env::var("KUBELEET_WALK_KIND").ok();
+    for kind in documented_kinds() {
+        if chosen.as_ref().is_some_and(|chosen| !chosen.split(',').any(|one| one == kind)) {
+            continue;
+        }
+        match kind.as_str() {
+            "broken:" => {}
+            "pod:" => walk_pods(&mut walk).await,
+            "service:" | "slots:" | "spec:" => walk_services(&mut walk, &kind).await,
+            "node:" | "hb:" | "pq:" | "rq:" | "cs:" | "stop:" | "lr:" => walk_nodes(&mut walk, &kind).await,
+            "lease:" => single.push("lease:reconcile".to_owned()),
+            "fq:" => {
+                let schedulers: Vec<String> =
+                    walk.cluster.redis.cli(&["ZRANGE", "schedulers", "0", "-1"]).await;
+                single.extend(schedulers.into_iter().map(|id| format!("fq:{id}")));
+            }
+            // One request writes and reads it, and it expires.
+            "log:" | "recovery:" => {}
+            _ => single.push(kind),
+        }
+    }
+    walk_single(&mut walk, &single).await;
+    walk.finish();
+}

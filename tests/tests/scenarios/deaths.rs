@@ -1,0 +1,186 @@
+//! Scenarios of nodes that die, and of nodes that only seem to.
+
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::docker::{Docker, IMAGE};
+use kubeleet_tests::exclusive::{alone, beside_others};
+use kubeleet_tests::{Cluster, Timing};
+use serde_json::json;
+use testkit::eventually::{check, eventually_within};
+
+use crate::SOON;
+
+/// The number of pods that run on this node according to Redis.
+async fn pods_on(cluster: &Cluster, short: &str) -> usize {
+    cluster.redis.cli(&["SCARD", &format!("cs:{}", cluster.node(short))]).await
+}
+
+/// With the default timing: heartbeat 5 s, dead after 20 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_declared_dead() {
+    let _lock = alone().await;
+    let cluster = Cluster::new(Timing::Default).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut killed_worker = cluster.small_worker("w1", "process", 8);
+    let _other = cluster.small_worker("w2", "process", 8);
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let service = json!({"name": "web", "image": "none", "command": ["sleep", "86400"], "replicas": 6});
+    http.post("/service", &service).await;
+    http.runs(SOON, "web", 6).await;
+    assert_eq!((pods_on(&cluster, "w1").await, pods_on(&cluster, "w2").await), (3, 3));
+    killed_worker.kill();
+    let killed_at = Instant::now();
+    http.runs(Duration::from_secs(40), "web", 6).await;
+    eventually_within(Duration::from_secs(40), "all pods run on the other node", || async {
+        check(pods_on(&cluster, "w2").await == 6, || "not yet".to_owned())
+    })
+    .await;
+    http.runs(SOON, "web", 6).await;
+    let took = killed_at.elapsed();
+    // The last heartbeat was at most 5 s before the kill. Then come 20 s of silence, and 2 s to move the
+    // pods.
+    assert!((Duration::from_secs(14)..Duration::from_secs(23)).contains(&took), "{took:?}");
+    // The pods that the dead worker left running are stopped when it comes back, and no others.
+    assert_eq!(cluster.processes.running().len(), 9, "pods outlive a killed worker");
+    killed_worker.start_again();
+    cluster
+        .comes_to_rest(Duration::from_secs(30), &["w1", "w2"], || async { cluster.processes.running() })
+        .await;
+    assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_returning_worker_stops_the_pods_that_have_moved() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let frozen = cluster.small_worker("w1", "docker", 8);
+    let _other = cluster.small_worker("w2", "docker", 8);
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &json!({"name": "web", "image": IMAGE, "replicas": 4})).await;
+    http.runs(SOON, "web", 4).await;
+    frozen.freeze();
+    // An engine that other tests keep busy starts a container in ten seconds.
+    eventually_within(SOON * 2, "its pods move", || async {
+        check(pods_on(&cluster, "w2").await == 4, || "not yet".to_owned())
+    })
+    .await;
+    let copies = docker.running().await.len();
+    assert_eq!(copies, 6, "two stale copies run while the worker is frozen: on_disconnect is keep");
+    frozen.thaw();
+    cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
+    assert_eq!(docker.running().await.len(), 4);
+    assert_eq!(pods_on(&cluster, "w2").await, 4, "the moved pods stay");
+    // The worker takes new pods again, once it has registered and the scheduler knows it.
+    http.nodes_ready(2).await;
+    http.post("/service/web/scale", &json!({"replicas": 8})).await;
+    http.runs(SOON, "web", 8).await;
+    assert_eq!(pods_on(&cluster, "w1").await, 4);
+    cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
+}
+
+/// Invariant 5 from outside: with `on_disconnect: stop`, no second copy starts while the first one runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_must_not_run_twice_is_stopped_at_the_fence_before_it_starts_elsewhere() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let (first, _second) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let service = json!({
+        "name": "db", "image": "none", "command": ["sleep", "86400"], "replicas": 4,
+        "on_disconnect": "stop", "stop_grace_period": "0s",
+    });
+    http.post("/service", &service).await;
+    http.runs(SOON, "db", 4).await;
+    // Redis is unreachable for all: every worker fences itself, and no scheduler can declare a node dead.
+    cluster.redis.freeze();
+    eventually_within(Duration::from_secs(10), "all pods are stopped at the fence", || async {
+        let left = cluster.processes.running();
+        check(left.is_empty(), || format!("{left:?}\n{}", first.log()))
+    })
+    .await;
+    cluster.redis.thaw();
+    let max_doubled = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    cluster
+        .comes_to_rest(Duration::from_secs(40), &["w1", "w2"], || async {
+            let running = cluster.processes.running();
+            let mut pods: Vec<_> = running.iter().map(|one| &one.pod).collect();
+            pods.sort_unstable();
+            let doubled = pods.windows(2).filter(|pair| pair[0] == pair[1]).count();
+            max_doubled.fetch_max(doubled, std::sync::atomic::Ordering::Relaxed);
+            running
+        })
+        .await;
+    assert_eq!(
+        max_doubled.load(std::sync::atomic::Ordering::Relaxed),
+        0,
+        "pods that ran twice at the same time"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keep_pods_run_on_while_redis_is_unavailable() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post(
+        "/service",
+        &json!({"name": "web", "image": "none", "command": ["sleep", "86400"], "replicas": 4}),
+    )
+    .await;
+    http.runs(SOON, "web", 4).await;
+    let mut before = cluster.processes.leaders();
+    cluster.redis.freeze();
+    // Longer than the fence and the death of a node.
+    tokio::time::sleep(Timing::Short.dead_after() * 2).await;
+    let mut during = cluster.processes.leaders();
+    cluster.redis.thaw();
+    cluster
+        .comes_to_rest(Duration::from_secs(30), &["w1", "w2"], || async { cluster.processes.running() })
+        .await;
+    let mut after = cluster.processes.leaders();
+    for leaders in [&mut before, &mut during, &mut after] {
+        leaders.sort_unstable();
+    }
+    assert_eq!(before, during, "the pods run on");
+    // After the thaw, one node may be declared dead before its heartbeat arrives, but not both: deaths are
+    // spaced.
+    let kept = after.iter().filter(|leader| before.contains(leader)).count();
+    assert!(kept >= 2, "of {before:?} only {kept} are the same in {after:?}");
+}
+
+/// A worker that is shut down leaves its pods running and finds them again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_worker_finds_its_pods_and_restarts_none() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut worker = cluster.worker("w1", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    http.post(
+        "/service",
+        &json!({"name": "web", "image": "none", "command": ["sleep", "86400"], "replicas": 5}),
+    )
+    .await;
+    http.runs(SOON, "web", 5).await;
+    let mut before = cluster.processes.leaders();
+    let status = worker.terminate();
+    assert!(status.is_some_and(|status| status.success()), "it shuts down: {status:?}\n{}", worker.log());
+    worker.start_again();
+    worker.kill();
+    worker.start_again();
+    cluster.comes_to_rest(SOON, &["w1"], || async { cluster.processes.running() }).await;
+    let mut after = cluster.processes.leaders();
+    before.sort_unstable();
+    after.sort_unstable();
+    assert_eq!(before, after, "the same processes");
+}

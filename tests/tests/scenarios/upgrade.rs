@@ -1,0 +1,180 @@
+//! Promise 14: this version and the one before run side by side. Every daemon is replaced while a client
+//! posts and deletes services; nothing is lost, and no pod is restarted.
+//!
+//! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary in
+//! `KUBELEET_BINARY_BEFORE`. Without that there is nothing to mix, and the test says so.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kubeleet_tests::cluster::binary;
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::{Cluster, Daemon, Http, Timing};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+
+/// POSTs and DELETEs together are about twice as many.
+const POSTS_PER_SECOND: u32 = 50;
+/// The number of services that the client keeps; it deletes the oldest of more.
+const SERVICES: usize = 100;
+/// How long each mixture of versions runs, in seconds, unless `UPGRADE_MIXED` says otherwise.
+const MIXED: u64 = 3;
+const REST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the client was told. A service whose reply was lost is in neither: it may exist or not.
+#[derive(Default)]
+struct Acknowledged {
+    present: BTreeSet<String>,
+    deleted: usize,
+    posted: usize,
+}
+
+fn service(name: &str, replicas: u64, on_disconnect: &str) -> Value {
+    json!({
+        "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,
+        "on_disconnect": on_disconnect, "stop_grace_period": 0,
+    })
+}
+
+/// Posts services and deletes the oldest until told to end.
+async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged {
+    let mut told = Acknowledged::default();
+    let mut living = VecDeque::new();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / POSTS_PER_SECOND);
+    for number in 0.. {
+        if end.load(Ordering::Relaxed) {
+            break;
+        }
+        ticks.tick().await;
+        let http = &https[number % https.len()];
+        let name = format!("load-{number}");
+        let body = service(&name, 1, ["stop", "keep"][number % 2]);
+        if is_success(http.try_send(Method::POST, "/service", Some(&body)).await) {
+            told.posted += 1;
+            told.present.insert(name.clone());
+            living.push_back(name);
+        }
+        if living.len() > SERVICES {
+            let oldest = living.pop_front().expect("there are more than none");
+            // Whatever the reply is: it may be deleted from now on.
+            told.present.remove(&oldest);
+            if is_success(http.try_send(Method::DELETE, &format!("/service/{oldest}"), None).await) {
+                told.deleted += 1;
+            }
+        }
+    }
+    told
+}
+
+fn is_success(answer: reqwest::Result<reqwest::Response>) -> bool {
+    answer.is_ok_and(|answer| answer.status().is_success())
+}
+
+/// All processes that each pod has had.
+type Processes = BTreeMap<String, BTreeSet<i64>>;
+
+/// Looks which processes the pods have until told to end.
+async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
+    while !end.load(Ordering::Relaxed) {
+        for (pod, process) in cluster.processes.leaders() {
+            seen.lock().unwrap().entry(pod).or_default().insert(process);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Replaces one daemon after the other, as a package upgrade does: SIGTERM, then the other binary.
+async fn replace(daemons: &mut [Option<Daemon>], order: &[usize], program: &Path, http: &Http) {
+    let mixed = std::env::var("UPGRADE_MIXED").map_or(MIXED, |seconds| seconds.parse().expect("seconds"));
+    for index in order {
+        let mut daemon = daemons[*index].take().expect("every daemon is put back");
+        daemon.terminate();
+        let what = daemon.command_line().to_owned();
+        daemons[*index] = Some(daemon.instead(program, &what));
+        eventually_within(REST_TIMEOUT, "the API answers", || async {
+            let answer =
+                http.try_send(Method::GET, "/readyz", None).await.map_err(|error| error.to_string())?;
+            check(answer.status() == StatusCode::OK, || answer.status().to_string())
+        })
+        .await;
+        http.nodes_ready(2).await;
+        tokio::time::sleep(Duration::from_secs(mixed)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
+    let Some(before) = std::env::var_os("KUBELEET_BINARY_BEFORE").map(PathBuf::from) else {
+        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: KUBELEET_BINARY_BEFORE names no binary; make upgrade builds it");
+        }
+        return;
+    };
+    let _lock = beside_others().await;
+    let cluster = Arc::new(Cluster::new(Timing::Default).await);
+    let room = [("KUBELEET_MAX_PODS", "2000")];
+    let daemons = [
+        cluster.api().await,
+        cluster.api().await,
+        cluster.scheduler_named("scheduler-1"),
+        cluster.scheduler_named("scheduler-2"),
+        cluster.worker_with("w1", "process", &room),
+        cluster.worker_with("w2", "process", &room),
+    ];
+    let https = vec![daemons[0].http(), daemons[1].http()];
+    let http = daemons[0].http();
+    let mut daemons: Vec<Option<Daemon>> = daemons.into_iter().map(Some).collect();
+    replace_all_at_once(&mut daemons, &before, &http).await;
+    for (name, on_disconnect) in [("db", "stop"), ("web", "keep")] {
+        http.post("/service", &service(name, 20, on_disconnect)).await;
+        http.runs(REST_TIMEOUT, name, 20).await;
+    }
+
+    let (end, all_seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let seen = Arc::default();
+    let watching = tokio::spawn(watch(cluster.clone(), Arc::clone(&seen), all_seen.clone()));
+    let load = tokio::spawn(post_and_delete(https, end.clone()));
+    let (workers_last, workers_first) = ([0, 2, 4, 1, 3, 5], [4, 5, 2, 3, 0, 1]);
+    for order in [workers_last, workers_first] {
+        replace(&mut daemons, &order, binary(), &http).await;
+        replace(&mut daemons, &order, &before, &http).await;
+    }
+    end.store(true, Ordering::Relaxed);
+    let told = load.await.unwrap();
+    cluster.comes_to_rest(REST_TIMEOUT, &["w1", "w2"], || async { cluster.processes.running() }).await;
+    all_seen.store(true, Ordering::Relaxed);
+    watching.await.unwrap();
+
+    let seen: Processes = seen.lock().unwrap().clone();
+    let restarted: Vec<_> = seen.iter().filter(|(_, processes)| processes.len() > 1).collect();
+    assert!(restarted.is_empty(), "pods that were restarted or ran twice: {restarted:?}");
+    let page = http.get("/service?limit=1000").await;
+    let found: BTreeSet<&str> =
+        page["items"].as_array().unwrap().iter().filter_map(|service| service["name"].as_str()).collect();
+    let lost: Vec<_> = told.present.iter().filter(|name| !found.contains(name.as_str())).collect();
+    assert!(lost.is_empty(), "acknowledged and gone: {lost:?}");
+    assert!(told.posted > 500 && told.deleted > 300, "{} posted, {} deleted", told.posted, told.deleted);
+    #[allow(clippy::print_stderr, reason = "the figures of make upgrade")]
+    {
+        let (pods, posted, deleted) = (seen.len(), told.posted, told.deleted);
+        eprintln!(
+            "{posted} posted, {deleted} deleted, {pods} pods seen, 24 daemons replaced: 0 lost, 0 restarted"
+        );
+    }
+}
+
+/// The cluster begins with the version before.
+async fn replace_all_at_once(daemons: &mut [Option<Daemon>], program: &Path, http: &Http) {
+    for daemon in daemons.iter_mut() {
+        let mut running = daemon.take().expect("every daemon is put back");
+        running.terminate();
+        let what = running.command_line().to_owned();
+        *daemon = Some(running.instead(program, &what));
+    }
+    http.nodes_ready(2).await;
+}

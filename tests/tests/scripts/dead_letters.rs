@@ -1,0 +1,251 @@
+//! Bad input never blocks a queue (invariant 7), and a lost payload is put back: reject, requeue.
+
+use common::ids::PodId;
+use common::lifecycle::Phase;
+use common::payload::Payload;
+use common::store::{RequeueOutcome, WriteOutcome};
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{Placed, pushed};
+
+use crate::{changing_nothing, checks};
+
+async fn push(fixture: &Fixture, key: &str, raw: &[u8]) {
+    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), raw]).await;
+}
+
+#[tokio::test]
+async fn any_bytes_go_to_the_dead_letters_unchanged_with_a_reason() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let junk: [&[u8]; 7] =
+        [b"\xff\xfe\x00\x01", b"", b"{", "\"…\\u0000\"".as_bytes(), b"null", b"\r\n", &[b'x'; 300_000]];
+    for raw in junk {
+        push(&fixture, "pq:w1", raw).await;
+    }
+    for raw in session.pop_more(10).await.unwrap() {
+        let reason = Payload::parse(raw.clone()).unwrap_err().to_string();
+        assert_eq!(session.reject(&raw, None, &reason).await.unwrap(), Ok(WriteOutcome::Done));
+        let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+        assert_eq!((dead_letter.payload.as_slice(), dead_letter.reason), (&raw[..], reason));
+        assert_eq!(dead_letter.queue, "pq:w1");
+        let again = changing_nothing(&fixture, session.reject(&raw, None, "again")).await.unwrap();
+        assert_eq!(again, Ok(WriteOutcome::Stale), "it was rejected already");
+    }
+    assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "rq:w1"]).await, 0);
+    assert_eq!(fixture.store.dead_letters(0, 10).await.unwrap().len(), junk.len());
+    let entries: Vec<Vec<u8>> = fixture.redis.cli(&["LRANGE", "dq", "0", "-1"]).await;
+    for entry in entries {
+        let entry: serde_json::Value = serde_json::from_slice(&entry).unwrap();
+        for field in ["queue", "payload", "reason"] {
+            assert!(entry[field].is_string(), "{field} in {entry}");
+        }
+        assert!(entry["at"].is_u64());
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_pod_fails_and_is_pending_again_after_a_requeue() {
+    for phase in [Phase::Pending, Phase::Assigned] {
+        let fixture = Fixture::new().await;
+        let Placed { session, record, payload } = fixture.pod_in(phase, "web", "w1").await;
+        if phase == Phase::Pending {
+            fixture.store.take(&fixture.scheduler, 1).await.unwrap();
+            assert!(
+                fixture
+                    .store
+                    .reject_in_flight(&fixture.scheduler, &payload.raw, Some(&record.id), "no")
+                    .await
+                    .unwrap()
+            );
+        } else {
+            session.pop_more(1).await.unwrap();
+            session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
+        }
+        let failed = fixture.record(&record.id).await;
+        assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "DeadLettered"), "{phase}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
+        let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+        assert!(fixture.store.requeue_dead_letter(&dead_letter).await.unwrap());
+        assert!(
+            !changing_nothing(&fixture, fixture.store.requeue_dead_letter(&dead_letter)).await.unwrap(),
+            "it is gone"
+        );
+        assert_eq!(fixture.record(&record.id).await.phase, Phase::Pending, "{phase}");
+        assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "sq"]).await, 1, "{phase}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_pushed_pod_is_requeued_to_its_node() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let payload = pushed("test", "mine");
+    push(&fixture, "rq:w1", &payload.raw).await;
+    session.reject(&payload.raw, Some(&payload.id), "privileged is denied here").await.unwrap().unwrap();
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    assert!(fixture.store.requeue_dead_letter(&dead_letter).await.unwrap());
+    let queued: Vec<Vec<u8>> = fixture.redis.cli(&["LRANGE", "pq:w1", "0", "-1"]).await;
+    assert_eq!(queued, [payload.raw.to_vec()]);
+}
+
+#[tokio::test]
+async fn rejecting_a_copy_of_a_payload_does_not_affect_the_running_pod() {
+    let fixture = Fixture::new().await;
+    let Placed { session, record, payload } = fixture.pod_in(Phase::Running, "web", "w1").await;
+    push(&fixture, "rq:w1", &payload.raw).await;
+    session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
+    assert_eq!(fixture.record(&record.id).await, record);
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn dead_letters_written_by_hand_are_readable_and_can_be_discarded() {
+    let fixture = Fixture::new().await;
+    push(&fixture, "dq", b"not a dead letter \xff").await;
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    assert!(dead_letter.reason.contains("not written by kubeleet"), "{dead_letter:?}");
+    assert!(fixture.store.discard_dead_letter(&dead_letter).await.unwrap());
+    assert!(!fixture.store.discard_dead_letter(&dead_letter).await.unwrap());
+    assert_eq!(fixture.store.dead_letters(0, 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_missing_payload_is_put_back_where_its_phase_allows_it() {
+    let others = [];
+    for (phase, lose) in [
+        (Phase::Pending, &["DEL", "sq"][..]),
+        (Phase::Assigned, &["DEL", "pq:w1"]),
+        (Phase::Running, &["DEL", "cs:w1"]),
+        (Phase::Stopping, &["DEL", "cs:w1"]),
+    ] {
+        let fixture = Fixture::new().await;
+        let Placed { record, .. } = fixture.pod_in(phase, "web", "w1").await;
+        let present = fixture.store.requeue_missing(&record, &others);
+        assert_eq!(changing_nothing(&fixture, present).await.unwrap(), RequeueOutcome::Present, "{phase}");
+        let () = fixture.redis.cli(lose).await;
+        assert_ne!(fixture.violations().await, Vec::<String>::new(), "{phase}: the checker must notice");
+        assert_eq!(
+            fixture.store.requeue_missing(&record, &others).await.unwrap(),
+            RequeueOutcome::Queued,
+            "{phase}"
+        );
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
+        let after = fixture.record(&record.id).await;
+        assert_eq!(
+            (after.phase, after.assignment),
+            (phase, record.assignment),
+            "{phase}: nothing else changes"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_payload_in_flight_is_not_missing() {
+    let fixture = Fixture::new().await;
+    fixture.service("web", 1).await;
+    let record = fixture.pods(&"web".parse().unwrap()).await.remove(0);
+    fixture.store.take(&fixture.scheduler, 1).await.unwrap();
+    let requeue = fixture.store.requeue_missing(&record, std::slice::from_ref(&fixture.scheduler));
+    assert_eq!(changing_nothing(&fixture, requeue).await.unwrap(), RequeueOutcome::Present);
+}
+
+#[tokio::test]
+async fn a_missing_payload_of_a_dead_node_is_queued_or_its_pod_ends() {
+    for (phase, after) in [
+        (Phase::Assigned, Phase::Pending),
+        (Phase::Running, Phase::Pending),
+        (Phase::Stopping, Phase::Stopped),
+    ] {
+        let fixture = Fixture::new().await;
+        let Placed { record, .. } = fixture.pod_in(phase, "web", "w1").await;
+        fixture.kill_node("w1").await;
+        let () = fixture.redis.cli(&["DEL", "pq:w1", "cs:w1"]).await;
+        assert_eq!(
+            fixture.store.requeue_missing(&record, &[]).await.unwrap(),
+            RequeueOutcome::Queued,
+            "{phase}"
+        );
+        assert_eq!(fixture.record(&record.id).await.phase, after, "{phase}");
+        assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_has_moved_since_it_was_read_is_left_alone() {
+    let fixture = Fixture::new().await;
+    let Placed { session, record, .. } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    fixture.run_all(&session).await;
+    let requeue = fixture.store.requeue_missing(&record, &[]);
+    assert_eq!(changing_nothing(&fixture, requeue).await.unwrap(), RequeueOutcome::Changed);
+    for phase in [Phase::Stopped, Phase::Succeeded, Phase::Failed] {
+        let fixture = Fixture::new().await;
+        let Placed { record, .. } = fixture.pod_in(phase, "web", "w1").await;
+        let requeue = fixture.store.requeue_missing(&record, &[]);
+        assert_eq!(changing_nothing(&fixture, requeue).await.unwrap(), RequeueOutcome::Changed, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn a_pushed_payload_is_put_back_byte_for_byte() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let raw =
+        "{ \"replica\" : 3, \"extra\":\"é\\u0041\",\"uuid\":\"mine\",\"name\":\"test\" ,\"image\":\"i\"}";
+    push(&fixture, "pq:w1", raw.as_bytes()).await;
+    fixture.run_all(&session).await;
+    let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
+    let record = fixture.record(&PodId::new("mine").unwrap()).await;
+    assert_eq!(fixture.store.requeue_missing(&record, &[]).await.unwrap(), RequeueOutcome::Queued);
+    assert_eq!(session.container_set().await.unwrap(), [raw.as_bytes()]);
+}
+
+#[tokio::test]
+async fn equal_bad_payloads_are_separate_dead_letters() {
+    assert_eq!(checks::equal_junk_is_kept_twice(&Fixture::new().await).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_claim_reserves_what_a_pushed_pod_requests() {
+    assert_eq!(checks::a_pushed_pod_reserves_resources(&Fixture::new().await).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn dead_letters_are_bounded_in_number_and_bytes_and_the_oldest_go_first() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let reject = async |raw: &[u8]| {
+        push(&fixture, "rq:w1", raw).await;
+        assert_eq!(session.reject(raw, None, "no").await.unwrap(), Ok(WriteOutcome::Done));
+    };
+    let mut command: Vec<&[u8]> = vec![b"LPUSH", b"dq"];
+    command.extend(std::iter::repeat_n(&b"old"[..], 10_000));
+    let () = fixture.redis.cli(&command).await;
+    reject(b"newest").await;
+    let length = async || fixture.redis.cli::<usize>(&["LLEN", "dq"]).await;
+    assert_eq!(length().await, 7500);
+    assert_eq!(fixture.store.dead_letters(0, 1).await.unwrap()[0].payload, b"newest");
+
+    let large = vec![b'x'; 500_000];
+    for _ in 0..160 {
+        reject(&large).await;
+    }
+    assert!((90..135).contains(&length().await), "at most 64 MiB: {}", length().await);
+    let page = fixture.store.dead_letters(0, 10_000).await.unwrap();
+    assert!((20..40).contains(&page.len()), "at most 16 MiB are read at once: {}", page.len());
+    let events = fixture.store.last_events(1000).await.unwrap();
+    assert!(events.iter().any(|event| event.reason == "DeadLettersDropped"));
+}
+
+#[tokio::test]
+async fn a_giant_in_sq_becomes_a_dead_letter_and_the_others_are_taken() {
+    let fixture = Fixture::new().await;
+    push(&fixture, "sq", b"first").await;
+    push(&fixture, "sq", &vec![b'g'; 2 << 20]).await;
+    push(&fixture, "sq", b"last").await;
+    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
+    assert_eq!(taken, ["first", "last"]);
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    assert_eq!((dead_letter.queue.as_str(), dead_letter.payload.len()), ("sq", 1024));
+    assert!(dead_letter.reason.contains("2097152 bytes"), "{}", dead_letter.reason);
+}

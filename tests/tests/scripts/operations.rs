@@ -1,0 +1,476 @@
+//! Every script, each in a state in which its operation has all its work to do.
+
+use std::time::Duration;
+
+use common::ids::{AssignmentId, NodeName, PodId};
+use common::lifecycle::Phase;
+use common::node::NodeInfo;
+use common::payload::Payload;
+use common::recovery::PodRecovery;
+use common::spec::{HostPorts, ServiceInput};
+use common::store::{
+    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
+    SessionResult, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, node, pushed};
+
+/// An operation that can be called any number of times.
+pub(crate) struct Operation {
+    /// Calls it. Returns its result as text.
+    pub(crate) call: Box<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>>>,
+    /// The pod that it is about, if it is about one.
+    pub(crate) pod: Option<PodId>,
+}
+
+/// The scripts that carry the incarnation of a worker and must change nothing when it is fenced.
+pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
+    ["heartbeat", "claim", "ack", "finish", "lost", "report", "reject"].into_iter()
+}
+
+/// The node of all operations.
+pub(crate) const NODE: &str = "w1";
+
+/// The name of an external worker.
+const EXTERNAL_NODE: &str = "external";
+
+/// A state from which a script is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    /// What is special about it; the name of the script if nothing is.
+    pub(crate) name: &'static str,
+    /// The script.
+    pub(crate) script: &'static str,
+    /// The phase of the pod for which the operation has all its work to do.
+    phase: Phase,
+}
+
+/// Cases in which a script writes other keys than in its usual case.
+const OTHER_CASES: [Case; 11] = [
+    Case { name: "assign a pushed pod", script: "assign", phase: Phase::Pending },
+    Case { name: "claim a pushed pod", script: "claim", phase: Phase::Pending },
+    Case { name: "claim a stopping pod", script: "claim", phase: Phase::Stopping },
+    Case { name: "drain a stopping pod", script: "drain", phase: Phase::Stopping },
+    Case { name: "finish a pod that succeeded", script: "finish", phase: Phase::Running },
+    Case { name: "finish a pod that failed", script: "finish", phase: Phase::Running },
+    Case { name: "park a pushed pod", script: "park", phase: Phase::Pending },
+    Case { name: "pods_recover of a service", script: "pods_recover", phase: Phase::Running },
+    Case { name: "pods_stop a waiting pod", script: "pods_stop", phase: Phase::Pending },
+    Case { name: "pod_requeue on a dead node", script: "pod_requeue", phase: Phase::Stopping },
+    Case { name: "reject in flight", script: "reject", phase: Phase::Pending },
+];
+
+/// Returns the cases of all scripts.
+pub(crate) fn cases() -> impl Iterator<Item = Case> {
+    let usual = SCRIPTS.iter().map(|script| usual_case(script.name()));
+    usual.chain(OTHER_CASES)
+}
+
+fn usual_case(script: &'static str) -> Case {
+    let phase = match script {
+        "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
+        | "take_work" => Phase::Assigned,
+        "heartbeat" | "lost" | "report" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
+        "finish" | "declare_dead" => Phase::Stopping,
+        "service_forget" => Phase::Stopped,
+        _ => Phase::Pending,
+    };
+    Case { name: script, script, phase }
+}
+
+/// Brings the cluster into the state in which the operation of this script has all its work to do.
+pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
+    let placed = fixture.pod_in(case.phase, "web", NODE).await;
+    prepare(fixture, case, &placed).await
+}
+
+/// As [`ready`] for the usual case of a script.
+pub(crate) async fn ready_script(fixture: &Fixture, script: &'static str) -> Operation {
+    ready(fixture, usual_case(script)).await
+}
+
+macro_rules! operation {
+    ($pod:expr, [$($owned:ident),*] $call:expr) => {
+        Operation {
+            pod: $pod,
+            call: Box::new(move || {
+                $(let $owned = $owned.clone();)*
+                async move { $call.await.map(|result| format!("{result:?}")) }.boxed()
+            }),
+        }
+    };
+}
+
+/// Puts a pod that is in any phase where the operation of this case looks for it. If its phase allows no such
+/// place, a copy of its payload is put there, as after a race.
+pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    match case.script {
+        "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
+        "service_put" | "service_scale" | "service_delete" | "service_forget" | "pods_create"
+        | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire" | "writes_unconfirmed"
+        | "writes_confirmed" => desired_state(fixture, case, placed).await,
+        "take"
+        | "assign"
+        | "park"
+        | "unpark"
+        | "reclaim_in_flight"
+        | "lease"
+        | "pod_requeue"
+        | "pushed_forget"
+        | "dead_letter_requeue" => scheduling(fixture, case, placed).await,
+        "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
+        | "node_remove" | "register" | "repair" | "usage_correct" => nodes(fixture, case, placed).await,
+        "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
+        _ => worker(fixture, case, placed).await,
+    }
+}
+
+async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let store = fixture.store.clone();
+    let record = &placed.record;
+    let (id, service) = (record.id.clone(), record.service.clone().unwrap());
+    match case.script {
+        "service_put" => {
+            let input = serde_json::json!({"name": "web", "image": "other", "replicas": 2});
+            let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+            operation!(None, [store, desired] store.put_service(&desired, PutMode::Upsert, None))
+        }
+        "service_scale" => operation!(None, [store, service] store.scale_service(&service, 2)),
+        "service_delete" => operation!(None, [store, service] store.delete_service(&service)),
+        "service_forget" => {
+            store.delete_service(&service).await.unwrap();
+            let service = store.service(&service).await.unwrap().unwrap();
+            operation!(None, [store, service] store.forget_service(&service))
+        }
+        "pods_create" => {
+            store.scale_service(&service, 3).await.unwrap();
+            let service = store.service(&service).await.unwrap().unwrap();
+            operation!(None, [store, service] store.create_pods(&service, &[0, 1, 2]))
+        }
+        "pods_stop" => {
+            if case.name == "pods_stop a waiting pod" && record.phase == Phase::Pending {
+                take_in_flight(fixture, placed).await;
+                store.park(&fixture.scheduler, &[parked(&placed.payload)]).await.unwrap();
+            }
+            let (service, seen) = (Some(service), [(id.clone(), record.node.clone())]);
+            operation!(Some(id), [store, service, seen] {
+                store.stop_pods(service.as_ref(), &seen, "Surplus", "why")
+            })
+        }
+        "pods_restore" => {
+            let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
+            let pods = [id];
+            operation!(None, [store, service, pods] store.restore_pods(Some(&service), &pods))
+        }
+        "specs_expire" => {
+            let spec = record.spec.clone().unwrap();
+            let () = fixture.redis.cli(&["SADD", "former_specs", spec.as_str()]).await;
+            let specs = [spec];
+            operation!(None, [store, specs] store.expire_specs(&specs))
+        }
+        "slot_free" => {
+            let () = fixture.redis.cli(&["DEL", &format!("pod:{id}")]).await;
+            let slots = [(0, id)];
+            operation!(None, [store, service, slots] store.free_slots(&service, &slots))
+        }
+        _ => {
+            // As after the end of an API that had not waited for the replicas.
+            let () = fixture.redis.cli(&["HSET", "unconfirmed", "web", "some-write 1 0"]).await;
+            operation!(None, [store] store.confirm_writes())
+        }
+    }
+}
+
+async fn recovery(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let store = fixture.store.clone();
+    let service = placed.record.service.clone().unwrap();
+    match case.name {
+        "cluster_recover" => {
+            let cluster = store.cluster_id().await.unwrap().unwrap();
+            let () = fixture.redis.cli(&["HDEL", "meta", "cluster"]).await;
+            operation!(None, [store, cluster] store.recover_cluster(&cluster, None))
+        }
+        "service_recover" => {
+            let mut saved = store.saved_service(&service).await.unwrap().unwrap();
+            for (field, value) in [("revision", "9"), ("created_at", "1"), ("updated_at", "1")] {
+                saved.fields.insert(field.to_owned(), value.to_owned());
+            }
+            operation!(None, [store, saved] store.recover_record(&saved))
+        }
+        "pods_recover of a service" => {
+            let payload = placed.payload.clone();
+            let () = fixture.redis.cli(&["DEL", &format!("pod:{}", payload.id)]).await;
+            let pods = [lost(payload, Phase::Running)];
+            operation!(None, [store, service, pods] store.recover_pods(Some(&service), &pods))
+        }
+        _ => {
+            let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed];
+            let pods = phases.map(|phase| lost(pushed("test", &format!("mine-{phase}")), phase));
+            operation!(None, [store, pods] store.recover_pods(None, &pods))
+        }
+    }
+}
+
+/// A pod on the node of all operations, as a worker has saved it.
+fn lost(payload: Payload, phase: Phase) -> PodRecovery {
+    let placement = Some((node(NODE), AssignmentId::new("saved").unwrap()));
+    PodRecovery {
+        payload,
+        phase,
+        placement: placement.filter(|_| phase != Phase::Pending),
+        generation: 1,
+        restarts: 2,
+        address: "10.0.0.1".to_owned(),
+        created_at: 0,
+        request: REQUEST,
+    }
+}
+
+async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let (store, me) = (fixture.store.clone(), fixture.scheduler.clone());
+    let (record, mut payload) = (placed.record.clone(), placed.payload.clone());
+    let mut id = record.id.clone();
+    if matches!(case.name, "assign a pushed pod" | "park a pushed pod") {
+        payload = pushed("test", "mine");
+        id = payload.id.clone();
+        push(fixture, &in_flight_key(fixture), &payload).await;
+    } else if !matches!(case.script, "take" | "lease" | "pod_requeue") {
+        take_in_flight(fixture, placed).await;
+    }
+    match case.script {
+        "take" => operation!(None, [store, me] store.take(&me, 2)),
+        "assign" => {
+            let incarnation = store.node(&node(NODE)).await.unwrap().unwrap().incarnation;
+            let assignments = [Assignment {
+                payload,
+                node: node(NODE),
+                incarnation,
+                request: REQUEST,
+                host_ports: HostPorts::default(),
+            }];
+            operation!(Some(id), [store, me, assignments] store.assign(&me, DEAD_AFTER, &assignments))
+        }
+        "park" => {
+            let parked = [parked(&payload)];
+            operation!(Some(id), [store, me, parked] store.park(&me, &parked))
+        }
+        "unpark" => {
+            if record.phase == Phase::Pending {
+                store.park(&me, &[parked(&payload)]).await.unwrap();
+            } else {
+                let () =
+                    fixture.redis.cli(&[&b"HSET"[..], b"uq", id.as_str().as_bytes(), &payload.raw]).await;
+                let () = fixture.redis.cli(&["ZADD", "uq:at", "1", id.as_str()]).await;
+            }
+            operation!(Some(id), [store] store.unpark(Unpark::All, 10))
+        }
+        "reclaim_in_flight" => {
+            let minute_ago = (store.redis_now().await.unwrap() - 60_000).to_string();
+            let () = fixture.redis.cli(&["ZADD", "schedulers", &minute_ago, me.as_str()]).await;
+            operation!(Some(id), [store, me] store.reclaim_in_flight(&me, DEAD_AFTER, 10))
+        }
+        "pushed_forget" => {
+            let () = fixture.redis.cli(&["SADD", "pushed", "without-a-record"]).await;
+            let pods = [PodId::new("without-a-record").unwrap()];
+            operation!(None, [store, pods] store.forget_pushed(&pods, DEAD_AFTER))
+        }
+        "lease" => operation!(None, [store, me] store.lease("reconcile", &me, DEAD_AFTER)),
+        "pod_requeue" => {
+            if case.name == "pod_requeue on a dead node" {
+                fixture.kill_node(NODE).await;
+            }
+            let () = fixture.redis.cli(&["DEL", "sq", "pq:w1", "rq:w1", "cs:w1"]).await;
+            let schedulers = [me];
+            operation!(Some(id), [store, record, schedulers] store.requeue_missing(&record, &schedulers))
+        }
+        "dead_letter_requeue" => {
+            store.reject_in_flight(&me, &payload.raw, Some(&id), "why").await.unwrap();
+            let dead_letter = store.dead_letters(0, 1).await.unwrap().remove(0);
+            operation!(Some(id), [store, dead_letter] store.requeue_dead_letter(&dead_letter))
+        }
+        "reject" => {
+            let raw = payload.raw;
+            let pod = id.clone();
+            operation!(Some(id), [store, me, raw, pod] store.reject_in_flight(&me, &raw, Some(&pod), "why"))
+        }
+        other => panic!("no case for {other}.lua"),
+    }
+}
+
+async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let (store, name) = (fixture.store.clone(), node(NODE));
+    match case.script {
+        "cordon" => operation!(None, [store, name] store.cordon(&name, true)),
+        "declare_dead" => {
+            fixture.silence(NODE).await;
+            let seen = store.node(&name).await.unwrap().unwrap();
+            operation!(None, [store, seen] {
+                store.declare_dead(&seen, DEAD_AFTER, Duration::ZERO, Duration::ZERO)
+            })
+        }
+        "drain" => {
+            fixture.kill_node(NODE).await;
+            if !is_on_a_node(placed.record.phase) {
+                push(fixture, "rq:w1", &placed.payload).await;
+            }
+            let dead = store.node(&name).await.unwrap().unwrap();
+            operation!(Some(placed.record.id.clone()), [store, dead] store.drain_step(&dead))
+        }
+        "external_beat" => {
+            let () = fixture.redis.cli(&["SET", &format!("hb:{EXTERNAL_NODE}"), "1"]).await;
+            let name = node(EXTERNAL_NODE);
+            operation!(None, [store, name] store.external_beat(&name, 10))
+        }
+        "external_ack" => {
+            let () = fixture.redis.cli(&["HSET", "node:w1", "kind", "guest"]).await;
+            let running = [placed.payload.clone(), pushed("test", "mine")];
+            for payload in &running {
+                let () = fixture.redis.cli(&[&b"SADD"[..], b"cs:w1", &payload.raw]).await;
+            }
+            operation!(None, [store, name, running] store.external_ack(&name, &running))
+        }
+        "members_restore" => {
+            let () = fixture.redis.cli(&["DEL", "nodes"]).await;
+            operation!(None, [store] store.restore_members())
+        }
+        "node_remove" => {
+            fixture.kill_node(NODE).await;
+            let () = fixture.redis.cli(&["DEL", "pq:w1", "rq:w1", "cs:w1"]).await;
+            // A repetition is refused in words, and changes nothing.
+            operation!(None, [store, name] store.remove_node(&name))
+        }
+        "repair" => {
+            let () = fixture.redis.cli(&["SADD", "nodes", "gone"]).await;
+            let finding = store.check().await.unwrap().into_iter().find(|f| f.key == "nodes").unwrap();
+            operation!(None, [store, finding] store.repair(&finding))
+        }
+        "usage_correct" => {
+            let () = fixture.redis.cli(&["HINCRBY", "node:w1", "used_pods", "2"]).await;
+            let () = fixture.redis.cli(&["HINCRBY", "node:w1", "used_memory", "1000"]).await;
+            let usage = store.node_usage(&[name]).await.unwrap().remove(0);
+            operation!(None, [store, usage] store.correct_usage(&usage, &REQUEST, &[]))
+        }
+        "register" => {
+            move_to_rq(fixture, placed).await;
+            let info = store.node(&name).await.unwrap().unwrap().facts;
+            operation!(None, [store, name, info] register(&store, &name, &info))
+        }
+        other => panic!("no case for {other}.lua"),
+    }
+}
+
+async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let Placed { session, record, payload } = placed;
+    let (session, id, mut payload) = (session.clone(), record.id.clone(), payload.clone());
+    let assignment = record.assignment.clone().unwrap_or_else(AssignmentId::random);
+    let mut service = record.service.clone();
+    let pod = Some(id.clone());
+    match case.name {
+        "claim a pushed pod" => {
+            (payload, service) = (pushed("test", "mine"), None);
+            push(fixture, "rq:w1", &payload).await;
+        }
+        "claim a stopping pod" => {
+            let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
+            push(fixture, "rq:w1", &payload).await;
+        }
+        "take_work" => {}
+        "in_flight" => {
+            let giant = vec![b'x'; 600_000];
+            let () = fixture.redis.cli(&[&b"LPUSH"[..], b"rq:w1", &giant]).await;
+        }
+        "claim" | "ack" | "reject" | "give_back" => move_to_rq(fixture, placed).await,
+        _ => {}
+    }
+    let outcome = match case.name {
+        "finish a pod that succeeded" => PodOutcome::Succeeded,
+        "finish a pod that failed" => PodOutcome::Failed,
+        _ => PodOutcome::Stopped,
+    };
+    match case.script {
+        "take_work" => operation!(None, [session] session.pop_more(10)),
+        "in_flight" => operation!(None, [session] session.in_flight()),
+        "heartbeat" => {
+            let asked = [(id, assignment)];
+            operation!(pod, [session, asked] session.heartbeat(None, Some("the engine is ill"), 0, &asked))
+        }
+        "claim" => {
+            let items = [ClaimItem { payload, request: REQUEST, service, host_ports: HostPorts::default() }];
+            operation!(pod, [session, items] session.claim(&items, ATTEMPTS, Duration::ZERO))
+        }
+        "ack" => {
+            let items = [AckItem { payload, assignment, address: "10.0.0.1".to_owned() }];
+            operation!(pod, [session, items] session.ack(&items))
+        }
+        "finish" => {
+            let placed = (id, assignment, payload, service);
+            operation!(pod, [session, placed] finish(&session, &placed, outcome))
+        }
+        "give_back" => operation!(pod, [session, id, assignment, payload] async {
+            let pod = PodRef { id: &id, assignment: &assignment };
+            session.give_back(pod, &payload.raw, &HostPorts::from_text("8080/tcp".to_owned()), "why").await
+        }),
+        "lost" => operation!(pod, [session, id, assignment, payload] async {
+            session.report_lost(PodRef { id: &id, assignment: &assignment }, &payload.raw).await
+        }),
+        "report" => operation!(pod, [session, id, assignment] async {
+            let status =
+                StatusReport { reason: "CrashLoop", message: "m", restarts: Some(1), exit_code: Some(2) };
+            session.report(PodRef { id: &id, assignment: &assignment }, &status).await
+        }),
+        "reject" => operation!(pod, [session, id, payload] session.reject(&payload.raw, Some(&id), "why")),
+        other => panic!("no case for {other}.lua"),
+    }
+}
+
+async fn finish(
+    session: &Session,
+    (id, assignment, payload, service): &(PodId, AssignmentId, Payload, Option<common::ids::ServiceName>),
+    outcome: PodOutcome,
+) -> SessionResult<WriteOutcome> {
+    let report = FinishReport { outcome, reason: "", message: "", exit_code: Some(0) };
+    session.finish(PodRef { id, assignment }, &payload.raw, service.as_ref(), &report).await
+}
+
+async fn register(store: &Store, name: &NodeName, info: &NodeInfo) -> Result<&'static str, StoreError> {
+    store.register(name, info, None).await.map(|_| "registered")
+}
+
+fn is_on_a_node(phase: Phase) -> bool {
+    matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping)
+}
+
+fn parked(payload: &Payload) -> Parked {
+    let message = "0/0 nodes take it".to_owned();
+    Parked { payload: payload.clone(), request: REQUEST, refusals: Vec::new(), message }
+}
+
+fn in_flight_key(fixture: &Fixture) -> String {
+    format!("fq:{}", fixture.scheduler)
+}
+
+async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
+    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
+}
+
+/// Moves the payload of a pending pod to the in-flight list of the scheduler; puts a copy there for another.
+async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
+    if placed.record.phase == Phase::Pending {
+        let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();
+        assert_eq!(taken, std::slice::from_ref(&placed.payload.raw));
+    } else {
+        push(fixture, &in_flight_key(fixture), &placed.payload).await;
+    }
+}
+
+/// Moves the payload of an assigned pod to rq; puts a copy there for another.
+async fn move_to_rq(fixture: &Fixture, placed: &Placed) {
+    if placed.record.phase == Phase::Assigned {
+        let taken = placed.session.pop_more(1).await.unwrap();
+        assert_eq!(taken, std::slice::from_ref(&placed.payload.raw));
+    } else {
+        push(fixture, "rq:w1", &placed.payload).await;
+    }
+}

@@ -1,0 +1,298 @@
+//! Carries out what [`step`](crate::step) decided about one pod. Decides nothing but what to do after a
+//! failure.
+//!
+//! The process may die on any line: the next pass finds what was left, and decides anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff;
+use common::lifecycle::Phase;
+use common::spec::OnDisconnect;
+use common::store::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
+use futures_util::FutureExt;
+
+use crate::context::SessionContext;
+use crate::measure::{self, StopReason};
+use crate::retry::RetryClass;
+use crate::runtime::{Container, RuntimeError};
+use crate::step::{Action, Exit};
+use crate::table::{EndedPod, ManagedPod, PodStatus};
+use crate::text::seconds;
+
+/// How long a pod is left alone after an action on it failed.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Begins the action in the background, unless the pod changed since it was looked at.
+pub(crate) fn begin(
+    context: &Arc<SessionContext>,
+    managed: ManagedPod,
+    container: Option<&Container>,
+    action: Action,
+) {
+    if action == Action::Leave {
+        let is_waiting = managed.retry_at.is_some_and(|at| context.worker.now() < at);
+        if managed.is_reported || is_waiting || !context.worker.is_leased() {
+            return;
+        }
+    }
+    if !context.table.mark_busy(&managed) {
+        return;
+    }
+    let pod_action = PodAction { context: context.clone(), managed, container: container.cloned() };
+    context.tasks.spawn(pod_action.carry_out(action));
+}
+
+/// An action under way: the pod as it was looked at, and its container.
+struct PodAction {
+    context: Arc<SessionContext>,
+    managed: ManagedPod,
+    container: Option<Container>,
+}
+
+/// However the action ends, also by a panic: what happened meanwhile is for the next pass, unless the pod is
+/// not managed any more.
+impl Drop for PodAction {
+    fn drop(&mut self) {
+        let ManagedPod { payload, assignment, .. } = &self.managed;
+        let updated = self.context.table.update(&payload.id, assignment, |managed| managed.busy = false);
+        if updated.is_some() {
+            self.context.wakeups.request_reconcile();
+        }
+    }
+}
+
+impl PodAction {
+    async fn carry_out(self, action: Action) {
+        match action {
+            Action::Leave => {}
+            Action::Stop => {
+                if self.stop_container(StopReason::Requested).await {
+                    self.finish_stopped().await;
+                }
+            }
+            Action::FinishStopped => self.finish_stopped().await,
+            Action::Discard => {
+                tracing::info!(
+                    pod = %self.managed.payload.id,
+                    "the pod is not assigned to this node any more: stopping it"
+                );
+                if self.stop_container(StopReason::NotAssigned).await {
+                    self.forget();
+                }
+            }
+            Action::Forget => self.forget(),
+            Action::ReportLost => self.report_lost().await,
+            Action::BackOff { exit, wait, crash_streak } => self.back_off(exit, wait, crash_streak),
+            Action::Restart => self.restart().await,
+            Action::Finish { exit } => self.finish_exited(exit).await,
+        }
+        self.report_status().await;
+    }
+
+    fn pod(&self) -> PodRef<'_> {
+        PodRef { id: &self.managed.payload.id, assignment: &self.managed.assignment }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ManagedPod)) {
+        self.context.table.update(&self.managed.payload.id, &self.managed.assignment, change);
+    }
+
+    fn forget(&self) {
+        self.context.table.remove(&self.managed.payload.id, &self.managed.assignment);
+    }
+
+    fn retry_later(&self) {
+        let at = self.context.worker.now().plus(RETRY_INTERVAL);
+        self.update(|managed| managed.retry_at = Some(at));
+    }
+
+    /// Stops and removes the container, if there is one. Returns whether it is gone.
+    async fn stop_container(&self, reason: StopReason) -> bool {
+        let Some(container) = &self.container else { return true };
+        match self.context.worker.runtime.stop(&container.handle, self.managed.rules.grace).await {
+            Ok(()) => {
+                measure::stop(reason);
+                true
+            }
+            Err(error) => {
+                self.engine_failed("stopping", &error);
+                false
+            }
+        }
+    }
+
+    fn engine_failed(&self, operation: &str, error: &RuntimeError) {
+        tracing::warn!(
+            pod = %self.managed.payload.id, %error,
+            "{operation} its container failed; retrying in {}", seconds(RETRY_INTERVAL)
+        );
+        self.retry_later();
+    }
+
+    async fn finish_stopped(&self) {
+        let report = FinishReport {
+            outcome: PodOutcome::Stopped,
+            reason: "",
+            message: "stopped as requested",
+            exit_code: None,
+        };
+        match self.finish(&report).await {
+            Some(WriteOutcome::Done | WriteOutcome::Stale) => self.forget(),
+            // Redis knows of no stop request (a failover may have lost it), and the container is gone.
+            Some(WriteOutcome::Wanted) => self.report_lost().await,
+            None => self.retry_later(),
+        }
+    }
+
+    async fn finish(&self, report: &FinishReport<'_>) -> Option<WriteOutcome> {
+        let ManagedPod { payload, service, .. } = &self.managed;
+        let session = &self.context.session;
+        let finish = || session.finish(self.pod(), &payload.raw, service.as_ref(), report).boxed();
+        self.context.persist("finishing a pod", finish).await
+    }
+
+    async fn report_lost(&self) {
+        let raw = &self.managed.payload.raw;
+        let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
+        match self.context.persist("reporting a lost container", report_lost).await {
+            Some(WriteOutcome::Done) => {
+                let pod = &self.managed.payload.id;
+                tracing::warn!(%pod, "the container is gone: the pod is started again");
+                self.forget();
+            }
+            // It has moved, or is to be stopped: the next heartbeat and the next full pass tell which.
+            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
+                self.forget();
+                self.context.wakeups.request_full_reconcile();
+            }
+            None => self.retry_later(),
+        }
+    }
+
+    fn back_off(&self, exit: Exit, wait: Duration, crash_streak: u32) {
+        let message = format!("{}; next start in {}", exit.describe(), seconds(wait));
+        tracing::warn!(pod = %self.managed.payload.id, "{message}");
+        let at = self.context.worker.now().plus(wait);
+        self.update(|managed| {
+            managed.restart_at = Some(at);
+            managed.crash_streak = crash_streak;
+            managed.running_since = None;
+            managed.set_status(PodStatus {
+                reason: "CrashLoopBackOff",
+                message,
+                restarts: managed.restarts,
+                exit_code: Some(exit.code),
+            });
+        });
+    }
+
+    async fn restart(&self) {
+        let Some(container) = &self.container else { return };
+        let worker = &self.context.worker;
+        let permit = worker.lease.permit_start(worker.now());
+        if permit.is_none() && self.managed.rules.on_disconnect == OnDisconnect::Stop {
+            return;
+        }
+        let restarted = worker.runtime.restart(&container.handle).await;
+        drop(permit);
+        match restarted {
+            Ok(()) => self.after_restart(),
+            Err(RuntimeError::NotFound(_)) => self.context.wakeups.request_reconcile(),
+            Err(error @ RuntimeError::Engine(_)) => self.engine_failed("restarting", &error),
+            Err(
+                RuntimeError::Image(reason)
+                | RuntimeError::Refused(reason)
+                | RuntimeError::PortTaken(reason)
+                | RuntimeError::Failed(reason),
+            ) => {
+                self.after_failed_restart(reason);
+            }
+        }
+    }
+
+    fn after_restart(&self) {
+        measure::restart();
+        tracing::info!(pod = %self.managed.payload.id, "container restarted");
+        let now = self.context.worker.now();
+        self.update(|managed| {
+            managed.restart_at = None;
+            managed.running_since = Some(now);
+            managed.restarts = managed.restarts.saturating_add(1);
+            managed.set_status(PodStatus {
+                reason: "",
+                message: String::new(),
+                restarts: managed.restarts,
+                exit_code: managed.status.exit_code,
+            });
+        });
+    }
+
+    fn after_failed_restart(&self, reason: String) {
+        let limits = self.context.worker.restart_backoff();
+        let wait = backoff::delay(limits.first, limits.max, self.managed.crash_streak);
+        let at = self.context.worker.now().plus(wait);
+        self.update(|managed| {
+            managed.restart_at = Some(at);
+            managed.crash_streak = managed.crash_streak.saturating_add(1);
+            managed.set_status(PodStatus {
+                reason: "StartFailed",
+                message: format!("{reason}; retrying in {}", seconds(wait)),
+                restarts: managed.restarts,
+                exit_code: managed.status.exit_code,
+            });
+        });
+    }
+
+    async fn finish_exited(&self, exit: Exit) {
+        let message = exit.describe();
+        let (outcome, reason) = match exit {
+            Exit { out_of_memory: true, .. } => (PodOutcome::Failed, "OOMKilled"),
+            Exit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
+            Exit { .. } => (PodOutcome::Failed, "Error"),
+        };
+        let report = FinishReport { outcome, reason, message: &message, exit_code: Some(exit.code) };
+        match self.finish(&report).await {
+            Some(WriteOutcome::Done) => {
+                let ManagedPod { payload, assignment, .. } = &self.managed;
+                let ended_at = self.context.worker.now();
+                let phase = match outcome {
+                    PodOutcome::Succeeded => Phase::Succeeded,
+                    PodOutcome::Failed | PodOutcome::Stopped => Phase::Failed,
+                };
+                let (pod, assignment) = (payload.id.clone(), assignment.clone());
+                let ended = EndedPod { pod, assignment, phase, ended_at };
+                self.context.table.keep_ended(ended);
+                self.forget();
+            }
+            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
+                self.forget();
+                // Its container still exists, and may have to be removed.
+                self.context.wakeups.request_reconcile();
+            }
+            None => self.retry_later(),
+        }
+    }
+
+    /// Reports the pod's status if Redis does not have it. Tries once for each pass, as the status may change
+    /// meanwhile.
+    async fn report_status(&self) {
+        if !self.context.worker.is_leased() {
+            // Redis is unavailable, and actions must not wait for it. A pass after the next heartbeat reports
+            // it.
+            return;
+        }
+        let Some(managed) = self.context.table.get(&self.managed.payload.id) else { return };
+        if managed.is_reported {
+            return;
+        }
+        let PodStatus { reason, ref message, restarts, exit_code } = managed.status;
+        let report = StatusReport { reason, message, restarts: Some(restarts), exit_code };
+        let reply = self.context.session.report(self.pod(), &report).await;
+        match self.context.classify("reporting the status of a pod", reply) {
+            RetryClass::Reply(_) => self.update(|now| now.is_reported = now.status == managed.status),
+            RetryClass::Transient(_) => self.retry_later(),
+            RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),
+        }
+    }
+}

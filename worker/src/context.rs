@@ -1,0 +1,127 @@
+//! What the loops and tasks of one session share. Imports no loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::config::RuntimeKind;
+use common::store::{Session, SessionResult};
+use futures_util::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::ack_queue::{AckQueue, AckRequest};
+use crate::broken_records::BrokenRecords;
+use crate::fenced_signal::FencedSignal;
+use crate::held_pods::HeldPods;
+use crate::link_state::LinkState;
+use crate::log_throttle::MAX_READERS;
+use crate::rare_log::RareLog;
+use crate::retry::RetryClass;
+use crate::table::PodTable;
+use crate::tasks::Tasks;
+use crate::throttle::RedisThrottle;
+use crate::unknown_pods::UnknownPods;
+use crate::unlabelled::Unlabelled;
+use crate::wakeups::Wakeups;
+use crate::worker::Worker;
+
+/// How many starts a simulated engine has under way at a time: they cost nothing.
+const SIM_START_CONCURRENCY: usize = 64;
+
+/// What the loops and tasks of one session share.
+pub(crate) struct SessionContext {
+    pub(crate) worker: Arc<Worker>,
+    /// This session's writes to Redis.
+    pub(crate) session: Session,
+    pub(crate) table: PodTable,
+    pub(crate) link: LinkState,
+    pub(crate) wakeups: Wakeups,
+    pub(crate) tasks: Tasks,
+    pub(crate) fenced: FencedSignal,
+    pub(crate) throttle: RedisThrottle,
+    pub(crate) unknown_pods: UnknownPods,
+    pub(crate) unlabelled: Unlabelled,
+    pub(crate) held: HeldPods,
+    pub(crate) broken_records: BrokenRecords,
+    permanent_errors: RareLog,
+    pub(crate) acks: AckQueue,
+    /// One permit for each log request that is being answered.
+    pub(crate) log_permits: Semaphore,
+    /// One permit for each start under way.
+    pub(crate) start_permits: Arc<Semaphore>,
+    /// Cancelled after the first full listing of the containers: from then on pods may be started.
+    pub(crate) first_listing_done: CancellationToken,
+}
+
+impl SessionContext {
+    pub(crate) fn new(worker: Arc<Worker>, session: Session) -> (Arc<Self>, mpsc::Receiver<AckRequest>) {
+        let (acks, ack_requests) = AckQueue::new();
+        let start_concurrency = match worker.config.runtime {
+            RuntimeKind::Sim => SIM_START_CONCURRENCY,
+            RuntimeKind::Docker | RuntimeKind::Process => worker.config.start_concurrency,
+        };
+        let context = Self {
+            link: LinkState::new(worker.clock.clone(), worker.config.timing.fence_after),
+            worker,
+            session,
+            table: PodTable::default(),
+            wakeups: Wakeups::new(),
+            tasks: Tasks::new(),
+            fenced: FencedSignal::default(),
+            throttle: RedisThrottle::new(),
+            unknown_pods: UnknownPods::default(),
+            unlabelled: Unlabelled::default(),
+            held: HeldPods::default(),
+            broken_records: BrokenRecords::default(),
+            permanent_errors: RareLog::default(),
+            acks,
+            log_permits: Semaphore::new(MAX_READERS),
+            start_permits: Arc::new(Semaphore::new(start_concurrency)),
+            first_listing_done: CancellationToken::new(),
+        };
+        (Arc::new(context), ack_requests)
+    }
+
+    /// Sorts a reply of Redis to `operation` and logs when Redis becomes unavailable or comes back.
+    pub(crate) fn classify<T>(&self, operation: &str, reply: SessionResult<T>) -> RetryClass<T> {
+        match reply {
+            Ok(Ok(value)) => {
+                self.worker.redis_log.succeeded();
+                RetryClass::Reply(value)
+            }
+            Ok(Err(_)) => {
+                // Only the reply to a heartbeat ends the session, and tells it why.
+                self.wakeups.request_heartbeat();
+                RetryClass::Fenced
+            }
+            Err(error) if error.is_transient() => {
+                self.worker.redis_log.failed(&error);
+                RetryClass::Transient(error)
+            }
+            Err(error) => {
+                if self.permanent_errors.is_due(&format!("{operation}: {error}")) {
+                    tracing::error!(node = %self.worker.node, %error, "{operation} failed");
+                }
+                RetryClass::Permanent(error)
+            }
+        }
+    }
+
+    /// Repeats a write until Redis replies. Returns `None` if this session is fenced or if repeating cannot
+    /// help; the latter is logged.
+    pub(crate) async fn persist<'a, T>(
+        &self,
+        operation: &str,
+        write: impl Fn() -> BoxFuture<'a, SessionResult<T>>,
+    ) -> Option<T> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            match self.classify(operation, write().await) {
+                RetryClass::Reply(value) => return Some(value),
+                RetryClass::Fenced | RetryClass::Permanent(_) => return None,
+                RetryClass::Transient(_) => tokio::time::sleep(backoff.next()).await,
+            }
+        }
+    }
+}

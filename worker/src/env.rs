@@ -1,0 +1,92 @@
+//! What a worker uses of its machine: container engine, clock, lease store, pressure metrics.
+
+use std::sync::Arc;
+
+use common::clock::{BootClock, Clock};
+use common::config::{Config, RuntimeKind};
+use common::node::Psi;
+
+use crate::error::WorkerError;
+use crate::identity::{IdentityFiles, IdentityStore};
+use crate::lease_file::{self, LeaseFile, LeaseStore};
+use crate::psi;
+use crate::runtime::Runtime;
+use crate::runtime::docker::DockerRuntime;
+use crate::runtime::process::ProcessRuntime;
+use crate::runtime::sim::{SimOptions, SimRuntime};
+use crate::saved_pods::PodStore;
+
+/// What a worker uses of its machine. Tests replace each part.
+#[derive(Clone)]
+pub struct WorkerEnv {
+    /// Runs the containers.
+    pub runtime: Arc<dyn Runtime>,
+    /// Measures the lease; must count the time that the machine is suspended.
+    pub clock: Arc<dyn Clock>,
+    /// Keeps the lease for the next worker process; `None` if no container outlives this process.
+    pub lease_store: Option<Arc<dyn LeaseStore>>,
+    /// Keeps the id of the cluster for the next worker process; `None` if no container outlives this process.
+    pub identity_store: Option<Arc<dyn IdentityStore>>,
+    /// Where the pods that run here are saved, so that a lost Redis can be written again.
+    pub pod_store: PodStore,
+    /// Reads the machine's pressure stall information; `None` if the kernel has none.
+    pub pressure: fn() -> Option<Psi>,
+}
+
+impl WorkerEnv {
+    /// Returns the environment of the real machine.
+    ///
+    /// # Errors
+    /// If the lease cannot be written.
+    pub(crate) fn real(config: &Config, runtime: Arc<dyn Runtime>) -> Result<Self, WorkerError> {
+        Ok(Self {
+            runtime,
+            clock: Arc::new(BootClock),
+            lease_store: lease_store(config)?,
+            identity_store: identity_store(config),
+            pod_store: match config.runtime {
+                RuntimeKind::Sim => PodStore::Memory,
+                RuntimeKind::Docker | RuntimeKind::Process => PodStore::file(config),
+            },
+            pressure: psi::read,
+        })
+    }
+}
+
+/// Returns the configured container runtime. It connects with its first call.
+pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> {
+    Ok(match config.runtime {
+        RuntimeKind::Docker => {
+            let docker = DockerRuntime::connect(config.docker_host.as_deref())?;
+            let docker = docker.with_registry_config(config.registry_config.clone());
+            Arc::new(docker.dropping_capabilities(config.policy.dropped_capabilities.clone()))
+        }
+        RuntimeKind::Process if config.policy.processes => {
+            Arc::new(ProcessRuntime::new(config.data_dir.clone()))
+        }
+        RuntimeKind::Process => return Err(WorkerError::ProcessesNotAllowed),
+        RuntimeKind::Sim => Arc::new(SimRuntime::new(SimOptions::default())),
+    })
+}
+
+/// Returns the store for the lease of this node's worker.
+fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerError> {
+    if config.runtime == RuntimeKind::Sim {
+        // Simulated containers end with this process, so no later worker needs its lease.
+        return Ok(None);
+    }
+    let file = lease_file::boot_id().and_then(|boot_id| LeaseFile::new(lease_file::path(config), boot_id));
+    match file {
+        Ok(file) => Ok(Some(Arc::new(file))),
+        Err(source) => {
+            Err(WorkerError::StateDir { node: config.node.clone(), path: config.state_dir.clone(), source })
+        }
+    }
+}
+
+/// Returns the store for the cluster id of this node's worker.
+fn identity_store(config: &Config) -> Option<Arc<dyn IdentityStore>> {
+    // Simulated containers end with this process.
+    (config.runtime != RuntimeKind::Sim)
+        .then(|| Arc::new(IdentityFiles::of(config)) as Arc<dyn IdentityStore>)
+}

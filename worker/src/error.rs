@@ -1,0 +1,53 @@
+//! Why a worker cannot start, or cannot go on.
+
+use std::path::PathBuf;
+
+use common::ids::{InvalidName, NodeName};
+
+use crate::runtime::RuntimeError;
+
+/// Why a worker cannot start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The directory of the lease file cannot be written.
+    #[error(
+        "the lease of {node} cannot be written to {}: {source}; make the directory writable or set \
+         KUBELEET_STATE_DIR",
+        path.display()
+    )]
+    StateDir {
+        /// The worker's node.
+        node: NodeName,
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The process runtime gives no isolation, so the operator has to allow it explicitly.
+    #[error(
+        "the process runtime runs pods as plain processes of this machine, without isolation; set \
+         KUBELEET_ALLOW_PROCESSES=true to allow that, or use KUBELEET_RUNTIME=docker"
+    )]
+    ProcessesNotAllowed,
+    /// The container engine's address is invalid.
+    #[error("invalid container engine: {0}; check DOCKER_HOST")]
+    Runtime(#[from] RuntimeError),
+    /// The node name of one of several simulated workers is invalid.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// Another worker registered under the same node name.
+    #[error(
+        "another worker registered as {node}; two workers cannot share a name: give one of them another \
+         KUBELEET_NODE (its pods were left running)"
+    )]
+    Replaced {
+        /// The node name.
+        node: NodeName,
+    },
+    /// A loop of the worker panicked; the panic message is in the log.
+    #[error("worker {node} failed: one of its loops panicked, see the log; start the worker again")]
+    Broken {
+        /// The worker's node.
+        node: NodeName,
+    },
+}

@@ -1,0 +1,27 @@
+//! Carries the news that the cluster has fenced this session from the heartbeat to the session.
+
+use std::sync::OnceLock;
+
+use common::store::Fenced;
+use tokio_util::sync::CancellationToken;
+
+/// Set once, when Redis refuses this session's writes for good.
+#[derive(Default)]
+pub(crate) struct FencedSignal {
+    reason: OnceLock<Fenced>,
+    is_set: CancellationToken,
+}
+
+impl FencedSignal {
+    /// Ends the session. The first reason counts.
+    pub(crate) fn set(&self, reason: Fenced) {
+        self.reason.get_or_init(|| reason);
+        self.is_set.cancel();
+    }
+
+    /// Waits until it is set, and returns the reason.
+    pub(crate) async fn wait(&self) -> Fenced {
+        self.is_set.cancelled().await;
+        self.reason.get().copied().unwrap_or(Fenced::Dead)
+    }
+}

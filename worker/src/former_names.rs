@@ -1,0 +1,76 @@
+//! Other names under which workers of this machine have run containers: after a node was renamed, no worker
+//! and no supervisor looks after the containers with its former name. Restores invariant 5 for them.
+//!
+//! A lease file tells that a worker of that name ran here. When that lease has expired, its pods may be
+//! started on other nodes, and those that must not run twice are stopped: exactly what a worker of that name
+//! would do. So it is also right for several workers of one machine.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use common::clock::BootInstant;
+use common::ids::{ClusterId, NodeName};
+
+use crate::fence;
+use crate::known_containers::KnownContainers;
+use crate::runtime::{ContainerState, RuntimeError, list_own};
+use crate::worker::Worker;
+
+/// Between two looks at the lease files.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The lease of another worker of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherLease {
+    /// Its node.
+    pub node: NodeName,
+    /// Its cluster, if it remembers one.
+    pub cluster: Option<ClusterId>,
+    /// Until when its lease is, or was, valid.
+    pub deadline: BootInstant,
+}
+
+/// Fences the containers with other names for as long as the worker runs.
+pub(crate) async fn watch(worker: &Worker) {
+    let mut fenced: HashMap<NodeName, BootInstant> = HashMap::new();
+    loop {
+        for other in worker.identity.other_leases() {
+            let is_expired = other.deadline <= worker.now();
+            if !is_expired || fenced.get(&other.node) == Some(&other.deadline) {
+                continue;
+            }
+            match fence_former(worker, &other).await {
+                Ok(true) => drop(fenced.insert(other.node, other.deadline)),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(node = %other.node, %error, "its containers cannot be listed now")
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// Stops what must not run without this lease. Returns whether nothing was left to stop; then the others that
+/// run are reported.
+async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, RuntimeError> {
+    let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
+    let OtherLease { node, cluster, deadline } = other;
+    let (clock, known) = (&*worker.clock, KnownContainers::default());
+    let found = fence::enforce(runtime, node, cluster.as_ref(), timing, *deadline, clock, &known).await?;
+    if found > 0 {
+        return Ok(false);
+    }
+    let mut left = list_own(runtime, node, cluster.as_ref()).await?;
+    left.retain(|container| container.state == ContainerState::Running);
+    if !left.is_empty() {
+        let count = left.len();
+        tracing::warn!(
+            node = %worker.node, former = %node, count,
+            "containers of another node name run on this machine, and its worker has no lease: was this node \
+             renamed? They go on, and their pods move to other nodes. Start a worker with that name again, \
+             or remove them on the engine: they have the label kubeleet.node={node}"
+        );
+    }
+    Ok(true)
+}

@@ -1,0 +1,236 @@
+//! Which cluster this worker belongs to. It remembers the id on its own disk: a Redis that does not know it
+//! was emptied, or is another one.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use common::config::Config;
+use common::ids::{ClusterId, NodeName};
+use serde::{Deserialize, Serialize};
+
+use crate::former_names::OtherLease;
+use crate::lease_file::{self, SavedLease};
+
+/// Where the id of the cluster outlives the worker process.
+pub trait IdentityStore: Send + Sync {
+    /// Returns the id that was saved last.
+    fn load(&self) -> Option<ClusterId>;
+
+    /// Saves the id. A failure is logged; then the next worker process joins the cluster that its Redis
+    /// knows.
+    fn save(&self, cluster: &ClusterId);
+
+    /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
+    fn note_hold(&self, why: Option<&str>);
+
+    /// Returns the leases of the other workers that run, or ran since the last boot, on this machine.
+    fn other_leases(&self) -> Vec<OtherLease>;
+}
+
+/// The cluster of one worker process, over all its sessions.
+pub(crate) struct Identity {
+    cluster: Mutex<Option<ClusterId>>,
+    store: Option<Arc<dyn IdentityStore>>,
+}
+
+impl Identity {
+    /// Reads what the previous worker process saved.
+    pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
+        Self { cluster: Mutex::new(store.as_ref().and_then(|store| store.load())), store }
+    }
+
+    /// Returns the id of the cluster; `None` before the first registration ever.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        self.lock().clone()
+    }
+
+    /// The worker has registered with this cluster. Returns whether it did not know it before.
+    pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
+        if self.lock().as_ref() == Some(cluster) {
+            return false;
+        }
+        if let Some(store) = &self.store {
+            store.save(cluster);
+        }
+        *self.lock() = Some(cluster.clone());
+        true
+    }
+
+    /// See [`IdentityStore::note_hold`].
+    pub(crate) fn note_hold(&self, why: Option<&str>) {
+        if let Some(store) = &self.store {
+            store.note_hold(why);
+        }
+    }
+
+    /// See [`IdentityStore::other_leases`].
+    pub(crate) fn other_leases(&self) -> Vec<OtherLease> {
+        self.store.as_ref().map(|store| store.other_leases()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ClusterId>> {
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The content of `<node>.cluster`.
+#[derive(Serialize, Deserialize)]
+struct ClusterRecord {
+    cluster: ClusterId,
+}
+
+/// The files of one worker: `<node>.cluster` has the id, `<node>.hold` exists while the worker holds.
+pub(crate) struct IdentityFiles {
+    /// Where the id may be, best first: a directory that outlives a reboot, then the one of the lease.
+    clusters: [PathBuf; 2],
+    hold: PathBuf,
+    config: Arc<Config>,
+}
+
+impl IdentityFiles {
+    pub(crate) fn of(config: &Config) -> Self {
+        let config = Arc::new(config.clone());
+        let cluster = |directory: &Path| directory.join(format!("{}.cluster", config.node));
+        Self {
+            clusters: [cluster(&config.data_dir), cluster(&config.state_dir)],
+            hold: config.state_dir.join(format!("{}.hold", config.node)),
+            config,
+        }
+    }
+
+    /// Returns why the worker holds, if it does.
+    pub(crate) fn hold(&self) -> Option<String> {
+        std::fs::read_to_string(&self.hold).ok()
+    }
+}
+
+impl IdentityStore for IdentityFiles {
+    fn load(&self) -> Option<ClusterId> {
+        self.clusters.iter().find_map(|path| read(path))
+    }
+
+    fn save(&self, cluster: &ClusterId) {
+        let text = serde_json::to_vec(&ClusterRecord { cluster: cluster.clone() }).unwrap_or_default();
+        let mut failures = Vec::new();
+        for path in &self.clusters {
+            match replace(path, &text) {
+                Ok(()) => return,
+                Err(error) => failures.push(format!("{}: {error}", path.display())),
+            }
+        }
+        tracing::error!(
+            "the id of the cluster cannot be written to disk ({}): if Redis is lost, the next worker process \
+             does not recognize its containers; make one of the directories writable",
+            failures.join("; ")
+        );
+    }
+
+    fn note_hold(&self, why: Option<&str>) {
+        let noted = match why {
+            Some(why) => replace(&self.hold, why.as_bytes()),
+            None => match std::fs::remove_file(&self.hold) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                Ok(()) | Err(_) => Ok(()),
+            },
+        };
+        if let Err(error) = noted {
+            tracing::warn!(path = %self.hold.display(), %error, "the hold file could not be changed");
+        }
+    }
+
+    fn other_leases(&self) -> Vec<OtherLease> {
+        let (Ok(boot_id), Ok(entries)) = (lease_file::boot_id(), std::fs::read_dir(&self.config.state_dir))
+        else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let nodes = names.filter_map(|name| NodeName::new(name.strip_suffix(".lease")?).ok());
+        let others = nodes.filter(|node| *node != self.config.node);
+        others.filter_map(|node| other_lease(&self.config, node, &boot_id)).collect()
+    }
+}
+
+/// Returns the cluster that the worker of this node remembers.
+pub fn cluster_of(config: &Config) -> Option<ClusterId> {
+    IdentityFiles::of(config).load()
+}
+
+fn other_lease(config: &Config, node: NodeName, boot_id: &str) -> Option<OtherLease> {
+    let config = Config { node: node.clone(), ..config.clone() };
+    match lease_file::read(&lease_file::path(&config), boot_id) {
+        SavedLease::Lease(lease) => {
+            Some(OtherLease { node, cluster: cluster_of(&config), deadline: lease.deadline })
+        }
+        SavedLease::Unusable(_) => None,
+    }
+}
+
+fn read(path: &Path) -> Option<ClusterId> {
+    let unreadable = |why: &dyn std::fmt::Display| {
+        tracing::error!(
+            path = %path.display(), %why,
+            "the id of the cluster cannot be read: the worker joins the cluster that its Redis knows"
+        );
+    };
+    match std::fs::read(path) {
+        Ok(text) => match serde_json::from_slice::<ClusterRecord>(&text) {
+            Ok(record) => return Some(record.cluster),
+            Err(error) => unreadable(&error),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => unreadable(&error),
+    }
+    None
+}
+
+/// Replaces a file atomically, and waits until it is on disk.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let mut file = std::fs::File::create(&temporary)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeMap;
+
+    use common::config::Sources;
+
+    use super::*;
+
+    #[test]
+    fn the_id_is_kept_where_a_directory_can_be_written_and_garbage_is_no_id() {
+        let directory = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            flags: BTreeMap::new(),
+            environment: &|_| None,
+            file: BTreeMap::new(),
+            read_file: &|path| Err(path.to_owned()),
+            host_name: "n".to_owned(),
+        };
+        let config = Config {
+            data_dir: "/proc/nowhere".into(),
+            state_dir: directory.path().join("state"),
+            ..sources.config().unwrap()
+        };
+        let files = IdentityFiles::of(&config);
+        assert_eq!(files.load(), None);
+        let cluster = ClusterId::random();
+        files.save(&cluster);
+        assert_eq!(files.load(), Some(cluster));
+        std::fs::write(&files.clusters[1], b"{").unwrap();
+        assert_eq!(files.load(), None);
+        files.note_hold(Some("why"));
+        assert_eq!(files.hold().as_deref(), Some("why"));
+        files.note_hold(None);
+        files.note_hold(None);
+        assert_eq!(files.hold(), None);
+    }
+}

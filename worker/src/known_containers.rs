@@ -1,0 +1,53 @@
+//! The containers that the fence stops although the engine does not list them: a list can take a minute or fail
+//! while single calls still work.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use common::spec::OnDisconnect;
+
+use crate::runtime::Container;
+
+/// The containers with `on_disconnect: stop` that ran when this process last saw them, by their handle.
+#[derive(Default)]
+pub(crate) struct KnownContainers {
+    containers: Mutex<HashMap<String, (Container, Instant)>>,
+}
+
+impl KnownContainers {
+    /// The engine was asked at `asked`, and listed these and no others. What was started since then stays.
+    pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
+        let mut known = self.lock();
+        known.retain(|_, (_, seen)| *seen >= asked);
+        for container in listed.iter().filter(|container| must_stop(container)) {
+            known.insert(container.handle.clone(), (container.clone(), asked));
+        }
+    }
+
+    /// This one has just been started.
+    pub(crate) fn insert(&self, started: &Container) {
+        if must_stop(started) {
+            self.lock().insert(started.handle.clone(), (started.clone(), Instant::now()));
+        }
+    }
+
+    /// This one is gone.
+    pub(crate) fn remove(&self, handle: &str) {
+        self.lock().remove(handle);
+    }
+
+    /// Returns all of them.
+    pub(crate) fn all(&self) -> Vec<Container> {
+        self.lock().values().map(|(container, _)| container.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Container, Instant)>> {
+        self.containers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether the fence has to stop this container.
+pub(crate) fn must_stop(container: &Container) -> bool {
+    container.on_disconnect == OnDisconnect::Stop && container.state.may_run()
+}

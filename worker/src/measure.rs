@@ -1,0 +1,91 @@
+//! The worker's metrics. Each is counted where the act happens.
+
+use std::time::Duration;
+
+use common::ids::NodeName;
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+const STARTS: &str = "kubeleet_pod_starts_total";
+const START_SECONDS: &str = "kubeleet_pod_start_seconds";
+const HEARTBEAT_SECONDS: &str = "kubeleet_heartbeat_seconds";
+const HEARTBEATS: &str = "kubeleet_worker_heartbeats_total";
+const RESTARTS: &str = "kubeleet_worker_restarts_total";
+const STOPS: &str = "kubeleet_worker_stops_total";
+const FENCED: &str = "kubeleet_worker_fenced_total";
+const PODS: &str = "kubeleet_worker_pods";
+
+/// Describes the metrics of the workers of this process.
+pub(crate) fn describe() {
+    describe_counter!(
+        STARTS,
+        Unit::Count,
+        "Starts of pods by result: ok; image, failed, engine: retried; refused, rejected: not retried"
+    );
+    describe_histogram!(
+        START_SECONDS,
+        Unit::Seconds,
+        "Time to start a pod: pull its image and run its container"
+    );
+    describe_counter!(HEARTBEATS, Unit::Count, "Heartbeats by result: ok, failed, fenced");
+    describe_histogram!(HEARTBEAT_SECONDS, Unit::Seconds, "Time until Redis answered a heartbeat");
+    describe_counter!(RESTARTS, Unit::Count, "Containers started again after they had exited");
+    describe_counter!(
+        STOPS,
+        Unit::Count,
+        "Containers stopped and removed, by reason: requested, not_assigned, fenced"
+    );
+    describe_counter!(
+        FENCED,
+        Unit::Count,
+        "Times the lease expired and `on_disconnect: stop` pods were stopped"
+    );
+    describe_gauge!(PODS, Unit::Count, "Pods managed by the worker of a node");
+    common::control_loop::describe_metrics();
+}
+
+/// Counts the end of a start. `result`: see [`describe`].
+pub(crate) fn start(result: &'static str) {
+    counter!(STARTS, "result" => result).increment(1);
+}
+
+pub(crate) fn start_took(duration: Duration) {
+    histogram!(START_SECONDS).record(duration.as_secs_f64());
+}
+
+/// Counts a heartbeat. `result`: see [`describe`].
+pub(crate) fn heartbeat(result: &'static str) {
+    counter!(HEARTBEATS, "result" => result).increment(1);
+}
+
+pub(crate) fn heartbeat_took(duration: Duration) {
+    histogram!(HEARTBEAT_SECONDS).record(duration.as_secs_f64());
+}
+
+pub(crate) fn restart() {
+    counter!(RESTARTS).increment(1);
+}
+
+/// Why a container was stopped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum StopReason {
+    Requested,
+    NotAssigned,
+    Fenced,
+}
+
+pub(crate) fn stop(reason: StopReason) {
+    let reason = match reason {
+        StopReason::Requested => "requested",
+        StopReason::NotAssigned => "not_assigned",
+        StopReason::Fenced => "fenced",
+    };
+    counter!(STOPS, "reason" => reason).increment(1);
+}
+
+pub(crate) fn fenced() {
+    counter!(FENCED).increment(1);
+}
+
+pub(crate) fn managed_pods(node: &NodeName, count: usize) {
+    gauge!(PODS, "node" => node.to_string()).set(count as f64);
+}

@@ -1,0 +1,159 @@
+//! The node's policy: what a pod may ask for, field by field. Pure.
+//!
+//! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
+//! did everything that is asked. So the worker itself checks each pod before it starts it, a service's as
+//! well as a pushed one. [`refusal`] is the whole policy for the fields that kubeleet knows;
+//! [`unknown_fields`] refuses fields of pushed payloads that would ask for more.
+
+pub(crate) mod unknown_fields;
+
+use common::config::PodPolicy;
+use common::spec::{ContainerSpec, PodSpec, Port};
+
+/// The verdict about one field: an error if the node refuses its value.
+type Verdict = Result<(), String>;
+
+/// The field may have any value: it asks for nothing outside its container. The rule says why.
+fn any<T>(_value: &T) -> Verdict {
+    Ok(())
+}
+
+/// Returns why this node does not run a pod with this specification; `None` if it does. The reason names the
+/// field and what its user or the node's operator can change.
+pub(crate) fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
+    let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
+    let refused = pod_rules(pod).into_iter().chain(containers).find_map(|(field, verdict)| {
+        let why = verdict.err()?;
+        Some(format!("`{field}` is refused by the policy of this node: {why}"))
+    });
+    refused.or_else(|| invalid_value(pod))
+}
+
+/// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
+fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
+    let PodSpec { containers, on_disconnect, stop_grace_period } = pod;
+    [
+        // Each has the rules below.
+        ("containers", any(containers)),
+        // They decide when this worker stops the pod.
+        ("on_disconnect", any(on_disconnect)),
+        ("stop_grace_period", any(stop_grace_period)),
+    ]
+}
+
+/// The rules for the fields of a container. It names all of them, so a new one does not compile without a
+/// rule.
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 7] {
+    let ContainerSpec { image, command, environment, ports, memory, cpus, restart } = container;
+    [
+        // Any that is a reference; see `invalid_value`.
+        ("image", any(image)),
+        // They take effect inside the container.
+        ("command", any(command)),
+        ("environment", any(environment)),
+        ("ports", on_allowed_addresses(ports, policy)),
+        // They only limit; the scheduler keeps the sums below what the node offers.
+        ("memory", any(memory)),
+        ("cpus", any(cpus)),
+        // The worker restarts, with a growing wait.
+        ("restart", any(restart)),
+    ]
+}
+
+/// Ports may be bound to loopback, and to the addresses that the operator allows.
+fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> Verdict {
+    let Some(allowed) = &policy.port_addresses else { return Ok(()) };
+    let is_refused =
+        |port: &&Port| port.host_ip.is_some_and(|ip| !ip.is_loopback() && !allowed.contains(&ip));
+    match ports.iter().find(is_refused).and_then(|port| port.host_ip) {
+        Some(address) => Err(format!(
+            "port addresses besides loopback have to be in KUBELEET_PORT_ADDRESSES of the node, and {address} \
+             is not; leave out the address, or ask the node's operator to allow it"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Specifications are checked when a service is stored, but anything that writes to Redis can change them.
+fn invalid_value(pod: &PodSpec) -> Option<String> {
+    let mut violations = pod.containers.iter().flat_map(|container| container.violations(""));
+    violations.next().map(|violation| format!("its specification is invalid: {violation}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+    use utoipa::PartialSchema;
+
+    use super::*;
+
+    fn pod(container: &str) -> PodSpec {
+        serde_json::from_str(&format!(r#"{{"containers":[{container}]}}"#)).unwrap()
+    }
+
+    fn allowing(addresses: &[&str]) -> PodPolicy {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        PodPolicy { port_addresses: Some(addresses), ..PodPolicy::default() }
+    }
+
+    /// Returns the names of all fields of a type, from its schema in the OpenAPI document.
+    fn fields<T: PartialSchema>() -> BTreeSet<String> {
+        let schema: Value = serde_json::to_value(T::schema()).unwrap();
+        schema["properties"].as_object().unwrap().keys().cloned().collect()
+    }
+
+    fn names(rules: &[(&str, Verdict)]) -> BTreeSet<String> {
+        rules.iter().map(|(field, _)| (*field).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_field_of_a_pod_has_a_rule_and_a_line_in_the_reference() {
+        let pod = pod(r#"{"image":"a"}"#);
+        let policy = PodPolicy::default();
+        assert_eq!(names(&pod_rules(&pod)), fields::<PodSpec>());
+        assert_eq!(names(&container_rules(&pod.containers[0], &policy)), fields::<ContainerSpec>());
+        let reference = include_str!("../../../docs/reference/pod-policy.md");
+        for field in fields::<ContainerSpec>() {
+            assert!(reference.contains(&format!("| `{field}` |")), "{field} is not in the reference");
+        }
+    }
+
+    #[test]
+    fn ports_are_published_only_where_the_operator_allows() {
+        let open = r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#;
+        let own = r#"{"image":"a","ports":["10.0.0.5:8080:80"]}"#;
+        let local = r#"{"image":"a","ports":["8080:80",443,"127.0.0.1:1:1","[::1]:2:2"]}"#;
+        let table = [
+            (open, PodPolicy::default(), None),
+            (open, allowing(&[]), Some("0.0.0.0")),
+            (open, allowing(&["10.0.0.5"]), Some("0.0.0.0")),
+            (own, allowing(&["10.0.0.5"]), None),
+            (own, allowing(&["10.0.0.6"]), Some("10.0.0.5")),
+            (local, allowing(&[]), None),
+        ];
+        for (container, policy, expected) in table {
+            let reason = refusal(&pod(container), &policy);
+            assert_eq!(reason.is_some(), expected.is_some(), "{container}: {reason:?}");
+            let Some((reason, address)) = reason.zip(expected) else { continue };
+            for part in ["`ports`", address, "KUBELEET_PORT_ADDRESSES"] {
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_specification_that_was_changed_in_redis_is_checked_again() {
+        for (container, part) in [
+            (r#"{"image":"../../containers"}"#, "/image"),
+            (r#"{"image":"a","memory":1}"#, "/memory"),
+            (r#"{"image":"a","cpus":0.001}"#, "/cpus"),
+        ] {
+            let reason = refusal(&pod(container), &PodPolicy::default()).unwrap();
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert_eq!(refusal(&pod(r#"{"image":"a","memory":"64MiB"}"#), &PodPolicy::default()), None);
+    }
+}

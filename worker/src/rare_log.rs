@@ -1,0 +1,47 @@
+//! Errors that no retry helps are logged once and then rarely, although each retry meets them again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two log lines with the same text.
+const INTERVAL: Duration = Duration::from_secs(600);
+/// How many different texts are remembered. When there are more, all are forgotten, and logged again.
+const MAX_TEXTS: usize = 256;
+
+/// Remembers which errors were logged a short while ago.
+#[derive(Default)]
+pub(crate) struct RareLog {
+    logged: Mutex<HashMap<String, Instant>>,
+}
+
+impl RareLog {
+    /// Returns whether this text is to be logged now.
+    pub(crate) fn is_due(&self, text: &str) -> bool {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.get(text).is_some_and(|at| at.elapsed() < INTERVAL) {
+            return false;
+        }
+        if logged.len() >= MAX_TEXTS {
+            logged.clear();
+        }
+        logged.insert(text.to_owned(), Instant::now());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_error_is_logged_once_and_another_one_too() {
+        let log = RareLog::default();
+        let due = ["a failed", "a failed", "b failed", "a failed"].map(|text| log.is_due(text));
+        assert_eq!(due, [true, false, true, false]);
+        for n in 0..2 * MAX_TEXTS {
+            log.is_due(&n.to_string());
+        }
+        assert!(log.logged.lock().unwrap_or_else(PoisonError::into_inner).len() <= MAX_TEXTS);
+    }
+}

@@ -1,0 +1,107 @@
+//! The reconcile loop: compares the engine's containers with what should run here, and acts on the
+//! difference.
+//!
+//! Restores invariant 1 on this node: a pod whose container ended or vanished is started again or reported,
+//! and a container that is not this node's is removed.
+//!
+//! It looks whenever something hints at a difference, and at everything once in a while although nothing does
+//! (invariant 8). Each [pass](crate::reconcile_pass) reads everything anew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use tokio::time::Instant;
+
+use crate::context::SessionContext;
+use crate::engine_hints::EngineHints;
+use crate::reconcile_pass::{PassError, reconcile};
+
+/// The boot clock goes on while the machine is suspended and tokio's does not: no wait for a pod's time is
+/// longer.
+const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
+
+/// The loop.
+pub(crate) struct ReconcileLoop {
+    context: Arc<SessionContext>,
+    hints: EngineHints,
+    /// When the last pass began.
+    begun: Instant,
+    next_full: Instant,
+    /// How long to wait for the next pass, if nothing hints at a difference.
+    wait: Duration,
+}
+
+impl Loop<PassError> for ReconcileLoop {
+    const NAME: &'static str = "containers";
+
+    async fn step(&mut self) -> Result<Next, PassError> {
+        let context = &self.context;
+        self.hints.open(&context.worker).await;
+        self.begun = Instant::now();
+        // While Redis is unavailable managed pods are looked after; everything else waits for the next
+        // heartbeat.
+        let full = context.link.is_in_touch()
+            && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
+        if let Err(error) = reconcile(context, full).await {
+            tracing::debug!(node = %context.worker.node, %error, "a look at the containers failed; retrying");
+            if full {
+                context.wakeups.request_full_reconcile();
+            }
+            return Err(error);
+        }
+        let relist_interval = context.worker.timings.relist_interval;
+        if full {
+            self.next_full = self.begun + relist_interval;
+            context.first_listing_done.cancel();
+        }
+        let until_full = self.next_full.saturating_duration_since(Instant::now());
+        let until_full = if full || context.link.is_in_touch() { until_full } else { relist_interval };
+        self.wait = until_full.min(self.until_pod_is_due());
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), PassError> {
+        self.wait_for_next_pass().await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(Duration::from_millis(250), Duration::from_secs(10))
+    }
+
+    /// Engine health and Redis have their own log lines.
+    fn is_logged(&self, _error: &PassError, _failures: u32) -> bool {
+        false
+    }
+
+    /// No request shortens the pause: after a failure there is no hurry.
+    async fn back_off(&mut self, pause: Duration) {
+        tokio::time::sleep(pause).await;
+        self.wait = Duration::ZERO;
+        self.wait_for_next_pass().await;
+    }
+}
+
+impl ReconcileLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        let now = Instant::now();
+        Self { context, hints: EngineHints::default(), begun: now, next_full: now, wait: Duration::ZERO }
+    }
+
+    async fn wait_for_next_pass(&mut self) {
+        tokio::select! {
+            () = tokio::time::sleep(self.wait) => {}
+            () = self.context.wakeups.reconcile_requested() => {}
+            () = self.hints.next(&self.context.table) => {}
+        }
+        tokio::time::sleep_until(self.begun + self.context.worker.timings.min_relist_gap).await;
+    }
+
+    fn until_pod_is_due(&self) -> Duration {
+        let now = self.context.worker.now();
+        let due = self.context.table.next_due(now).map_or(Duration::MAX, |at| at.since(now));
+        due.min(MAX_WAIT_FOR_DUE_POD)
+    }
+}

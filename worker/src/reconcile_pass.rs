@@ -1,0 +1,259 @@
+//! One pass of the [reconcile loop](crate::reconcile): lists the containers, and begins what is to be done
+//! about each.
+//!
+//! The decision about each managed pod is [`step`]'s. A pod is left alone while an action on it is under way,
+//! and when it changed after the pass began.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use common::clock::BootInstant;
+use common::ids::{AssignmentId, PodId};
+use common::spec::OnDisconnect;
+use common::store::StoreError;
+
+use crate::actions;
+use crate::beat;
+use crate::context::SessionContext;
+use crate::ended_pods;
+use crate::engine_health::Probe;
+use crate::held_pods;
+use crate::measure;
+use crate::recover;
+use crate::remove::remove;
+use crate::runtime::{Container, RuntimeError};
+use crate::step::{PodFacts, step};
+use crate::table::ManagedPod;
+
+/// How many pods one heartbeat checks after a listing found unknown containers.
+const MAX_CHECKS: usize = 256;
+/// The containers of this many ended pods are kept for their logs.
+const MAX_ENDED_KEPT: usize = 20;
+
+/// Why a pass failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PassError {
+    #[error(transparent)]
+    Engine(#[from] RuntimeError),
+    #[error(transparent)]
+    Redis(#[from] StoreError),
+}
+
+/// Looks at all containers of this node; a `full` pass also reads back what Redis says runs here.
+pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
+    // Without Redis nothing can be read back, and managed pods are looked after all the same.
+    let recovered = if full { recover_all(context).await } else { Ok(()) };
+    // Pods change while the engine lists: only those that were idle before and are unchanged after are acted
+    // on.
+    let idle = context.table.idle();
+    let asked = Instant::now();
+    let listed = context.worker.list().await;
+    if context.worker.engine.record(Probe::List, &listed) {
+        context.wakeups.request_heartbeat();
+    }
+    let containers = listed?;
+    context.worker.known.replace(&containers, asked);
+    context.worker.saved.observe(&containers);
+    let by_pod: HashMap<_, _> = containers.iter().rev().map(|c| ((&c.pod, &c.assignment), c)).collect();
+    for managed in idle {
+        let container = by_pod.get(&(&managed.payload.id, &managed.assignment)).copied();
+        act_on(context, managed, container);
+    }
+    if context.link.is_in_touch() {
+        remove_foreign(context, &containers, full).await;
+    }
+    if full && !context.link.is_confirmed() {
+        confirm(context, &containers).await;
+    }
+    remove_expired(context, &containers);
+    measure::managed_pods(&context.worker.node, context.table.managed_count());
+    Ok(recovered?)
+}
+
+async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
+    let recovered = async {
+        recover::recover_running(context).await?;
+        recover::resolve_unknown(context).await
+    };
+    recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
+}
+
+fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, container: Option<&Container>) {
+    let facts = PodFacts {
+        desired: managed.desired,
+        observed: container.map(|container| container.state),
+        policy: managed.rules.restart,
+        is_leased: context.worker.is_leased(),
+        keeps_running: managed.rules.on_disconnect == OnDisconnect::Keep,
+        crash_streak: managed.crash_streak,
+        running_since: managed.running_since,
+        restart_at: managed.restart_at,
+        retry_at: managed.retry_at,
+        now: context.worker.now(),
+    };
+    let action = step(&facts, &context.worker.restart_backoff());
+    actions::begin(context, managed, container, action);
+}
+
+/// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is
+/// removed. If some have no record, all are asked about, because most of them may have none: then those are
+/// held.
+async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
+    let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
+    let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));
+    let unaccounted: Vec<&Container> = containers.iter().filter(is_unaccounted).collect();
+    let Some(answer) = ask_about(context, &unaccounted).await else { return };
+    for container in ended_pods::keep(context, answer.moved).await {
+        remove(context, container.clone());
+    }
+    let undecided = context.held.take_check();
+    if !undecided.is_empty() || !answer.unknown.is_empty() {
+        let all: Vec<&Container> = containers.iter().collect();
+        match ask_about(context, &all).await {
+            Some(answer) => {
+                forget_lost(context, &undecided, containers);
+                hold_or_remove(context, &answer.unknown, containers);
+            }
+            None => context.held.request_check(undecided),
+        }
+    } else if full && context.held.set(HashSet::new()) {
+        tracing::info!(node = %context.worker.node, "no containers are held any more");
+    }
+}
+
+/// Forgets pods that have neither a record nor a container: nothing of them is left to hold.
+fn forget_lost(context: &SessionContext, pods: &HashSet<(PodId, AssignmentId)>, containers: &[Container]) {
+    let has_container = |pod: &PodId, assignment: &AssignmentId| {
+        containers.iter().any(|c| c.pod == *pod && c.assignment == *assignment)
+    };
+    for (pod, assignment) in pods.iter().filter(|(pod, assignment)| !has_container(pod, assignment)) {
+        context.table.mark_foreign(pod, assignment);
+    }
+}
+
+/// The containers that are not this node's.
+#[derive(Default)]
+struct ForeignContainers<'a> {
+    /// Redis has assigned their pods to another node, or not at all.
+    moved: Vec<&'a Container>,
+    /// Redis has no record of their pods.
+    unknown: Vec<&'a Container>,
+}
+
+/// Asks Redis about these containers. Returns `None` without a complete reply.
+async fn ask_about<'a>(
+    context: &SessionContext,
+    containers: &[&'a Container],
+) -> Option<ForeignContainers<'a>> {
+    let mut answer = ForeignContainers::default();
+    let mut remaining: Vec<&Container> = containers.to_vec();
+    while !remaining.is_empty() {
+        let (now, later) = split_for_check(remaining, |container| &container.pod);
+        let checked: Vec<(PodId, AssignmentId)> =
+            now.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
+        let outcome = beat::beat(context, &checked).await.ok()?;
+        for container in now.into_iter().filter(|container| outcome.foreign.contains(&container.pod)) {
+            match outcome.unknown.contains(&container.pod) {
+                false => answer.moved.push(container),
+                // Without a label only the record tells that it is this cluster's.
+                true if container.cluster.is_none() => context.unlabelled.report(container),
+                true => answer.unknown.push(container),
+            }
+        }
+        remaining = later;
+    }
+    Some(answer)
+}
+
+/// Decides about all containers that have no record: holds them if they are most of what runs here, else
+/// removes them.
+fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[Container]) {
+    let node = &context.worker.node;
+    let (now, record_lag) = (context.worker.now(), context.worker.timings.record_lag);
+    let is_new = |container: &Container| {
+        let managed = context.table.get(&container.pod);
+        managed.and_then(|managed| managed.running_since).is_some_and(|since| now.since(since) < record_lag)
+    };
+    if held_pods::must_hold(unknown, all, is_new) {
+        let pods: HashSet<_> =
+            unknown.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
+        let count = pods.len();
+        // Held before they are managed no more: what is saved of them stays.
+        let is_changed = context.held.set(pods.clone());
+        for (pod, assignment) in &pods {
+            // Nothing restarts or stops a held pod; if its record comes back it is found in `cs` again.
+            context.table.remove(pod, assignment);
+        }
+        if is_changed {
+            tracing::error!(
+                %node, count,
+                "Redis has no records of most pods that run here, as if an older state had been restored: \
+                 holding their containers. They go on and nothing looks after them; `kubeleet status` says so"
+            );
+            context.wakeups.request_heartbeat();
+        }
+        return;
+    }
+    context.held.set(HashSet::new());
+    for container in unknown {
+        let Container { handle, pod, assignment, .. } = container;
+        let is_managed = context.table.mark_foreign(pod, assignment);
+        if !is_managed && !context.table.accounts_for(handle, pod, assignment) {
+            remove(context, (*container).clone());
+        }
+    }
+    context.wakeups.request_reconcile();
+}
+
+/// Splits off as many items as one heartbeat checks, each pod once.
+fn split_for_check<T>(all: Vec<T>, pod: impl Fn(&T) -> &PodId) -> (Vec<T>, Vec<T>) {
+    let mut pods = HashSet::new();
+    all.into_iter().partition(|one| pods.len() < MAX_CHECKS && pods.insert(pod(one).clone()))
+}
+
+/// Asks the current master whether every pod that must not run twice, and runs here or may run in a moment,
+/// is this node's. If so, heartbeats renew the lease from now on. If not, the foreign ones have to be stopped
+/// first.
+async fn confirm(context: &SessionContext, containers: &[Container]) {
+    let may_run = |container: &&Container| container.state.may_run();
+    let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
+    let is_claimed = |container: &&Container| !context.unlabelled.contains(container);
+    let exclusive = containers.iter().filter(may_run).filter(is_exclusive).filter(is_claimed);
+    let exclusive = exclusive.map(|container| (container.pod.clone(), container.assignment.clone()));
+    let mut remaining: Vec<(PodId, AssignmentId)> =
+        exclusive.chain(context.table.exclusive_assignments()).collect();
+    remaining.sort_unstable();
+    remaining.dedup();
+    let mut first = None;
+    loop {
+        let (now, later) = split_for_check(remaining, |(pod, _)| pod);
+        let Ok(outcome) = beat::beat(context, &now).await else { return };
+        if !outcome.foreign.is_empty() {
+            return beat::settle(context, &now, &outcome);
+        }
+        let (sent, master) = *first.get_or_insert((outcome.sent, outcome.master_changed_at));
+        if outcome.master_changed_at != master {
+            return;
+        }
+        if later.is_empty() {
+            context.link.set_confirmed_by(Some(master));
+            return beat::renew_lease(context, sent, &outcome.redis);
+        }
+        remaining = later;
+    }
+}
+
+/// Removes the containers of ended pods if there are too many of them, or if they are too old.
+fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
+    let now = context.worker.now();
+    let retention = context.worker.timings.ended_retention.as_millis() as u64;
+    let before = BootInstant { millis: now.millis.saturating_sub(retention) };
+    let expired = context.table.expire_ended(MAX_ENDED_KEPT, before);
+    let by_pod: HashMap<&PodId, &Container> = containers.iter().map(|c| (&c.pod, c)).collect();
+    for (pod, assignment) in &expired {
+        if let Some(container) = by_pod.get(pod).filter(|container| container.assignment == *assignment) {
+            remove(context, (*container).clone());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Registers this node with the cluster, which begins a session.
+
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::clock::BootInstant;
+use common::config::RuntimeKind;
+use common::ids::ClusterId;
+use common::node::NodeInfo;
+use common::store::{KnownCluster, RedisProcess, Registration, Session};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer_recovery;
+use crate::engine_health::Probe;
+use crate::hold::{self, Hold};
+use crate::worker::Worker;
+use crate::{fence, machine};
+
+/// Between two tries while the node's former pods are still being moved.
+const DRAINING_RETRY: Duration = Duration::from_millis(300);
+/// How long the removal of the former pods may take. What is left then is found again as foreign.
+const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Retries until the node is registered. Returns `None` at `shutdown`.
+pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> Option<Session> {
+    let info = node_info(worker).await;
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    let mut is_purged = false;
+    let mut hold = Hold::default();
+    let mut containers = None;
+    let mut known = worker.identity.cluster();
+    loop {
+        let sent = worker.now();
+        let known_cluster =
+            known.as_ref().map(|id| KnownCluster { id, containers: containers.unwrap_or_default() });
+        let result = tokio::select! {
+            () = shutdown.cancelled() => return None,
+            result = worker.store.register(&worker.node, &info, known_cluster) => result,
+        };
+        let wait = match result {
+            Ok(Registration::Registered { session, requeued, cluster }) => {
+                worker.redis_log.succeeded();
+                hold.end(worker);
+                tracing::info!(node = %worker.node, %cluster, requeued, runtime = info.runtime, "registered");
+                join(worker, &cluster, shutdown).await;
+                return Some(session);
+            }
+            Ok(Registration::Held { found, redis }) => {
+                worker.redis_log.succeeded();
+                prolong_lease(worker, sent, &redis);
+                containers = worker.list().await.ok().map(|containers| containers.len() as u64);
+                if found.is_some() && containers == Some(0) {
+                    // A worker without containers has nothing to hold: it joins the other cluster.
+                    known = None;
+                    continue;
+                }
+                if let Some(cluster) = &known {
+                    hold.say(worker, cluster, containers.unwrap_or_default(), found.as_ref());
+                    answer_recovery::answer(worker).await;
+                }
+                hold::RETRY.min(worker.config.timing.heartbeat)
+            }
+            Ok(Registration::Draining) => {
+                worker.redis_log.succeeded();
+                if !is_purged {
+                    is_purged = true;
+                    tracing::info!(
+                        node = %worker.node,
+                        "this node was declared dead and its pods are still being moved: removing its \
+                         containers, then registering again"
+                    );
+                    purge(worker, shutdown).await;
+                }
+                DRAINING_RETRY
+            }
+            Err(error) => {
+                worker.redis_log.failed(&error);
+                backoff.next()
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => return None,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Remembers the cluster. The containers that a worker finds when it joins one that it did not know may be
+/// those of an earlier worker whose files were lost: without a lease, those that must not run twice are
+/// stopped.
+async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken) {
+    if worker.identity.join(cluster) && !worker.is_leased() {
+        fence::stop_unleased(worker, shutdown).await;
+    }
+}
+
+fn prolong_lease(worker: &Worker, sent: BootInstant, redis: &RedisProcess) {
+    worker.lease.prolong(worker.now(), sent.plus(worker.config.timing.fence_after), redis);
+}
+
+/// Removes all containers of this node, as far as that is possible within [`PURGE_TIMEOUT`].
+pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
+    if tokio::time::timeout(PURGE_TIMEOUT, fence::purge(worker, shutdown)).await.is_err() {
+        tracing::error!(
+            node = %worker.node,
+            "not all containers could be removed within {PURGE_TIMEOUT:?}; going on, removal is retried later"
+        );
+    }
+}
+
+async fn node_info(worker: &Worker) -> NodeInfo {
+    let answer = worker.runtime.ping().await;
+    worker.engine.record(Probe::Ping, &answer);
+    let (runtime, engine_version) = match answer {
+        Ok(info) => (info.runtime, info.version),
+        Err(_) => (configured_runtime(worker.config.runtime), String::new()),
+    };
+    NodeInfo {
+        labels: worker.config.labels.clone(),
+        capacity: worker.config.capacity(machine::resources()),
+        runtime: runtime.to_owned(),
+        engine_version,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Returns the runtime's name for a node whose engine does not answer.
+fn configured_runtime(kind: RuntimeKind) -> &'static str {
+    match kind {
+        RuntimeKind::Docker => "docker",
+        RuntimeKind::Process => "process",
+        RuntimeKind::Sim => "sim",
+    }
+}

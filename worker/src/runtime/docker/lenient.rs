@@ -1,0 +1,104 @@
+//! Reads answers of the engine that the client library refuses as a whole because of one word that it does not
+//! know: a container's state, or anything else in a list or an inspection. Only what kubeleet needs is read.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::errors::NotUnderstood;
+use super::view::{Inspected, Listed};
+use crate::runtime::{Container, ContainerState};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Row {
+    id: String,
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+    #[serde(default)]
+    state: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Inspection {
+    id: String,
+    config: Config,
+    state: State,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Config {
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct State {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    exit_code: Option<i64>,
+    #[serde(default, rename = "OOMKilled")]
+    oom_killed: bool,
+}
+
+/// Reads a list row by row; a row that is unreadable is skipped with a warning. `None` if it is no list.
+pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
+    let rows: Vec<Value> = serde_json::from_str(&answer.0).ok()?;
+    let rows = rows.into_iter().map(|row| match serde_json::from_value::<Row>(row) {
+        Ok(row) => listed(row),
+        Err(_) => {
+            tracing::warn!("the engine lists a container that cannot be read; it is ignored");
+            Listed::Skip
+        }
+    });
+    Some(rows.collect())
+}
+
+fn listed(row: Row) -> Listed {
+    let (state, has_ended) = match row.state.as_str() {
+        "created" => (ContainerState::Created, false),
+        "running" | "paused" | "restarting" | "stopping" => (ContainerState::Running, false),
+        "exited" | "dead" | "" => (ContainerState::Unknown, true),
+        "removing" => return Listed::Skip,
+        other => {
+            tracing::warn!(
+                container = row.id,
+                state = other,
+                "the engine names an unknown state; it may run"
+            );
+            (ContainerState::Unknown, false)
+        }
+    };
+    match container(row.id, row.labels.unwrap_or_default(), state) {
+        Some(container) if has_ended => Listed::Ended(container),
+        Some(container) => Listed::Known(container),
+        None => Listed::Skip,
+    }
+}
+
+/// Reads an inspection. `None` if it is none.
+pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
+    let Inspection { id, config, state } = serde_json::from_str(&answer.0).ok()?;
+    let labels = config.labels.unwrap_or_default();
+    let state = match state.status.as_str() {
+        "created" => Some(ContainerState::Created),
+        "running" | "paused" | "restarting" | "stopping" => Some(ContainerState::Running),
+        "exited" | "dead" | "" => Some(ContainerState::Exited {
+            code: state.exit_code.unwrap_or(255),
+            out_of_memory: state.oom_killed,
+        }),
+        "removing" => None,
+        _ => Some(ContainerState::Unknown),
+    };
+    let container = state.and_then(|state| container(id, labels.clone(), state));
+    Some(Inspected { labels, container })
+}
+
+fn container(handle: String, labels: HashMap<String, String>, state: ContainerState) -> Option<Container> {
+    Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
+}

@@ -1,0 +1,73 @@
+//! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
+//! [`common::failpoint`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::failpoint::{self, Side};
+use common::ids::NodeName;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+
+const COMPONENT: &str = "engine";
+
+/// Passes every call on to the runtime inside, between two failpoints.
+pub(crate) struct FailpointRuntime(pub(crate) Arc<dyn Runtime>);
+
+fn with_failpoints<'a, T: 'a>(op: &'static str, call: BoxFuture<'a, T>) -> BoxFuture<'a, T> {
+    Box::pin(async move {
+        failpoint::check(COMPONENT, op, Side::Before);
+        let answer = call.await;
+        failpoint::check(COMPONENT, op, Side::After);
+        answer
+    })
+}
+
+impl Runtime for FailpointRuntime {
+    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
+        with_failpoints("ping", self.0.ping())
+    }
+
+    fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        with_failpoints("list", self.0.list(node))
+    }
+
+    fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        with_failpoints("list", self.0.list_live(node))
+    }
+
+    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        with_failpoints("ensure_image", self.0.ensure_image(image))
+    }
+
+    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        with_failpoints("run", self.0.run(request))
+    }
+
+    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        with_failpoints("restart", self.0.restart(handle))
+    }
+
+    fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        with_failpoints("stop", self.0.stop(handle, grace))
+    }
+
+    fn logs<'a>(
+        &'a self,
+        handle: &'a str,
+        tail: usize,
+        follow: bool,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        with_failpoints("logs", self.0.logs(handle, tail, follow))
+    }
+
+    fn hints<'a>(
+        &'a self,
+        node: &'a NodeName,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
+        with_failpoints("hints", self.0.hints(node))
+    }
+}

@@ -1,0 +1,285 @@
+//! A simulated engine whose containers exist in memory only: for tests, for benchmarks, and for a cluster of
+//! thousands of nodes in one process. Delays and failures can be set; no container costs a task.
+//!
+//! One engine serves any number of nodes. Its clones are the same engine, so a test can drop a worker and
+//! start another one while the containers go on.
+
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::ids::{NodeName, PodId};
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use tokio::sync::{broadcast, watch};
+
+use self::node::{SimContainer, SimNode};
+use super::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Runtime, RuntimeError};
+
+/// How the simulated engine behaves.
+///
+/// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, `port-taken…` finds its
+/// host port in use, and `crash…` exits with code 1 right after each start.
+#[derive(Debug, Clone)]
+pub struct SimOptions {
+    /// Duration of each start and restart.
+    pub start_delay: Duration,
+    /// Duration of each stop.
+    pub stop_delay: Duration,
+    /// Duration of each check for an image.
+    pub image_delay: Duration,
+    /// How long a call waits for an engine that hangs.
+    pub deadline: Duration,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            start_delay: Duration::ZERO,
+            stop_delay: Duration::ZERO,
+            image_delay: Duration::ZERO,
+            deadline: Duration::from_secs(3),
+        }
+    }
+}
+
+/// A simulated engine. Clones share all state.
+#[derive(Clone)]
+pub struct SimRuntime {
+    options: SimOptions,
+    nodes: Arc<Mutex<HashMap<String, SimNode>>>,
+    faults: Arc<watch::Sender<InjectedFaults>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct InjectedFaults {
+    hangs: bool,
+    loses_replies: bool,
+}
+
+impl SimRuntime {
+    /// An engine without containers.
+    pub fn new(options: SimOptions) -> Self {
+        Self { options, nodes: Arc::default(), faults: Arc::new(watch::Sender::default()) }
+    }
+
+    /// Makes the pod's running containers exit with `code`. Returns whether there was one.
+    pub fn exit(&self, pod: &PodId, code: i64) -> bool {
+        self.for_each(pod, |node, name| {
+            let Some(simulated) = node.containers.get_mut(name) else { return false };
+            let is_running = simulated.container.state == ContainerState::Running;
+            if is_running {
+                simulated.container.state = ContainerState::Exited { code, out_of_memory: false };
+            }
+            is_running
+        })
+    }
+
+    /// Makes the pod's containers vanish, as if a person had removed them. Returns whether there was one.
+    pub fn lose(&self, pod: &PodId) -> bool {
+        self.for_each(pod, |node, name| node.containers.remove(name).is_some())
+    }
+
+    /// Makes every call wait until its deadline, or until this is called with `false`.
+    pub fn hang(&self, hangs: bool) {
+        self.faults.send_modify(|faults| faults.hangs = hangs);
+    }
+
+    /// Makes starts and stops report an engine error although they are carried out.
+    pub fn lose_replies(&self, loses: bool) {
+        self.faults.send_modify(|faults| faults.loses_replies = loses);
+    }
+
+    /// Returns how many containers run on all nodes together.
+    pub fn running(&self) -> usize {
+        let is_running = |simulated: &&SimContainer| simulated.container.state == ContainerState::Running;
+        self.nodes().values().map(|node| node.containers.values().filter(is_running).count()).sum()
+    }
+
+    /// Returns the nodes on which containers of this pod run.
+    pub fn running_on(&self, pod: &PodId) -> Vec<NodeName> {
+        let is_running = |simulated: &SimContainer| {
+            simulated.container.pod == *pod && simulated.container.state == ContainerState::Running
+        };
+        let nodes = self.nodes();
+        let on = nodes.iter().filter(|(_, node)| node.containers.values().any(is_running));
+        on.filter_map(|(name, _)| NodeName::new(name.as_str()).ok()).collect()
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<String, SimNode>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `change` for each container of a pod, and sends a hint where it returns true. Returns whether
+    /// any did.
+    fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
+        let mut any_changed = false;
+        for node in self.nodes().values_mut() {
+            let of_pod = node.containers.iter().filter(|(_, simulated)| simulated.container.pod == *pod);
+            let names: Vec<String> = of_pod.map(|(name, _)| name.clone()).collect();
+            for name in names {
+                if change(node, &name) {
+                    any_changed = true;
+                    node.send_hint(pod, false);
+                }
+            }
+        }
+        any_changed
+    }
+
+    /// Waits as long as the engine takes for a call: until it does not hang, and then for `delay`.
+    async fn respond(&self, delay: Duration) -> Result<(), RuntimeError> {
+        let mut faults = self.faults.subscribe();
+        let is_responsive = faults.wait_for(|faults| !faults.hangs);
+        if tokio::time::timeout(self.options.deadline, is_responsive).await.is_err() {
+            let millis = self.options.deadline.as_millis();
+            return Err(RuntimeError::Engine(format!(
+                "the simulated engine hangs: no answer in {millis} ms"
+            )));
+        }
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the caller's answer to something that was carried out.
+    fn reply<T>(&self, value: T) -> Result<T, RuntimeError> {
+        if self.faults.borrow().loses_replies {
+            return Err(RuntimeError::Engine("the simulated engine's reply was lost".to_owned()));
+        }
+        Ok(value)
+    }
+
+    fn start(&self, request: &ContainerRequest) -> Result<Container, RuntimeError> {
+        let image = &request.container.image;
+        check_image(image)?;
+        if image.starts_with("broken") {
+            return Err(RuntimeError::Refused(format!("simulated: {image} cannot run here")));
+        }
+        if image.starts_with("port-taken") {
+            return Err(RuntimeError::PortTaken("simulated: Bind for 127.0.0.1:8080 failed".to_owned()));
+        }
+        let mut nodes = self.nodes();
+        Ok(nodes.entry(request.identity.node.to_string()).or_default().run(request))
+    }
+
+    fn with_container<T>(
+        &self,
+        handle: &str,
+        act: impl FnOnce(&mut SimNode, &str) -> Option<T>,
+    ) -> Result<T, RuntimeError> {
+        let not_found = || RuntimeError::NotFound(format!("simulated container {handle}"));
+        let (node, name) = handle.split_once('/').ok_or_else(not_found)?;
+        let mut nodes = self.nodes();
+        nodes.get_mut(node).and_then(|node| act(node, name)).ok_or_else(not_found)
+    }
+}
+
+fn check_image(image: &str) -> Result<(), RuntimeError> {
+    if image.starts_with("missing") {
+        return Err(RuntimeError::Image(format!("simulated: {image} is in no registry")));
+    }
+    Ok(())
+}
+
+impl Runtime for SimRuntime {
+    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
+        Box::pin(async {
+            self.respond(Duration::ZERO).await?;
+            Ok(EngineInfo { runtime: "sim", version: "simulated".to_owned() })
+        })
+    }
+
+    fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let nodes = self.nodes();
+            let containers = nodes.get(node.as_str()).map(|node| node.containers.values());
+            Ok(containers.into_iter().flatten().map(|simulated| simulated.container.clone()).collect())
+        })
+    }
+
+    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.image_delay).await?;
+            check_image(image)
+        })
+    }
+
+    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.start_delay).await?;
+            self.reply(self.start(request)?)
+        })
+    }
+
+    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.start_delay).await?;
+            let done = self.with_container(handle, |node, name| {
+                let simulated = node.containers.get_mut(name)?;
+                if simulated.container.state != ContainerState::Running {
+                    simulated.start();
+                    let pod = simulated.container.pod.clone();
+                    node.send_hint(&pod, false);
+                }
+                Some(())
+            });
+            self.reply(done?)
+        })
+    }
+
+    fn stop<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.stop_delay).await?;
+            // A container that does not exist is stopped already.
+            let _ = self.with_container(handle, |node, name| {
+                let simulated = node.containers.remove(name)?;
+                node.send_hint(&simulated.container.pod, false);
+                Some(())
+            });
+            self.reply(())
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        handle: &'a str,
+        tail: usize,
+        _follow: bool,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let starts =
+                self.with_container(handle, |node, name| node.containers.get(name).map(|s| s.starts))?;
+            let skipped = usize::try_from(starts).unwrap_or(usize::MAX).saturating_sub(tail);
+            let lines = (1..=starts).skip(skipped).map(|n| Ok(Bytes::from(format!("simulated start {n}\n"))));
+            Ok(stream::iter(lines).boxed())
+        })
+    }
+
+    fn hints<'a>(
+        &'a self,
+        node: &'a NodeName,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let receiver = self.nodes().entry(node.to_string()).or_default().hints.subscribe();
+            let hints = stream::unfold(receiver, |mut receiver| async move {
+                match receiver.recv().await {
+                    Ok(hint) => Some((hint, receiver)),
+                    // Some hints were missed: anything may have changed.
+                    Err(broadcast::error::RecvError::Lagged(_)) => Some((Hint::default(), receiver)),
+                    Err(broadcast::error::RecvError::Closed) => None,
+                }
+            });
+            Ok(hints.boxed())
+        })
+    }
+}

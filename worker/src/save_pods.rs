@@ -1,0 +1,125 @@
+//! The loop that saves what runs here ([`crate::saved_pods`]): the workers are the backup of Redis.
+//!
+//! It looks once a second whether the table of pods has changed, so that nothing waits for it. Services are
+//! read once for each full look at the containers, specifications once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::{AssignmentId, PodId, ServiceName, SpecId};
+use common::store::StoreError;
+use tokio::time::Instant;
+
+use crate::change_log::ChangeLog;
+use crate::context::SessionContext;
+use crate::saved_pods::{self, Keep};
+
+/// Between two looks at the table: the file is written at most this often.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The loop.
+pub(crate) struct SaveLoop {
+    context: Arc<SessionContext>,
+    /// The version of the table that was saved last.
+    saved_version: Option<u64>,
+    /// When the services are read again.
+    services_due: Instant,
+    /// What was needed when they were read last.
+    read: (Vec<ServiceName>, Vec<SpecId>),
+    log: ChangeLog,
+}
+
+impl Loop for SaveLoop {
+    const NAME: &'static str = "saved pods";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let (context, saved) = (&self.context, &self.context.worker.saved);
+        if !saved.is_used() {
+            return Ok(Next::End);
+        }
+        let version = context.table.version();
+        let is_due = Instant::now() >= self.services_due;
+        if is_due || self.saved_version != Some(version) {
+            self.update();
+            self.saved_version = Some(version);
+        }
+        self.write().await;
+        self.read_missing(is_due).await?;
+        self.write().await;
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(INTERVAL.min(self.context.worker.timings.relist_interval)).await;
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(INTERVAL, Duration::from_secs(10))
+    }
+
+    /// The connection to Redis has its own log lines.
+    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
+        false
+    }
+}
+
+impl SaveLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        let log = ChangeLog::new(format!("saving the pods of {} to disk", context.worker.node));
+        Self { context, saved_version: None, services_due: Instant::now(), read: Default::default(), log }
+    }
+
+    fn update(&self) {
+        let context = &self.context;
+        let node = &context.worker.node;
+        // Before the first full look the table does not have what an earlier session started.
+        let is_complete = context.first_listing_done.is_cancelled();
+        let keep = |pod: &PodId, assignment: &AssignmentId| {
+            if !is_complete || context.held.contains_assignment(pod, assignment) {
+                Keep::Yes
+            } else if context.table.is_discarded(pod, assignment) {
+                Keep::No
+            } else {
+                Keep::WithContainer
+            }
+        };
+        let mut pods = context.table.to_save(node);
+        pods.extend(context.worker.saved.ended(&context.table.ended()));
+        context.worker.saved.update(pods, keep);
+    }
+
+    /// Reads the services and missing specifications of the saved pods, if that `is_due` or there are others
+    /// than before.
+    async fn read_missing(&mut self, is_due: bool) -> Result<(), StoreError> {
+        let (store, saved) = (&self.context.worker.store, &self.context.worker.saved);
+        let needed = saved.needed();
+        // What Redis does not have is not asked for each second.
+        if !is_due && self.read == needed {
+            return Ok(());
+        }
+        let services = store.saved_services(&needed.0).await?;
+        let specs = store.spec_texts(&needed.1).await?;
+        saved.add(services, specs);
+        self.services_due = Instant::now() + self.context.worker.timings.relist_interval;
+        self.read = saved.needed();
+        Ok(())
+    }
+
+    /// Writes the file on another thread, if something has changed.
+    async fn write(&self) {
+        let worker = &self.context.worker;
+        let Some(cluster) = worker.identity.cluster() else { return };
+        let Some((path, text)) = worker.saved.take_changes(&cluster) else { return };
+        let written = tokio::task::spawn_blocking(move || saved_pods::write(&path, &text)).await;
+        match written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked))) {
+            Ok(()) => self.log.succeeded(),
+            Err(error) => {
+                worker.saved.set_changed();
+                self.log.failed(&error);
+            }
+        }
+    }
+}

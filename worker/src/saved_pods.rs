@@ -1,0 +1,356 @@
+//! What this worker has saved of the pods that run here, over all its sessions: enough to record them again
+//! in a Redis that has lost them.
+//!
+//! It is saved in `<node>.pods`, readable by its owner only, as it has the environments of the pods. What
+//! Redis does not say shortens nothing: an entry goes when its container is gone, or when the pod was moved.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::config::Config;
+use common::ids::{AssignmentId, ClusterId, PodId, RecoveryId, ServiceName, SpecId};
+use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
+
+use crate::runtime::Container;
+use crate::table::EndedPod;
+
+/// Where a worker saves the pods that run here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodStore {
+    /// Nowhere. The worker answers no request for them either.
+    Nowhere,
+    /// In memory: its containers end with the process.
+    Memory,
+    /// In this file.
+    File(PathBuf),
+}
+
+impl PodStore {
+    /// Returns the file of a configured worker.
+    pub(crate) fn file(config: &Config) -> Self {
+        Self::File(config.data_dir.join(format!("{}.pods", config.node)))
+    }
+}
+
+/// A pod under one assignment.
+type Key = (PodId, AssignmentId);
+
+/// See the module.
+pub(crate) struct SavedPods {
+    store: PodStore,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: BTreeMap<Key, SavedPod>,
+    specs: BTreeMap<SpecId, SavedSpec>,
+    services: BTreeMap<ServiceName, SavedService>,
+    /// The containers that the engine has listed last.
+    listed: HashSet<Key>,
+    /// Whether something has changed since the file was written.
+    is_changed: bool,
+    /// The last request that was answered.
+    answered: Option<RecoveryId>,
+}
+
+impl SavedPods {
+    /// Reads what the previous worker process saved. A broken file is set aside.
+    pub(crate) fn load(store: PodStore) -> Self {
+        let mut inner = Inner::default();
+        if let PodStore::File(path) = &store
+            && let Some(file) = read(path)
+        {
+            inner.add(file.state);
+            inner.is_changed = false;
+        }
+        Self { store, inner: Mutex::new(inner) }
+    }
+
+    /// Returns whether anything is saved at all.
+    pub(crate) fn is_used(&self) -> bool {
+        self.store != PodStore::Nowhere
+    }
+
+    /// The engine has listed these containers and no others.
+    pub(crate) fn observe(&self, containers: &[Container]) {
+        if self.is_used() {
+            let keys = containers.iter().map(|c| (c.pod.clone(), c.assignment.clone()));
+            self.lock().listed = keys.collect();
+        }
+    }
+
+    /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
+    pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
+        let mut inner = self.lock();
+        let Inner { pods: saved, listed, is_changed, .. } = &mut *inner;
+        let mut current = BTreeSet::new();
+        for pod in pods {
+            let Some(key) = pod.id().zip(pod.assignment.clone()) else { continue };
+            current.insert(key.clone());
+            if saved.get(&key) != Some(&pod) {
+                saved.insert(key, pod);
+                *is_changed = true;
+            }
+        }
+        let before = saved.len();
+        saved.retain(|key, _| {
+            current.contains(key)
+                || match is_kept(&key.0, &key.1) {
+                    Keep::Yes => true,
+                    Keep::WithContainer => listed.contains(key),
+                    Keep::No => false,
+                }
+        });
+        *is_changed |= saved.len() != before;
+    }
+
+    /// Returns the saved ones of these pods, as they ended.
+    pub(crate) fn ended(&self, ended: &[EndedPod]) -> Vec<SavedPod> {
+        let inner = self.lock();
+        let saved = |one: &EndedPod| {
+            let pod = inner.pods.get(&(one.pod.clone(), one.assignment.clone()))?;
+            Some(SavedPod { phase: one.phase, ..pod.clone() })
+        };
+        ended.iter().filter_map(saved).collect()
+    }
+
+    /// Returns the services of all saved pods, and the specifications of which nothing is saved.
+    pub(crate) fn needed(&self) -> (Vec<ServiceName>, Vec<SpecId>) {
+        let inner = self.lock();
+        let services: BTreeSet<ServiceName> =
+            inner.pods.values().filter_map(|pod| pod.service.clone()).collect();
+        let specs = inner.used_specs();
+        let missing = specs.into_iter().filter(|id| !inner.specs.contains_key(id)).collect();
+        (services.into_iter().collect(), missing)
+    }
+
+    /// Saves services and specifications as Redis has them, and forgets those of no saved pod. An older state
+    /// of a service replaces no newer one.
+    pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
+        let mut state = SavedState::default();
+        for service in services {
+            if let Some(spec) = service.spec() {
+                state.add_spec(spec);
+            }
+            state.add_service(service);
+        }
+        for (id, text) in specs {
+            state.add_spec(SavedSpec { id, generation: 0, text });
+        }
+        let mut inner = self.lock();
+        inner.add(state);
+        inner.forget_unused();
+    }
+
+    /// Returns what is to be written to the file, if it has changed since the last call.
+    pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
+        let PodStore::File(path) = &self.store else { return None };
+        let mut inner = self.lock();
+        if !std::mem::take(&mut inner.is_changed) {
+            return None;
+        }
+        let lines = inner.state(|_| true).to_lines(SavedHeader::new(cluster.clone()), 0);
+        Some((path.clone(), lines.join("\n") + "\n"))
+    }
+
+    /// The file could not be written: it is to be written again.
+    pub(crate) fn set_changed(&self) {
+        self.lock().is_changed = true;
+    }
+
+    /// Returns the lines of what is saved of these containers.
+    pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
+        let inner = self.lock();
+        let by_key: BTreeMap<Key, &Container> =
+            containers.iter().map(|c| ((c.pod.clone(), c.assignment.clone()), c)).collect();
+        let mut state = inner.state(|key| by_key.contains_key(key));
+        for pod in &mut state.pods {
+            let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
+            pod.address = container.map(|container| container.address.clone()).unwrap_or_default();
+        }
+        let is_unsaved = |key: &Key, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
+        let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
+        state.to_lines(SavedHeader::new(cluster.clone()), unsaved as u64)
+    }
+
+    /// Returns whether this request was not answered yet.
+    pub(crate) fn is_new_request(&self, id: &RecoveryId) -> bool {
+        self.lock().answered.as_ref() != Some(id)
+    }
+
+    /// This request was answered.
+    pub(crate) fn set_answered(&self, id: RecoveryId) {
+        self.lock().answered = Some(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What becomes of the entry of a pod that is not managed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It stays.
+    Yes,
+    /// It stays as long as its container is listed.
+    WithContainer,
+    /// It goes.
+    No,
+}
+
+impl Inner {
+    fn add(&mut self, state: SavedState) {
+        let mut merged = SavedState {
+            services: std::mem::take(&mut self.services),
+            specs: std::mem::take(&mut self.specs),
+            pods: Vec::new(),
+        };
+        let before = (merged.services.clone(), merged.specs.clone());
+        merged.add(state);
+        for pod in merged.pods {
+            if let Some(key) = pod.id().zip(pod.assignment.clone()) {
+                self.pods.insert(key, pod);
+            }
+        }
+        self.is_changed |= before != (merged.services.clone(), merged.specs.clone());
+        (self.services, self.specs) = (merged.services, merged.specs);
+    }
+
+    fn used_specs(&self) -> BTreeSet<SpecId> {
+        self.pods.values().filter_map(spec_of).collect()
+    }
+
+    fn forget_unused(&mut self) {
+        let used = self.used_specs();
+        let services: BTreeSet<&ServiceName> =
+            self.pods.values().filter_map(|pod| pod.service.as_ref()).collect();
+        let before = (self.specs.len(), self.services.len());
+        self.services.retain(|name, _| services.contains(name));
+        self.specs.retain(|id, _| used.contains(id));
+        self.is_changed |= before != (self.specs.len(), self.services.len());
+    }
+
+    fn state(&self, is_wanted: impl Fn(&Key) -> bool) -> SavedState {
+        let pods = self.pods.iter().filter(|(key, _)| is_wanted(key)).map(|(_, pod)| pod.clone());
+        SavedState { services: self.services.clone(), specs: self.specs.clone(), pods: pods.collect() }
+    }
+}
+
+fn spec_of(pod: &SavedPod) -> Option<SpecId> {
+    common::payload::Payload::parse(pod.payload.clone().into()).ok()?.spec
+}
+
+/// Reads the file. A broken one is set aside: what it had cannot be recovered from this worker any more.
+fn read(path: &Path) -> Option<SavedFile> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
+            return None;
+        }
+    };
+    match SavedFile::read(text.lines()) {
+        Ok(file) => Some(file),
+        Err(why) => {
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(".broken");
+            tracing::error!(
+                path = %path.display(), aside = %Path::new(&aside).display(), %why,
+                "the file of the saved pods is broken and is set aside; it is written anew from what Redis knows"
+            );
+            let _set_aside = std::fs::rename(path, &aside);
+            None
+        }
+    }
+}
+
+/// Replaces the file atomically, and waits until it is on disk.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // It has environments: no other user may ever be able to open it.
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::os::unix::fs::PermissionsExt;
+
+    use common::lifecycle::Phase;
+
+    use super::*;
+
+    fn pod(id: &str) -> SavedPod {
+        SavedPod {
+            payload: format!(r#"{{"name":"web","uuid":"{id}","image":"i","replica":0,"spec":"s"}}"#),
+            service: ServiceName::new("web").ok(),
+            phase: Phase::Running,
+            node: None,
+            assignment: AssignmentId::new(format!("of-{id}")).ok(),
+            generation: 0,
+            restarts: 0,
+            address: String::new(),
+            created_at: 0,
+        }
+    }
+
+    fn ids(saved: &SavedPods) -> Vec<String> {
+        saved.lock().pods.keys().map(|(id, _)| id.to_string()).collect()
+    }
+
+    #[test]
+    fn an_entry_goes_only_with_its_container_or_when_its_pod_has_moved() {
+        let saved = SavedPods::load(PodStore::Memory);
+        saved.update(vec![pod("kept"), pod("moved"), pod("gone"), pod("listed")], |_, _| Keep::No);
+        saved.lock().listed =
+            [(PodId::new("listed").unwrap(), AssignmentId::new("of-listed").unwrap())].into();
+        saved.update(vec![pod("new")], |id, _| match id.as_str() {
+            "kept" => Keep::Yes,
+            "moved" => Keep::No,
+            _ => Keep::WithContainer,
+        });
+        assert_eq!(ids(&saved), ["kept", "listed", "new"]);
+    }
+
+    #[test]
+    fn the_file_is_its_owners_only_and_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.pods");
+        let saved = SavedPods::load(PodStore::File(path.clone()));
+        saved.update(vec![pod("a")], |_, _| Keep::No);
+        saved.add(Vec::new(), [(SpecId::new("s").unwrap(), "secret".to_owned())].into());
+        let cluster = ClusterId::new("c").unwrap();
+        let (path, text) = saved.take_changes(&cluster).unwrap();
+        write(&path, &text).unwrap();
+        assert_eq!(saved.take_changes(&cluster), None, "nothing has changed since");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = SavedPods::load(PodStore::File(path.clone()));
+        assert_eq!((ids(&again), again.lock().specs.len()), (vec!["a".to_owned()], 1));
+        assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
+    }
+
+    #[test]
+    fn a_broken_file_is_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.pods");
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(ids(&SavedPods::load(PodStore::File(path.clone()))), Vec::<String>::new());
+        assert!(!path.exists() && directory.path().join("w.pods.broken").exists());
+    }
+}

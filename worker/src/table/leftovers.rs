@@ -1,0 +1,69 @@
+//! Containers without a managed pod: those that are being removed, and those of ended pods that are kept for
+//! their logs.
+
+use std::collections::{HashMap, HashSet};
+
+use common::clock::BootInstant;
+use common::ids::{AssignmentId, PodId};
+use common::lifecycle::Phase;
+
+/// The container of an ended pod, kept for its logs.
+#[derive(Debug, Clone)]
+pub(crate) struct EndedPod {
+    pub(crate) pod: PodId,
+    pub(crate) assignment: AssignmentId,
+    /// How it ended.
+    pub(crate) phase: Phase,
+    pub(crate) ended_at: BootInstant,
+}
+
+#[derive(Default)]
+pub(super) struct Leftovers {
+    /// Containers that are being stopped and removed: handle and pod.
+    removing: HashMap<String, PodId>,
+    /// Oldest first.
+    ended: Vec<EndedPod>,
+}
+
+impl Leftovers {
+    /// Returns false if the container is being removed already.
+    pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
+        self.removing.insert(handle.to_owned(), pod.clone()).is_none()
+    }
+
+    pub(super) fn end_removal(&mut self, handle: &str) {
+        self.removing.remove(handle);
+    }
+
+    pub(super) fn is_removing(&self, handle: &str) -> bool {
+        self.removing.contains_key(handle)
+    }
+
+    pub(super) fn is_removing_container_of(&self, pod: &PodId) -> bool {
+        self.removing.values().any(|removing| removing == pod)
+    }
+
+    pub(super) fn keep(&mut self, ended: EndedPod) {
+        // One that ended before this session may be older than others.
+        let at = self.ended.partition_point(|other| other.ended_at <= ended.ended_at);
+        self.ended.insert(at, ended);
+    }
+
+    pub(super) fn is_kept(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.ended.iter().any(|ended| ended.pod == *pod && ended.assignment == *assignment)
+    }
+
+    /// Returns the pods whose containers are kept.
+    pub(super) fn ended(&self) -> &[EndedPod] {
+        &self.ended
+    }
+
+    /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
+    /// them.
+    pub(super) fn expire(&mut self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
+        let surplus = self.ended.len().saturating_sub(max);
+        let old = self.ended.iter().filter(|ended| ended.ended_at < before).count();
+        let expired = self.ended.drain(..surplus.max(old));
+        expired.map(|ended| (ended.pod, ended.assignment)).collect()
+    }
+}

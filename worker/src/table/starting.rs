@@ -1,0 +1,116 @@
+//! Pods that are being started: their payload is in the in-flight list (`rq`), and one start works on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::ids::{AssignmentId, PodId};
+use common::payload::Payload;
+use tokio::sync::Notify;
+
+/// Whether a payload may be started.
+pub(crate) enum Admission {
+    /// Its start begins. The `Notify` says when to ask Redis again.
+    Started(Arc<Notify>),
+    /// Its pod is being started already.
+    Duplicate,
+}
+
+struct Starting {
+    raw: Bytes,
+    assignment: Option<AssignmentId>,
+    /// Another copy of the payload arrived: the in-flight list has to be swept when this start ends.
+    has_duplicate: bool,
+    /// Ask Redis again before going on: the pod may have to be stopped, or may have moved.
+    recheck: Arc<Notify>,
+    stop_requested: bool,
+}
+
+/// The starts under way in a session.
+#[derive(Default)]
+pub(super) struct Starts {
+    starts: HashMap<PodId, Starting>,
+}
+
+impl Starts {
+    pub(super) fn admit(&mut self, payload: &Payload) -> Admission {
+        if self.note_duplicate(&payload.id) {
+            return Admission::Duplicate;
+        }
+        let recheck = Arc::new(Notify::new());
+        let starting = Starting {
+            raw: payload.raw.clone(),
+            assignment: None,
+            has_duplicate: false,
+            recheck: recheck.clone(),
+            stop_requested: false,
+        };
+        self.starts.insert(payload.id.clone(), starting);
+        Admission::Started(recheck)
+    }
+
+    /// Another copy of the payload of `pod` is there. Returns whether the pod is being started.
+    pub(super) fn note_duplicate(&mut self, pod: &PodId) -> bool {
+        let starting = self.starts.get_mut(pod);
+        starting.map(|starting| starting.has_duplicate = true).is_some()
+    }
+
+    /// Ends the start of `pod`. Returns true if a duplicate payload arrived meanwhile.
+    pub(super) fn release(&mut self, pod: &PodId) -> bool {
+        self.starts.remove(pod).is_some_and(|starting| starting.has_duplicate)
+    }
+
+    pub(super) fn contains(&self, pod: &PodId) -> bool {
+        self.starts.contains_key(pod)
+    }
+
+    pub(super) fn has_payload(&self, raw: &Bytes) -> bool {
+        self.starts.values().any(|starting| starting.raw == *raw)
+    }
+
+    pub(super) fn set_assignment(&mut self, pod: &PodId, assignment: &AssignmentId) {
+        if let Some(starting) = self.starts.get_mut(pod) {
+            starting.assignment = Some(assignment.clone());
+        }
+    }
+
+    pub(super) fn is_starting_as(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.starts.get(pod).is_some_and(|starting| starting.assignment.as_ref() == Some(assignment))
+    }
+
+    /// Returns the pods whose assignment is known, with it.
+    pub(super) fn assignments(&self) -> impl Iterator<Item = (&PodId, &AssignmentId)> {
+        self.starts.iter().filter_map(|(pod, starting)| Some((pod, starting.assignment.as_ref()?)))
+    }
+
+    pub(super) fn is_stop_requested(&self, pod: &PodId) -> bool {
+        self.starts.get(pod).is_some_and(|starting| starting.stop_requested)
+    }
+
+    /// The pod is to be stopped. Returns whether it is being started.
+    pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
+        let Some(starting) = self.starts.get_mut(pod) else { return false };
+        if !starting.stop_requested {
+            starting.stop_requested = true;
+            starting.recheck.notify_one();
+        }
+        true
+    }
+
+    /// The pod under this assignment belongs to another node. Returns whether it is being started under it.
+    pub(super) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        match self.starts.get(pod) {
+            Some(starting) if starting.assignment.as_ref() == Some(assignment) => {
+                starting.recheck.notify_one();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn recheck_all(&self) {
+        for starting in self.starts.values() {
+            starting.recheck.notify_one();
+        }
+    }
+}

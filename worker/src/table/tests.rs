@@ -1,0 +1,88 @@
+//! The table of managed pods.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::time::Duration;
+
+use common::spec::RestartPolicy;
+
+use super::*;
+
+fn payload(uuid: &str) -> Payload {
+    Payload::parse(format!(r#"{{"name":"a","uuid":"{uuid}","image":"a","replica":0}}"#).into()).unwrap()
+}
+
+fn managed(uuid: &str, assignment: &str) -> ManagedPod {
+    let rules =
+        PodRules { restart: RestartPolicy::Always, on_disconnect: OnDisconnect::Stop, grace: Duration::ZERO };
+    ManagedPod::new(payload(uuid), None, AssignmentId::new(assignment).unwrap(), rules)
+}
+
+#[test]
+fn a_start_and_an_action_on_a_managed_pod_never_overlap() {
+    let table = PodTable::default();
+    let (first, second) = (AssignmentId::new("first").unwrap(), AssignmentId::new("second").unwrap());
+    let pod = payload("p").id;
+    assert_eq!(table.can_start(&pod, &first), StartCheck::Free);
+    table.insert_recovered(managed("p", "first"));
+    let seen = table.get(&pod).unwrap();
+
+    assert!(table.mark_busy(&seen));
+    assert_eq!(
+        table.can_start(&pod, &first),
+        StartCheck::Busy,
+        "it may be reported lost, and start again under another assignment"
+    );
+    table.update(&pod, &first, |managed| managed.busy = false);
+
+    let seen = table.get(&pod).unwrap();
+    assert_eq!(table.can_start(&pod, &first), StartCheck::Free);
+    assert!(!table.mark_busy(&seen), "an observation from before the start is not acted on");
+    assert!(!table.contains(&pod));
+
+    table.insert_recovered(managed("p", "first"));
+    assert_eq!(table.can_start(&pod, &second), StartCheck::Occupied);
+    assert_eq!(table.get(&pod).unwrap().desired, DesiredState::Discard);
+    table.remove(&pod, &first);
+    assert!(table.begin_removal("container", &pod));
+    assert_eq!(table.can_start(&pod, &second), StartCheck::Occupied);
+    table.end_removal("container");
+    assert_eq!(table.can_start(&pod, &second), StartCheck::Free);
+}
+
+#[test]
+fn hints_caused_by_our_own_starts_and_stops_are_no_news() {
+    let table = PodTable::default();
+    let pod = payload("p").id;
+    let news = |table: &PodTable| (table.is_news(&pod, true), table.is_news(&pod, false));
+    assert_eq!(news(&table), (true, false), "an unknown container: only its start matters");
+    table.admit(&payload("p"));
+    assert_eq!(news(&table), (false, true), "it may end before it is managed");
+    table.release_start(&pod);
+    table.insert_recovered(managed("p", "first"));
+    assert_eq!(news(&table), (true, true));
+    assert!(table.mark_busy(&table.get(&pod).unwrap()));
+    assert_eq!(news(&table), (true, false), "the action under way looks again at its end");
+}
+
+#[test]
+fn heartbeats_check_all_assignments_in_turn_and_none_twice() {
+    let table = PodTable::default();
+    for n in 0..150 {
+        let payload = payload(&format!("{n:03}"));
+        table.admit(&payload);
+        table.set_start_assignment(&payload.id, &AssignmentId::new("a").unwrap());
+    }
+    let mut after = None;
+    let firsts: Vec<String> = (0..3)
+        .map(|_| {
+            let checked = table.assignments_after(after.as_ref(), 64);
+            assert_eq!(checked.len(), 64);
+            after = checked.last().map(|(pod, _)| pod.clone());
+            checked[0].0.to_string()
+        })
+        .collect();
+    assert_eq!(firsts, ["000", "064", "128"]);
+    assert_eq!(after.as_ref().unwrap().as_str(), "041", "it goes on from the beginning");
+    assert_eq!(table.assignments_after(after.as_ref(), 1_000).len(), 150);
+    assert!(PodTable::default().assignments_after(None, 64).is_empty());
+}

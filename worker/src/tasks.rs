@@ -1,0 +1,75 @@
+//! The background tasks of one session, and the two stages in which they end.
+
+use std::time::Duration;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+/// Starts, stops, removals and log streams that run beside the loops.
+pub(crate) struct Tasks {
+    /// Stage one: take on nothing new. Tasks under way go on.
+    stopping: CancellationToken,
+    /// Stage two: every task and loop is dropped wherever it is.
+    aborted: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl Tasks {
+    pub(crate) fn new() -> Self {
+        Self {
+            stopping: CancellationToken::new(),
+            aborted: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+        }
+    }
+
+    /// Runs `task` beside the loops. It is dropped at stage two.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let aborted = self.aborted.clone();
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = aborted.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Returns the token of stage one.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// Returns the token of stage two.
+    pub(crate) fn aborted(&self) -> &CancellationToken {
+        &self.aborted
+    }
+
+    /// Returns a guard that begins stage two when it is dropped.
+    pub(crate) fn abort_on_drop(&self) -> DropGuard {
+        self.aborted.clone().drop_guard()
+    }
+
+    /// Stage one: waits up to `limit` for the tasks under way. Returns false if some are left.
+    pub(crate) async fn stop(&self, limit: Duration) -> bool {
+        self.stopping.cancel();
+        self.tracker.close();
+        tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
+    }
+
+    /// Stage two.
+    pub(crate) fn abort(&self) {
+        self.aborted.cancel();
+    }
+
+    /// Waits for `pause`, or until stage one. Returns false if the session ends.
+    pub(crate) async fn pause(&self, pause: Duration) -> bool {
+        // A zero sleep would still last until the next millisecond of the timer.
+        if pause.is_zero() {
+            return !self.stopping.is_cancelled();
+        }
+        tokio::select! {
+            () = self.stopping.cancelled() => false,
+            () = tokio::time::sleep(pause) => true,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Tests of workers that meet an emptied Redis, another one, or another cluster's containers.
+
+use std::sync::Arc;
+
+use common::clock::{BootClock, Clock};
+use common::ids::{ClusterId, NodeName};
+use common::lifecycle::Phase;
+use common::spec::{ContainerSpec, OnDisconnect};
+use common::store::HoldReason;
+
+use super::rig::{Rig, eventually, payload, payload_with};
+use crate::lease_file::{self, SavedLease};
+use crate::runtime::testing::identity;
+use crate::runtime::{ContainerRequest, Identity, Runtime};
+
+const STOP: &str = r#""on_disconnect":"stop""#;
+
+async fn until_held(rig: &Rig, count: usize) {
+    eventually(&format!("{count} workers hold"), || async {
+        rig.store.held_nodes().await.unwrap().len() == count
+    })
+    .await;
+}
+
+/// Waits until the lease goes on for three fence periods from now.
+async fn until_lease_is_prolonged(rig: &Rig) {
+    let until = BootClock.now().plus(3 * rig.config.timing.fence_after);
+    let boot_id = lease_file::boot_id().unwrap();
+    eventually("the lease goes on", || async {
+        let saved = lease_file::read(&lease_file::path(&rig.config), &boot_id);
+        matches!(saved, SavedLease::Lease(lease) if lease.deadline > until)
+    })
+    .await;
+}
+
+async fn run_two(rig: &Rig) {
+    rig.push(&payload("keep", "alpine"));
+    rig.push(&payload_with("stop", "alpine", STOP));
+    for pod in ["keep", "stop"] {
+        rig.until(pod, Phase::Running).await;
+    }
+}
+
+#[tokio::test]
+async fn an_emptied_redis_stops_nothing_and_its_data_come_back_without_a_restart() {
+    let Some(rig) = Rig::new("an_emptied_redis_stops_nothing_and_its_data_come_back_without_a_restart")
+    else {
+        return;
+    };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    let before = (rig.containers("keep").await, rig.containers("stop").await);
+    // To the worker's database that is the same as FLUSHALL.
+    let _ok: String = rig.redis.blocking_cli(&["SWAPDB", "0", "1"]);
+    eventually("it holds two containers", || async {
+        let held = rig.store.held_nodes().await.unwrap();
+        held.first().is_some_and(|held| (&held.node, held.containers) == (&rig.node(), 2))
+    })
+    .await;
+    let why = crate::health(&rig.config).unwrap_err();
+    assert!(why.contains("does not know cluster") && why.contains("restore the data"), "{why}");
+    until_lease_is_prolonged(&rig).await;
+    assert_eq!((rig.containers("keep").await, rig.containers("stop").await), before);
+    assert_eq!(rig.length("pq:w"), 0, "no session has begun there");
+
+    let _ok: String = rig.redis.blocking_cli(&["SWAPDB", "0", "1"]);
+    eventually("healthy", || async { crate::health(&rig.config).is_ok() }).await;
+    rig.push(&payload("next", "alpine"));
+    rig.until("next", Phase::Running).await;
+    rig.until_settled(3).await;
+    assert_eq!((rig.containers("keep").await, rig.containers("stop").await), before);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn after_flushall_a_restarted_worker_holds_too() {
+    let Some(rig) = Rig::new("after_flushall_a_restarted_worker_holds_too") else { return };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    let before = (rig.containers("keep").await, rig.containers("stop").await);
+    let _ok: String = rig.redis.blocking_cli(&["FLUSHALL"]);
+    until_held(&rig, 1).await;
+    drop(worker);
+    let worker = rig.worker();
+    until_lease_is_prolonged(&rig).await;
+    assert_eq!((rig.containers("keep").await, rig.containers("stop").await), before);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn at_another_database_stop_pods_are_fenced_and_keep_pods_go_on() {
+    let Some(mut rig) = Rig::new("at_another_database_stop_pods_are_fenced_and_keep_pods_go_on") else {
+        return;
+    };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    drop(worker);
+    // It proves nothing that another database does not know the cluster: it may go on in the first one.
+    rig.config.redis = format!("{}/5", rig.redis.url()).parse().unwrap();
+    let worker = rig.worker();
+    rig.until_containers("stop", 0).await;
+    eventually("it holds", || async { crate::health(&rig.config).is_err_and(|why| why.contains("cluster")) })
+        .await;
+    assert_eq!(rig.containers("keep").await.len(), 1);
+    worker.end().await.unwrap();
+    rig.config.redis = rig.redis.url().parse().unwrap();
+    let worker = rig.worker();
+    rig.until_containers("stop", 1).await;
+    rig.until_settled(2).await;
+    assert_eq!(rig.engine.running(), 2);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redis_that_lost_only_the_id_gets_it_back_from_a_worker_that_it_knows() {
+    let Some(rig) = Rig::new("a_redis_that_lost_only_the_id_gets_it_back_from_a_worker_that_it_knows") else {
+        return;
+    };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    let cluster = rig.store.cluster_id().await.unwrap();
+    assert!(cluster.is_some());
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "meta"]);
+    eventually("the id is back", || async { rig.store.cluster_id().await.unwrap() == cluster }).await;
+    assert_eq!(rig.store.held_nodes().await.unwrap(), []);
+    assert_eq!(rig.engine.running(), 2);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_clusters_with_the_same_node_name_share_an_engine() {
+    let Some(rig) = Rig::new("two_clusters_with_the_same_node_name_share_an_engine") else { return };
+    let Some(other) = Rig::new("two_clusters_with_the_same_node_name_share_an_engine") else { return };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    let engine = Arc::new(rig.engine.clone());
+    let second = other.worker_on(engine.clone());
+    other.push(&payload("third", "alpine"));
+    other.until("third", Phase::Running).await;
+    rig.push(&payload("fourth", "alpine"));
+    rig.until("fourth", Phase::Running).await;
+    assert_eq!(rig.engine.running(), 4);
+    // What a declared death and the end of a lease remove is only their own.
+    other.declare_dead().await;
+    eventually("its own container is gone", || async { rig.containers("third").await.is_empty() }).await;
+    other.redis.freeze();
+    drop(second);
+    let second = other.worker_on(engine);
+    eventually("it has no lease", || async { crate::health(&other.config).is_err() }).await;
+    drop(second);
+    assert_eq!(rig.engine.running(), 3);
+    assert_eq!(rig.containers("stop").await.len(), 1);
+    other.redis.thaw();
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unlabelled_container_that_redis_does_not_know_is_left_alone() {
+    let Some(rig) = Rig::new("an_unlabelled_container_that_redis_does_not_know_is_left_alone") else {
+        return;
+    };
+    let labelled = |pod: &str, cluster| {
+        let identity = Identity { cluster, on_disconnect: OnDisconnect::Keep, ..identity("w", pod, "a") };
+        ContainerRequest { identity, container: ContainerSpec::from_image("alpine") }
+    };
+    rig.engine.run(&labelled("old", None)).await.unwrap();
+    rig.engine.run(&labelled("theirs", Some(ClusterId::random()))).await.unwrap();
+    let worker = rig.worker();
+    run_two(&rig).await;
+    // A container of this cluster that Redis does not know is removed, in the same look.
+    let own = rig.store.cluster_id().await.unwrap();
+    rig.engine.run(&labelled("stale", own)).await.unwrap();
+    rig.until_containers("stale", 0).await;
+    assert_eq!((rig.containers("old").await.len(), rig.containers("theirs").await.len()), (1, 1));
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_without_containers_joins_the_cluster_that_its_redis_knows() {
+    let Some(rig) = Rig::new("a_worker_without_containers_joins_the_cluster_that_its_redis_knows") else {
+        return;
+    };
+    rig.worker().until_registered(&rig).await.end().await.unwrap();
+    let first = crate::cluster_of(&rig.config);
+    let _set: u64 = rig.redis.blocking_cli(&["HSET", "meta", "cluster", "another"]);
+    std::fs::remove_file(rig.config.state_dir.join("w.lease")).unwrap();
+    rig.worker().until_registered(&rig).await.end().await.unwrap();
+    let second = crate::cluster_of(&rig.config);
+    assert!(first.is_some() && second == ClusterId::new("another").ok() && first != second);
+}
+
+#[tokio::test]
+async fn the_containers_of_a_renamed_node_are_fenced_where_they_must_be() {
+    let Some(mut rig) = Rig::new("the_containers_of_a_renamed_node_are_fenced_where_they_must_be") else {
+        return;
+    };
+    let worker = rig.worker();
+    run_two(&rig).await;
+    worker.end().await.unwrap();
+    let former = std::mem::replace(&mut rig.config.node, NodeName::new("renamed").unwrap());
+    let worker = rig.worker();
+    let of_former = || async { rig.engine.list(&former).await.unwrap() };
+    eventually("`stop` is fenced", || async { of_former().await.len() == 1 }).await;
+    assert_eq!(of_former().await[0].on_disconnect, OnDisconnect::Keep);
+    worker.end().await.unwrap();
+}
+
+async fn run_keepers(rig: &Rig, pods: &[&str]) {
+    for pod in pods {
+        rig.push(&payload(pod, "alpine"));
+        rig.until(pod, Phase::Running).await;
+    }
+}
+
+#[tokio::test]
+async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
+    let Some(rig) = Rig::new("an_older_state_of_redis_stops_nothing_and_its_records_come_back") else {
+        return;
+    };
+    let worker = rig.worker();
+    let pods = ["a", "b", "c", "d"];
+    run_keepers(&rig, &pods).await;
+    // An older state knows the cluster and the node, and not yet the pods.
+    for pod in pods {
+        let _renamed: String =
+            rig.redis.blocking_cli(&["RENAME", &format!("pod:{pod}"), &format!("saved:{pod}")]);
+    }
+    let _renamed: String = rig.redis.blocking_cli(&["RENAME", "cs:w", "saved:cs"]);
+    eventually("all are held", || async {
+        rig.store
+            .held_nodes()
+            .await
+            .unwrap()
+            .first()
+            .is_some_and(|held| (held.containers, held.reason) == (4, HoldReason::Records))
+    })
+    .await;
+    // Other pods of the node are served meanwhile, and a restart of the worker changes nothing.
+    run_keepers(&rig, &["e"]).await;
+    drop(worker);
+    let worker = rig.worker();
+    run_keepers(&rig, &["f"]).await;
+    assert_eq!(rig.engine.running(), 6);
+
+    for pod in pods {
+        let _renamed: String =
+            rig.redis.blocking_cli(&["RENAME", &format!("saved:{pod}"), &format!("pod:{pod}")]);
+    }
+    let _stored: u64 = rig.redis.blocking_cli(&["SUNIONSTORE", "cs:w", "cs:w", "saved:cs"]);
+    until_held(&rig, 0).await;
+    rig.stop("a").await;
+    rig.until("a", Phase::Stopped).await;
+    assert_eq!(rig.engine.running(), 5);
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_few_pods_without_a_record_are_removed() {
+    let Some(rig) = Rig::new("a_few_pods_without_a_record_are_removed") else { return };
+    let worker = rig.worker();
+    run_keepers(&rig, &["a", "b", "c", "d"]).await;
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "pod:a", "pod:b"]);
+    eventually("both are gone", || async { rig.engine.running() == 2 }).await;
+    assert_eq!(rig.store.held_nodes().await.unwrap(), []);
+    worker.end().await.unwrap();
+}

@@ -1,0 +1,185 @@
+//! Tests of what workers save, and send when Redis has lost it.
+
+use std::time::Duration;
+
+use common::ids::RecoveryId;
+use common::lifecycle::Phase;
+use common::recovery::plan;
+use common::saved_state::{SavedFile, SavedState};
+use common::spec::ServiceInput;
+use common::store::PutMode;
+
+use super::rig::{Rig, eventually, payload, payload_with};
+
+const PODS: [&str; 4] = ["a", "b", "c", "d"];
+
+async fn run_all(rig: &Rig) {
+    for pod in PODS {
+        rig.push(&payload_with(pod, "alpine", r#""environment":{"PASSWORD":"hunter2"}"#));
+    }
+    for pod in PODS {
+        rig.until(pod, Phase::Running).await;
+    }
+    until_saved(rig, PODS.len()).await;
+}
+
+fn file(rig: &Rig) -> Option<SavedFile> {
+    let text = std::fs::read_to_string(rig.config.data_dir.join("w.pods")).ok()?;
+    SavedFile::read(text.lines()).ok()
+}
+
+async fn until_saved(rig: &Rig, count: usize) {
+    eventually(&format!("{count} pods are saved"), || async {
+        file(rig).is_some_and(|file| file.state.pods.len() == count)
+    })
+    .await;
+}
+
+/// Asks the worker for what it has saved, as the api does.
+async fn ask(rig: &Rig) -> SavedState {
+    let id = RecoveryId::random();
+    let found = std::sync::Mutex::new(None);
+    eventually("the worker answers", || async {
+        rig.store.request_recovery(&id, &[rig.node()]).await.unwrap();
+        let answer = rig.store.recovery_answer(&id, &rig.node()).await.unwrap();
+        let is_there = answer.is_some();
+        *found.lock().unwrap() = answer;
+        is_there
+    })
+    .await;
+    found.into_inner().unwrap().unwrap().saved.unwrap().state
+}
+
+async fn recover(rig: &Rig) -> usize {
+    let saved = ask(rig).await;
+    let planned = plan(&rig.store.known_state(&saved).await.unwrap(), &saved);
+    for service in &planned.services {
+        rig.store.recover_service(service, true).await.unwrap();
+    }
+    rig.store.recover_pods(None, &planned.pushed).await.unwrap();
+    let cluster = crate::cluster_of(&rig.config).unwrap();
+    assert!(rig.store.recover_cluster(&cluster, None).await.unwrap());
+    planned.pod_count()
+}
+
+#[tokio::test]
+async fn after_flushall_and_a_restart_of_the_worker_its_pods_are_recovered_without_a_restart() {
+    let Some(rig) = Rig::new("after_flushall_and_a_restart_of_the_worker_its_pods_are_recovered") else {
+        return;
+    };
+    let worker = rig.worker();
+    run_all(&rig).await;
+    let handles = handles(&rig).await;
+    let _ok: String = rig.redis.blocking_cli(&["FLUSHALL"]);
+    drop(worker);
+    let worker = rig.worker();
+    eventually("it holds", || async { !rig.store.held_nodes().await.unwrap().is_empty() }).await;
+    assert_eq!(recover(&rig).await, PODS.len());
+    rig.until_settled(PODS.len() as u64).await;
+    eventually("it is healthy", || async { crate::health(&rig.config).is_ok() }).await;
+    for pod in PODS {
+        let record = rig.record(pod).await.unwrap();
+        assert_eq!((record.phase, record.node, record.restarts), (Phase::Running, Some(rig.node()), 0));
+    }
+    // They are managed again: one can be stopped, and another one is started.
+    rig.stop("a").await;
+    rig.until("a", Phase::Stopped).await;
+    rig.push(&payload("e", "alpine"));
+    rig.until("e", Phase::Running).await;
+    let after = self::handles(&rig).await;
+    assert!(handles[1..].iter().all(|handle| after.contains(handle)), "{handles:?} {after:?}");
+    worker.end().await.unwrap();
+}
+
+/// The container of each of [`PODS`] that has one.
+async fn handles(rig: &Rig) -> Vec<String> {
+    let mut handles = Vec::new();
+    for pod in PODS {
+        handles.extend(rig.containers(pod).await.into_iter().map(|container| container.handle));
+    }
+    handles
+}
+
+#[tokio::test]
+async fn pods_without_records_are_recovered_in_an_older_state() {
+    let Some(rig) = Rig::new("pods_without_records_are_recovered_in_an_older_state") else { return };
+    let worker = rig.worker();
+    run_all(&rig).await;
+    let before = handles(&rig).await;
+    for pod in PODS {
+        let _deleted: u64 = rig.redis.blocking_cli(&["DEL", &format!("pod:{pod}")]);
+    }
+    let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "cs:w", "pushed"]);
+    eventually("all are held", || async {
+        rig.store.held_nodes().await.unwrap().first().is_some_and(|held| held.containers == 4)
+    })
+    .await;
+    // Neither that Redis says nothing of them, nor a restart of the worker shortens the file.
+    drop(worker);
+    let worker = rig.worker();
+    tokio::time::timeout(Duration::from_secs(20), until_held_again(&rig)).await.unwrap();
+    assert_eq!(file(&rig).unwrap().state.pods.len(), PODS.len());
+    assert_eq!(recover(&rig).await, PODS.len());
+    eventually("none is held", || async { rig.store.held_nodes().await.unwrap().is_empty() }).await;
+    assert_eq!(handles(&rig).await, before);
+    rig.stop("a").await;
+    rig.until("a", Phase::Stopped).await;
+    until_saved(&rig, PODS.len() - 1).await;
+    worker.end().await.unwrap();
+}
+
+async fn until_held_again(rig: &Rig) {
+    let _cleared: u64 = rig.redis.blocking_cli(&["DEL", "held"]);
+    eventually("all are held", || async {
+        rig.store.held_nodes().await.unwrap().first().is_some_and(|held| held.containers == 4)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_what_ended() {
+    let Some(rig) =
+        Rig::new("the_file_has_the_services_and_specifications_of_what_runs_and_forgets_what_ended")
+    else {
+        return;
+    };
+    let worker = rig.worker();
+    let input = serde_json::json!({"name": "web", "image": "alpine", "replicas": 1});
+    let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+    rig.store.put_service(&desired, PutMode::Create, None).await.unwrap();
+    let service = rig.store.service(&desired.name).await.unwrap().unwrap();
+    rig.store.create_pods(&service, &[0]).await.unwrap();
+    let id = rig.store.slots(&service.name).await.unwrap().remove(0).1;
+    // What a scheduler does: the record says where the pod is, and the queue has its payload.
+    let _set: u64 = rig.redis.blocking_cli(&[
+        "HSET",
+        &format!("pod:{id}"),
+        "phase",
+        "assigned",
+        "node",
+        "w",
+        "assignment",
+        "first",
+    ]);
+    let _moved: Option<String> = rig.redis.blocking_cli(&["RPOPLPUSH", "sq", "pq:w"]);
+    rig.until(id.as_str(), Phase::Running).await;
+    eventually("the service and its specification are saved", || async {
+        let Some(file) = file(&rig) else { return false };
+        let saved = file.state.services.get(&service.name);
+        saved.is_some_and(|saved| saved.replicas() == 1) && file.state.specs.contains_key(&service.spec_id)
+    })
+    .await;
+    rig.store.scale_service(&service.name, 5).await.unwrap();
+    eventually("a change of the service is saved", || async {
+        file(&rig).unwrap().state.services[&service.name].replicas() == 5
+    })
+    .await;
+    let pods = [(id.clone(), Some(rig.node()))];
+    rig.store.stop_pods(Some(&service.name), &pods, "Test", "stopped by the test").await.unwrap();
+    eventually("all of it is forgotten", || async {
+        let file = file(&rig).unwrap();
+        file.state == SavedState::default()
+    })
+    .await;
+    worker.end().await.unwrap();
+}

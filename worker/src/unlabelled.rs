@@ -1,0 +1,32 @@
+//! Containers of this node's name that have no cluster's label and that Redis does not know: a version before
+//! the label has created them, for this cluster or for another one. They are reported and left alone.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::runtime::Container;
+
+/// The handles of those that were reported in this session.
+#[derive(Default)]
+pub(crate) struct Unlabelled {
+    handles: Mutex<HashSet<String>>,
+}
+
+impl Unlabelled {
+    /// Logs the container, once.
+    pub(crate) fn report(&self, container: &Container) {
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        if handles.insert(container.handle.clone()) {
+            tracing::warn!(
+                container = container.handle, pod = %container.pod,
+                "a container with this node's label is of no pod that Redis knows, and does not say of which \
+                 cluster it is: leaving it alone. Remove it on the engine if it is not wanted"
+            );
+        }
+    }
+
+    /// Returns whether the container was reported.
+    pub(crate) fn contains(&self, container: &Container) -> bool {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&container.handle)
+    }
+}
