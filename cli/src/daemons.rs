@@ -189,23 +189,15 @@ pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::collections::BTreeMap;
     use std::net::TcpListener;
 
-    use common::config::Sources;
+    use testkit::fixtures;
 
     use super::*;
 
     fn config(metrics_listen: Option<&str>) -> Config {
-        let setting = metrics_listen.map(|value| ("KUBELEET_METRICS_LISTEN".to_owned(), value.to_owned()));
-        let sources = Sources {
-            flags: setting.into_iter().collect(),
-            environment: &|_| None,
-            file: BTreeMap::new(),
-            read_file: &|_| Err("no files here".to_owned()),
-            host_name: "here".to_owned(),
-        };
-        sources.config().unwrap()
+        let setting = metrics_listen.map(|value| ("KUBELEET_METRICS_LISTEN", value));
+        fixtures::config(setting.as_slice())
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use common::config::{Config, Sources};
 use common::ids::{NodeName, PodId, PodName, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::{NodeInfo, Resources};
@@ -12,6 +13,19 @@ use common::spec::{ContainerSpec, OnDisconnect, PodSpec, Seconds};
 
 /// The image of every fixture.
 pub const IMAGE: &str = "nginx";
+
+/// A configuration of these settings and no others, on a machine that is called `host`.
+pub fn config(settings: &[(&str, &str)]) -> Config {
+    let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let sources = Sources {
+        flags: flags.collect(),
+        environment: &|_| None,
+        file: BTreeMap::new(),
+        read_file: &|path| Err(format!("{path} is not for tests")),
+        host_name: "host".to_owned(),
+    };
+    sources.config().unwrap()
+}
 
 /// The service `web` of one replica, in its first generation.
 pub fn service() -> Service {

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::clock::BootClock;
-use common::config::{Config, Sources};
+use common::config::Config;
 use common::ids::{ClusterId, NodeName, PodId};
 use common::store::{LinkOptions, Store};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
+use testkit::fixtures;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use worker::runtime::sim::{SimOptions, SimRuntime};
@@ -291,7 +292,7 @@ impl IdentityStore for RememberedIdentity {
 
 /// Heartbeat 0.3 s, fence 2 s, dead after 3 s.
 fn config(url: &str, folder: &str) -> Config {
-    let settings = [
+    fixtures::config(&[
         ("KUBELEET_REDIS_URL", url),
         ("KUBELEET_LISTEN", "127.0.0.1:0"),
         ("KUBELEET_NODE", "host"),
@@ -302,16 +303,7 @@ fn config(url: &str, folder: &str) -> Config {
         ("KUBELEET_MAX_PODS", "500"),
         ("KUBELEET_STATE_DIR", folder),
         ("KUBELEET_DATA_DIR", folder),
-    ];
-    let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let sources = Sources {
-        flags,
-        environment: &|_| None,
-        file: BTreeMap::new(),
-        read_file: &|path| Err(format!("{path} is not for tests")),
-        host_name: "host".to_owned(),
-    };
-    sources.config().unwrap()
+    ])
 }
 
 fn timings() -> WorkerTimings {

@@ -199,26 +199,17 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use std::collections::BTreeMap;
-
-    use common::config::Sources;
+    use testkit::fixtures;
 
     use super::*;
 
     #[test]
     fn the_id_is_kept_where_a_directory_can_be_written_and_garbage_is_no_id() {
         let directory = tempfile::tempdir().unwrap();
-        let sources = Sources {
-            flags: BTreeMap::new(),
-            environment: &|_| None,
-            file: BTreeMap::new(),
-            read_file: &|path| Err(path.to_owned()),
-            host_name: "n".to_owned(),
-        };
         let config = Config {
             data_dir: "/proc/nowhere".into(),
             state_dir: directory.path().join("state"),
-            ..sources.config().unwrap()
+            ..fixtures::config(&[])
         };
         let files = IdentityFiles::of(&config);
         assert_eq!(files.load(), None);

@@ -43,10 +43,11 @@ impl Loop for SaveLoop {
         let is_due = Instant::now() >= self.services_due;
         if is_due || self.saved_version != Some(version) {
             self.update();
+            // What runs is on disk before Redis is asked, which may not answer.
+            self.write().await;
+            self.read_missing(is_due).await?;
             self.saved_version = Some(version);
         }
-        self.write().await;
-        self.read_missing(is_due).await?;
         self.write().await;
         Ok(Next::Rest)
     }

@@ -17,7 +17,6 @@ mod server;
 mod services;
 mod shapes;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +24,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
 use axum::response::Response;
-use common::config::{Config, Sources};
+use common::config::Config;
 use common::store::{LinkOptions, Store};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use testkit::{Redis, eventually};
+use testkit::{Redis, eventually, fixtures};
 use tower::ServiceExt;
 
 use crate::router::router;
@@ -94,18 +93,9 @@ impl Answer {
 
 /// Returns a configuration for this Redis with further settings.
 fn config(redis_url: &str, settings: &[(&str, &str)]) -> Arc<Config> {
-    let mut flags: BTreeMap<String, String> =
-        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    flags.insert("KUBELEET_REDIS_URL".into(), redis_url.into());
-    flags.entry("KUBELEET_LISTEN".into()).or_insert("127.0.0.1:0".into());
-    let sources = Sources {
-        flags,
-        environment: &|_| None,
-        file: BTreeMap::new(),
-        read_file: &|_| Err("no files here".into()),
-        host_name: "here".into(),
-    };
-    Arc::new(sources.config().unwrap())
+    let own = [("KUBELEET_REDIS_URL", redis_url), ("KUBELEET_LISTEN", "127.0.0.1:0")];
+    // Of two that are equal the last counts.
+    Arc::new(fixtures::config(&[&own, settings].concat()))
 }
 
 fn app(redis_url: &str, settings: &[(&str, &str)]) -> AppState {

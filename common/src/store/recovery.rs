@@ -4,15 +4,13 @@
 //! of its own. Both expire. A worker that holds looks for a request with each of its tries; one with a
 //! session is told by a message.
 
-use std::collections::BTreeMap;
-
 use redis::cmd;
 
 use super::keys::channel;
 use super::reply::{Fields, list, read, unexpected, verdict, word};
 use super::scripts::{cluster_recover, pods_recover, service_recover};
 use super::{Store, StoreError, keys};
-use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId, WriteId};
+use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
 use crate::lifecycle::Phase;
 use crate::recovery::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
 use crate::saved_state::{InvalidState, SavedFile, SavedPod, SavedService, SavedState};
@@ -227,24 +225,6 @@ impl Store {
         }
         Ok(services)
     }
-
-    /// Returns the contents of these specifications, without those that do not exist.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn spec_texts(&self, ids: &[SpecId]) -> Result<BTreeMap<SpecId, String>, StoreError> {
-        let mut texts = BTreeMap::new();
-        for chunk in ids.chunks(BATCH) {
-            let mut get = cmd("MGET");
-            for id in chunk {
-                get.arg(keys::spec(id));
-            }
-            let found: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
-            let found = chunk.iter().zip(found);
-            texts.extend(found.filter_map(|(id, text)| Some((id.clone(), String::from_utf8(text?).ok()?))));
-        }
-        Ok(texts)
-    }
 }
 
 /// Writing what is missing.
@@ -337,11 +317,9 @@ impl Store {
                     other => return Err(unexpected(what, other)),
                 }
             }
-            let stopping: Vec<_> = chunk.iter().filter(|pod| pod.phase == Phase::Stopping).collect();
-            let stops: Vec<_> = stopping
-                .into_iter()
-                .map(|pod| (pod.payload.id.clone(), pod.placement.as_ref().map(|(node, _)| node.clone())))
-                .collect();
+            let stopping = chunk.iter().filter(|pod| pod.phase == Phase::Stopping);
+            let node_of = |pod: &PodRecovery| pod.placement.as_ref().map(|(node, _)| node.clone());
+            let stops: Vec<_> = stopping.map(|pod| (pod.payload.id.clone(), node_of(pod))).collect();
             if !stops.is_empty() {
                 self.stop_pods(service, &stops, "", "was being stopped when it was saved").await?;
             }

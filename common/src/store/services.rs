@@ -345,18 +345,33 @@ impl Store {
         if unknown.len() < 2 {
             return Ok(());
         }
-        let unknown: Vec<&SpecId> = unknown.into_iter().collect();
-        for part in unknown.chunks(SPECS_PER_READ) {
-            let mut get = cmd("MGET");
-            for id in part {
-                get.arg(keys::spec(id));
-            }
-            let texts: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
-            for (id, text) in part.iter().zip(texts) {
-                let _unreadable = text.map(|text| self.remember_spec(id, &text).is_err());
-            }
+        for (id, text) in self.spec_texts(unknown).await? {
+            let _unreadable = self.remember_spec(&id, text.as_bytes()).is_err();
         }
         Ok(())
+    }
+
+    /// Returns the contents of these specifications, without those that do not exist or are no text.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn spec_texts(
+        &self,
+        ids: impl IntoIterator<Item = &SpecId>,
+    ) -> Result<BTreeMap<SpecId, String>, StoreError> {
+        let ids: Vec<&SpecId> = ids.into_iter().collect();
+        let mut texts = BTreeMap::new();
+        for chunk in ids.chunks(SPECS_PER_READ) {
+            let mut get = cmd("MGET");
+            for id in chunk {
+                get.arg(keys::spec(id));
+            }
+            let found: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+            let found = chunk.iter().zip(found);
+            texts
+                .extend(found.filter_map(|(id, text)| Some(((*id).clone(), String::from_utf8(text?).ok()?))));
+        }
+        Ok(texts)
     }
 
     fn remember_spec(&self, id: &SpecId, text: &[u8]) -> Result<Arc<PodSpec>, StoreError> {

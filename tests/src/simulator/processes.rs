@@ -1,12 +1,12 @@
 //! Starts and kills processes: production code with a simulated environment. Also pushes payloads by hand, as
 //! a user with redis-cli does.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::{Config, Sources, Timing};
+use common::config::{Config, Timing};
 use common::store::{LinkOptions, Store};
+use testkit::fixtures;
 use worker::{WorkerEnv, WorkerTimings};
 
 use super::bus::SimulatedNetwork;
@@ -144,23 +144,13 @@ fn worker_timings(timing: TimingMillis) -> WorkerTimings {
 
 fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> Config {
     let name = id.to_string();
-    let settings = [
+    let mut config = fixtures::config(&[
         ("KUBELEET_NODE", name.as_str()),
         ("KUBELEET_CPUS", NODE_CPUS),
         ("KUBELEET_MEMORY", "1GiB"),
         ("KUBELEET_MAX_PODS", NODE_PODS),
         ("KUBELEET_RESTART_BACKOFF", "1s"),
-    ];
-    let flags: BTreeMap<String, String> =
-        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let sources = Sources {
-        flags,
-        environment: &|_| None,
-        file: BTreeMap::new(),
-        read_file: &|path| Err(format!("the simulator has no file {path}")),
-        host_name: name.clone(),
-    };
-    let mut config = sources.config().unwrap();
+    ]);
     let millis = Duration::from_millis;
     config.timing = Timing {
         heartbeat: millis(timing.heartbeat),

@@ -17,5 +17,15 @@ mod upgrade;
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 /// How long a change may take that has no limit of its own.
 const SOON: Duration = Duration::from_secs(20);
+
+/// A service of pods that sleep for a day, and end at once when they are stopped.
+fn sleeper(name: &str, replicas: u64, on_disconnect: &str) -> Value {
+    json!({
+        "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,
+        "on_disconnect": on_disconnect, "stop_grace_period": 0,
+    })
+}

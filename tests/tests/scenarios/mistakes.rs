@@ -12,25 +12,18 @@ use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, Daemon, Http, Timing};
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::SOON;
+use crate::{SOON, sleeper};
 
 /// How long the state under test lasts.
 fn seconds(short: u64) -> Duration {
     let long = std::env::var("MISTAKES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(long.unwrap_or(short))
-}
-
-fn sleeper(name: &str, replicas: u64, on_disconnect: &str) -> Value {
-    json!({
-        "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,
-        "on_disconnect": on_disconnect, "stop_grace_period": 0,
-    })
 }
 
 #[allow(clippy::print_stderr, reason = "figures of the long form")]

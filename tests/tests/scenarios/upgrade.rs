@@ -14,8 +14,9 @@ use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, Daemon, Http, Timing};
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
+
+use crate::sleeper;
 
 /// POSTs and DELETEs together are about twice as many.
 const POSTS_PER_SECOND: u32 = 50;
@@ -33,13 +34,6 @@ struct Acknowledged {
     posted: usize,
 }
 
-fn service(name: &str, replicas: u64, on_disconnect: &str) -> Value {
-    json!({
-        "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,
-        "on_disconnect": on_disconnect, "stop_grace_period": 0,
-    })
-}
-
 /// Posts services and deletes the oldest until told to end.
 async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged {
     let mut told = Acknowledged::default();
@@ -52,7 +46,7 @@ async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged
         ticks.tick().await;
         let http = &https[number % https.len()];
         let name = format!("load-{number}");
-        let body = service(&name, 1, ["stop", "keep"][number % 2]);
+        let body = sleeper(&name, 1, ["stop", "keep"][number % 2]);
         if is_success(http.try_send(Method::POST, "/service", Some(&body)).await) {
             told.posted += 1;
             told.present.insert(name.clone());
@@ -131,7 +125,7 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
     let mut daemons: Vec<Option<Daemon>> = daemons.into_iter().map(Some).collect();
     replace_all_at_once(&mut daemons, &before, &http).await;
     for (name, on_disconnect) in [("db", "stop"), ("web", "keep")] {
-        http.post("/service", &service(name, 20, on_disconnect)).await;
+        http.post("/service", &sleeper(name, 20, on_disconnect)).await;
         http.runs(REST_TIMEOUT, name, 20).await;
     }
 

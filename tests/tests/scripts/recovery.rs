@@ -27,7 +27,7 @@ async fn save(fixture: &Fixture) -> SavedState {
     let ids: Vec<_> = keyspace.below("pod:").map(|(id, _)| id.parse().unwrap()).collect();
     for record in store.pods(&ids).await.unwrap().into_iter().flatten() {
         if let (Some(spec), Some(service)) = (&record.spec, &record.service)
-            && let Some(text) = store.spec_texts(std::slice::from_ref(spec)).await.unwrap().remove(spec)
+            && let Some(text) = store.spec_texts([spec]).await.unwrap().remove(spec)
         {
             let generation = saved.services[service].generation().min(record.generation);
             saved.add_spec(SavedSpec { id: spec.clone(), generation, text });

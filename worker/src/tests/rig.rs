@@ -1,10 +1,9 @@
 //! The test rig: one Redis, one simulated engine that outlives workers, and workers that come and go.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::{Config, Sources};
+use common::config::Config;
 use common::ids::{NodeName, PodId, SchedulerId};
 use common::lifecycle::Phase;
 use common::node::Resources;
@@ -12,8 +11,8 @@ use common::payload::Payload;
 use common::pod::PodRecord;
 use common::spec::ServiceInput;
 use common::store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
-use testkit::Redis;
 pub(super) use testkit::eventually;
+use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -220,7 +219,7 @@ pub(super) fn payload_with(pod: &str, image: &str, more: &str) -> String {
 }
 
 fn config(url: &str, directory: &str) -> Config {
-    let settings = [
+    fixtures::config(&[
         ("KUBELEET_REDIS_URL", url),
         ("KUBELEET_NODE", "w"),
         ("KUBELEET_HEARTBEAT", "200ms"),
@@ -229,15 +228,5 @@ fn config(url: &str, directory: &str) -> Config {
         ("KUBELEET_STATE_DIR", directory),
         ("KUBELEET_DATA_DIR", directory),
         ("KUBELEET_RESTART_BACKOFF", "300ms"),
-    ];
-    let flags: BTreeMap<String, String> =
-        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let sources = Sources {
-        flags,
-        environment: &|_| None,
-        file: BTreeMap::new(),
-        read_file: &|path| Err(format!("{path} is not for tests")),
-        host_name: "w".to_owned(),
-    };
-    sources.config().unwrap()
+    ])
 }
