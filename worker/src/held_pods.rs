@@ -2,7 +2,7 @@
 //!
 //! A pod that has moved or ended has a record that says so. Without one, an older state of Redis was
 //! restored, or records were lost. A few such containers are removed like any other that is not this node's.
-//! When they are most of what runs here they are left alone until their records are back or a person has
+//! When they are most of what runs here they are left alone until all their records are back or a person has
 //! removed them.
 
 use std::collections::HashSet;

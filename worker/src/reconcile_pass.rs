@@ -166,8 +166,8 @@ async fn ask_about<'a>(
     Some(answer)
 }
 
-/// Decides about all containers that have no record: holds them if they are most of what runs here, else
-/// removes them.
+/// Decides about all containers that have no record: holds them if they are most of what runs here or were held
+/// before, else removes them.
 fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[Container]) {
     let node = &context.worker.node;
     let (now, record_lag) = (context.worker.now(), context.worker.timings.record_lag);
@@ -175,7 +175,9 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
         let managed = context.table.get(&container.pod);
         managed.and_then(|managed| managed.running_since).is_some_and(|since| now.since(since) < record_lag)
     };
-    if held_pods::must_hold(unknown, all, is_new) {
+    // While records come back one by one, the rest is held although it is not most of what runs here any more.
+    let is_held = |container: &&Container| context.held.contains_container(container);
+    if unknown.iter().any(is_held) || held_pods::must_hold(unknown, all, is_new) {
         let pods: HashSet<_> =
             unknown.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
         let count = pods.len();

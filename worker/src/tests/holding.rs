@@ -242,12 +242,19 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     run_keepers(&rig, &["f"]).await;
     assert_eq!(rig.engine.running(), 6);
 
-    for pod in pods {
+    // Their records come back one by one.
+    let _stored: u64 = rig.redis.blocking_cli(&["SUNIONSTORE", "cs:w", "cs:w", "saved:cs"]);
+    for (number, pod) in pods.iter().enumerate() {
         let _renamed: String =
             rig.redis.blocking_cli(&["RENAME", &format!("saved:{pod}"), &format!("pod:{pod}")]);
+        let left = (pods.len() - 1 - number) as u64;
+        eventually(&format!("{left} are held"), || async {
+            let held = rig.store.held_nodes().await.unwrap();
+            held.first().map_or(0, |held| held.containers) == left
+        })
+        .await;
+        assert_eq!(rig.engine.running(), 6);
     }
-    let _stored: u64 = rig.redis.blocking_cli(&["SUNIONSTORE", "cs:w", "cs:w", "saved:cs"]);
-    until_held(&rig, 0).await;
     rig.stop("a").await;
     rig.until("a", Phase::Stopped).await;
     assert_eq!(rig.engine.running(), 5);
