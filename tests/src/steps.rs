@@ -41,6 +41,7 @@ pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
         "redis.GET",
         "engine.ping",
         "engine.list",
+        "engine.find",
         "engine.ensure_image",
         "engine.run",
         "engine.restart",

@@ -17,7 +17,7 @@ use crate::measure::{self, StopReason};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, RuntimeError};
 use crate::step::{Action, Exit};
-use crate::table::{EndedPod, ManagedPod, PodStatus};
+use crate::table::{EndedPod, ManagedPod, PodStatus, RESTARTED};
 use crate::text::seconds;
 
 /// How long a pod is left alone after an action on it failed.
@@ -85,6 +85,7 @@ impl PodAction {
             Action::ReportLost => self.report_lost().await,
             Action::BackOff { exit, wait, crash_streak } => self.back_off(exit, wait, crash_streak),
             Action::Restart => self.restart().await,
+            Action::Recover => self.recover(),
             Action::Finish { exit } => self.finish_exited(exit).await,
         }
         self.report_status().await;
@@ -211,17 +212,29 @@ impl PodAction {
         }
     }
 
+    fn recover(&self) {
+        self.update(|managed| {
+            managed.set_status(PodStatus {
+                reason: "",
+                message: String::new(),
+                restarts: managed.restarts,
+                exit_code: managed.status.exit_code,
+            });
+        });
+    }
+
     fn after_restart(&self) {
         measure::restart();
         tracing::info!(pod = %self.managed.payload.id, "container restarted");
         let now = self.context.worker.now();
+        let recovers_after = self.context.worker.config.restart_backoff;
         self.update(|managed| {
             managed.restart_at = None;
             managed.running_since = Some(now);
             managed.restarts = managed.restarts.saturating_add(1);
             managed.set_status(PodStatus {
-                reason: "",
-                message: String::new(),
+                reason: RESTARTED,
+                message: after_restart_message(managed.status.exit_code, recovers_after),
                 restarts: managed.restarts,
                 exit_code: managed.status.exit_code,
             });
@@ -295,4 +308,9 @@ impl PodAction {
             RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),
         }
     }
+}
+
+fn after_restart_message(exit_code: Option<i64>, recovers_after: Duration) -> String {
+    let exit = exit_code.map_or_else(String::new, |code| format!(" after exit code {code}"));
+    format!("started again{exit}; ready when it has run for {}", seconds(recovers_after))
 }

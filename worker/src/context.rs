@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ack_queue::{AckQueue, AckRequest};
 use crate::broken_records::BrokenRecords;
+use crate::doubted::DoubtedContainers;
 use crate::fenced_signal::FencedSignal;
 use crate::held_pods::HeldPods;
 use crate::link_state::LinkState;
@@ -43,6 +44,7 @@ pub(crate) struct SessionContext {
     pub(crate) unknown_pods: UnknownPods,
     pub(crate) unlabelled: Unlabelled,
     pub(crate) held: HeldPods,
+    pub(crate) doubted: DoubtedContainers,
     pub(crate) broken_records: BrokenRecords,
     permanent_errors: RareLog,
     pub(crate) acks: AckQueue,
@@ -73,6 +75,7 @@ impl SessionContext {
             unknown_pods: UnknownPods::default(),
             unlabelled: Unlabelled::default(),
             held: HeldPods::default(),
+            doubted: DoubtedContainers::default(),
             broken_records: BrokenRecords::default(),
             permanent_errors: RareLog::default(),
             acks,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::ids::PodId;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
@@ -51,17 +52,26 @@ impl EngineHints {
     }
 
     /// Waits for the next hint that is news, for the end of the stream, or for the time of the next attempt
-    /// to subscribe. Hints caused by our own starts and stops are no news: a full listing for each of them
+    /// to subscribe. Returns the pod and the container that is to be inspected; without one the containers are
+    /// to be listed. Hints caused by our own starts and stops are no news: a full listing for each of them
     /// would keep the engine from the other starts.
     ///
     /// # Cancel safety
     /// May be dropped; at most hints that are no news are lost.
-    pub(crate) async fn next(&mut self, table: &PodTable) {
+    pub(crate) async fn next(&mut self, table: &PodTable) -> Option<(PodId, String)> {
         match &mut self.stream {
             Some(stream) => {
                 while let Some(hint) = stream.next().await {
-                    if hint.pod.is_none_or(|pod| table.is_news(&pod, hint.is_start)) {
-                        return;
+                    let Hint { pod, handle, is_start } = hint;
+                    match (pod, handle) {
+                        // Also while an action on it is under way: a restarted container may have ended again.
+                        (Some(pod), Some(handle)) if !is_start && table.contains(&pod) => {
+                            return Some((pod, handle));
+                        }
+                        (pod, _) if pod.as_ref().is_none_or(|pod| table.is_news(pod, is_start)) => {
+                            return None;
+                        }
+                        _ => {}
                     }
                 }
                 self.stream = None;
@@ -71,5 +81,6 @@ impl EngineHints {
                 None => std::future::pending().await,
             },
         }
+        None
     }
 }

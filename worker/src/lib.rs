@@ -19,6 +19,7 @@ mod broken_records;
 mod change_log;
 mod claim;
 mod context;
+mod doubted;
 mod ended_pods;
 mod engine_health;
 mod engine_hints;

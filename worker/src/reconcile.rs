@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::context::SessionContext;
 use crate::engine_hints::EngineHints;
-use crate::reconcile_pass::{PassError, reconcile};
+use crate::reconcile_pass::{PassError, inspect_doubted, reconcile};
 
 /// The boot clock goes on while the machine is suspended and tokio's does not: no wait for a pod's time is
 /// longer.
@@ -51,6 +51,7 @@ impl Loop<PassError> for ReconcileLoop {
             }
             return Err(error);
         }
+        inspect_doubted(context).await;
         let relist_interval = context.worker.timings.relist_interval;
         if full {
             self.next_full = self.begun + relist_interval;
@@ -91,17 +92,29 @@ impl ReconcileLoop {
     }
 
     async fn wait_for_next_pass(&mut self) {
-        tokio::select! {
-            () = tokio::time::sleep(self.wait) => {}
-            () = self.context.wakeups.reconcile_requested() => {}
-            () = self.hints.next(&self.context.table) => {}
+        let next_pass = tokio::time::sleep(self.wait);
+        tokio::pin!(next_pass);
+        loop {
+            tokio::select! {
+                () = &mut next_pass => break,
+                () = self.context.wakeups.reconcile_requested() => break,
+                doubted = self.hints.next(&self.context.table) => match doubted {
+                    Some((pod, handle)) => self.context.doubted.insert(pod, handle),
+                    None => break,
+                },
+            }
+            inspect_doubted(&self.context).await;
         }
         tokio::time::sleep_until(self.begun + self.context.worker.timings.min_relist_gap).await;
     }
 
     fn until_pod_is_due(&self) -> Duration {
         let now = self.context.worker.now();
-        let due = self.context.table.next_due(now).map_or(Duration::MAX, |at| at.since(now));
+        let due = self
+            .context
+            .table
+            .next_due(now, self.context.worker.config.restart_backoff)
+            .map_or(Duration::MAX, |at| at.since(now));
         due.min(MAX_WAIT_FOR_DUE_POD)
     }
 }

@@ -71,6 +71,38 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
+/// Inspects the containers that are in doubt, and begins what is to be done about each. The other pods wait for
+/// nothing: it asks the engine about these alone, and what fails is tried again with the next pass.
+pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) {
+    for (pod, handle) in context.doubted.all() {
+        let Some(managed) = context.table.get(&pod) else {
+            // A pod that is being started is looked at when it is managed.
+            if !context.table.contains(&pod) {
+                context.doubted.remove(&pod);
+            }
+            continue;
+        };
+        if managed.busy {
+            continue;
+        }
+        let found = context.worker.runtime.find(&context.worker.node, &handle).await;
+        match found {
+            Ok(Some(container)) if container.assignment == managed.assignment => {
+                context.doubted.remove(&pod);
+                act_on(context, managed, Some(&container));
+            }
+            // Only a list tells whether another container is the pod's.
+            Ok(_) => {
+                context.doubted.remove(&pod);
+                context.wakeups.request_reconcile();
+            }
+            Err(error) => {
+                tracing::debug!(container = handle, %error, "a container cannot be inspected; retrying");
+            }
+        }
+    }
+}
+
 async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
     let recovered = async {
         recover::recover_running(context).await?;
@@ -88,6 +120,7 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, container: Option<
         keeps_running: managed.rules.on_disconnect == OnDisconnect::Keep,
         crash_streak: managed.crash_streak,
         running_since: managed.running_since,
+        is_recovering: managed.is_recovering(),
         restart_at: managed.restart_at,
         retry_at: managed.retry_at,
         now: context.worker.now(),

@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 
 use crate::context::SessionContext;
 use crate::step::DesiredState;
-use crate::table::{ManagedPod, PodRules};
+use crate::table::{ManagedPod, PodRules, PodStatus, RESTARTED};
 
 /// For a pod whose specification does not exist any more: the defaults of a service.
 const FALLBACK_RULES: PodRules = PodRules {
@@ -94,6 +94,16 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, rules);
     managed.desired = desired;
     managed.restarts = record.restarts;
+    if record.phase == Phase::Running && !record.reason.is_empty() {
+        // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
+        managed.running_since = Some(context.worker.now());
+        managed.status = PodStatus {
+            reason: RESTARTED,
+            message: record.message.clone(),
+            restarts: record.restarts,
+            exit_code: record.exit_code,
+        };
+    }
     context.table.insert_recovered(managed);
     Ok(true)
 }

@@ -371,8 +371,12 @@ impl PodStart {
                 if ack == Ack::Stop {
                     managed.desired = DesiredState::Stop;
                 }
+                let pod = managed.payload.id.clone();
                 let desired = self.context.table.insert_started(managed);
-                if desired != DesiredState::Run || container.state != ContainerState::Running {
+                if container.state != ContainerState::Running {
+                    self.context.doubted.insert(pod.clone(), container.handle);
+                }
+                if desired != DesiredState::Run || self.context.doubted.contains(&pod) {
                     self.context.wakeups.request_reconcile();
                 }
             }

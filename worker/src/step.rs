@@ -35,6 +35,8 @@ pub(crate) struct PodFacts {
     pub(crate) crash_streak: u32,
     /// Since when its container runs, as far as is known.
     pub(crate) running_since: Option<BootInstant>,
+    /// Whether it was started again after an exit and has not counted as well since then.
+    pub(crate) is_recovering: bool,
     /// When an exited container is to be started again; `None` until that is decided.
     pub(crate) restart_at: Option<BootInstant>,
     /// Nothing is to be done before this moment, because the last action failed.
@@ -45,7 +47,8 @@ pub(crate) struct PodFacts {
 /// How long exited containers wait for their next start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
-    /// The wait after the first exit; it doubles with each further one.
+    /// The wait after the first exit; it doubles with each further one. A container that was started again and
+    /// has run for this long counts as well.
     pub(crate) first: Duration,
     /// The longest wait.
     pub(crate) max: Duration,
@@ -72,6 +75,8 @@ pub(crate) enum Action {
     BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
     /// Start the container again.
     Restart,
+    /// The container was started again and has run for a while: the pod is well.
+    Recover,
     /// The container exited and is not to be started again: finish the pod.
     Finish { exit: Exit },
 }
@@ -111,6 +116,9 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
         (DesiredState::Run, None) if facts.is_leased => Action::ReportLost,
         // The fence may have removed it, and without a lease Redis cannot be told anyway.
         (DesiredState::Run, None) => Action::Leave,
+        (DesiredState::Run, Some(ContainerState::Running)) if has_recovered(facts, backoff) => {
+            Action::Recover
+        }
         // A container that the engine cannot tell about is left alone until it can.
         (DesiredState::Run, Some(ContainerState::Running | ContainerState::Unknown)) => Action::Leave,
         (DesiredState::Run, Some(ContainerState::Created)) if can_start(facts) => Action::Restart,
@@ -140,6 +148,11 @@ fn after_exit(facts: &PodFacts, backoff: &RestartBackoff, exit: Exit) -> Action 
         (true, Some(at)) if facts.now >= at && can_start(facts) => Action::Restart,
         (true, Some(_)) => Action::Leave,
     }
+}
+
+fn has_recovered(facts: &PodFacts, backoff: &RestartBackoff) -> bool {
+    let ran_for = facts.running_since.map(|since| facts.now.since(since));
+    facts.is_recovering && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
 }
 
 fn can_start(facts: &PodFacts) -> bool {
@@ -180,6 +193,7 @@ mod tests {
             keeps_running: true,
             crash_streak: 0,
             running_since: at(990),
+            is_recovering: false,
             restart_at: None,
             retry_at: None,
             now: BootInstant { millis: 1_000_000 },
@@ -254,6 +268,20 @@ mod tests {
                 action,
                 "{streak}"
             );
+        }
+    }
+
+    #[test]
+    fn a_restarted_container_is_well_when_it_has_run_as_long_as_the_first_wait() {
+        let table = [
+            (RUNNING, at(990), Action::Recover),
+            (RUNNING, at(991), Action::Leave),
+            (RUNNING, None, Action::Leave),
+            (Some(ContainerState::Unknown), at(990), Action::Leave),
+        ];
+        for (observed, running_since, action) in table {
+            let facts = PodFacts { is_recovering: true, running_since, ..facts(observed) };
+            assert_eq!(step(&facts, &BACKOFF), action, "{observed:?} {running_since:?}");
         }
     }
 

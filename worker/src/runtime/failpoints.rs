@@ -35,6 +35,14 @@ impl Runtime for FailpointRuntime {
         with_failpoints("list", self.0.list(node))
     }
 
+    fn find<'a>(
+        &'a self,
+        node: &'a NodeName,
+        handle: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Container>, RuntimeError>> {
+        with_failpoints("find", self.0.find(node, handle))
+    }
+
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         with_failpoints("list", self.0.list_live(node))
     }

@@ -196,11 +196,14 @@ pub(crate) async fn list_own(
     Ok(containers)
 }
 
-/// Tells that containers may have changed; only a list tells how. The default hint means that any may have.
+/// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
+/// any may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
     /// The pod concerned, if the engine tells.
     pub pod: Option<PodId>,
+    /// Its container, if a list may not show the change yet.
+    pub handle: Option<String>,
     /// A container was created or started and nothing else happened: no news for the worker that did it.
     pub is_start: bool,
 }
@@ -244,6 +247,18 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Returns all containers with this node's label, in any state, of all clusters. Never another node's.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
+
+    /// Returns one container of this node as it is now, also where a list is late; `None` if there is none.
+    fn find<'a>(
+        &'a self,
+        node: &'a NodeName,
+        handle: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Container>, RuntimeError>> {
+        Box::pin(async move {
+            let all = self.list(node).await?;
+            Ok(all.into_iter().find(|container| container.handle == handle))
+        })
+    }
 
     /// As [`Runtime::list`], without containers that have ended: what the fence has to know. Waits longer for
     /// a slow engine, and asks nothing about single containers, so that a broken one harms no other.

@@ -12,6 +12,9 @@ use common::spec::{OnDisconnect, PodSpec, RestartPolicy};
 
 use crate::step::DesiredState;
 
+/// The reason of a pod whose container was started again after an exit, until it has run for a while.
+pub(crate) const RESTARTED: &str = "Restarted";
+
 /// A pod that was acknowledged here, or found in `cs` after a restart of the worker.
 #[derive(Debug, Clone)]
 pub(crate) struct ManagedPod {
@@ -69,6 +72,11 @@ impl ManagedPod {
     pub(crate) fn set_status(&mut self, status: PodStatus) {
         self.is_reported = false;
         self.status = status;
+    }
+
+    /// Whether it was started again after an exit and has not counted as well since then.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.status.reason == RESTARTED
     }
 
     /// Returns what is to be saved of it.

@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::clock::BootInstant;
@@ -23,7 +24,7 @@ use common::spec::OnDisconnect;
 pub(crate) use self::leftovers::EndedPod;
 use self::leftovers::Leftovers;
 use self::managed::ManagedPods;
-pub(crate) use self::managed::{ManagedPod, PodRules, PodStatus, StartCheck};
+pub(crate) use self::managed::{ManagedPod, PodRules, PodStatus, RESTARTED, StartCheck};
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
 use crate::step::DesiredState;
@@ -165,9 +166,12 @@ impl PodTable {
     }
 
     /// Returns the next moment at which a managed pod is due for an action.
-    pub(crate) fn next_due(&self, now: BootInstant) -> Option<BootInstant> {
+    pub(crate) fn next_due(&self, now: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.lock();
-        let times = inner.managed.idle().flat_map(|managed| [managed.restart_at, managed.retry_at]);
+        let times = inner.managed.idle().flat_map(|managed| {
+            let recovering_since = managed.running_since.filter(|_| managed.is_recovering());
+            [managed.restart_at, managed.retry_at, recovering_since.map(|since| since.plus(recovers_after))]
+        });
         // What was due before now was left for a reason that only a change can remove.
         times.flatten().filter(|at| *at > now).min()
     }

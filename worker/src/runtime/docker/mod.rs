@@ -250,9 +250,11 @@ fn label_filters(node: &NodeName) -> HashMap<String, Vec<String>> {
 }
 
 fn hint(event: EventMessage) -> Hint {
-    let attributes = event.actor.and_then(|actor| actor.attributes).unwrap_or_default();
+    let actor = event.actor.unwrap_or_default();
+    let (handle, attributes) = (actor.id, actor.attributes.unwrap_or_default());
     let is_start = event.action.is_some_and(|action| action == "create" || action == "start");
-    Hint { pod: attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok()), is_start }
+    let pod = attributes.get(label::POD).and_then(|pod| PodId::new(pod.as_str()).ok());
+    Hint { pod, handle, is_start }
 }
 
 fn engine_info(version: SystemVersion) -> EngineInfo {
@@ -274,6 +276,17 @@ impl Runtime for DockerRuntime {
 
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(self.list_containers(node))
+    }
+
+    fn find<'a>(
+        &'a self,
+        _node: &'a NodeName,
+        handle: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Container>, RuntimeError>> {
+        Box::pin(async {
+            let found = containers::inspect_within(&self.client, handle, INSPECT_IN_LIST).await?;
+            Ok(found.and_then(|found| found.container))
+        })
     }
 
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {

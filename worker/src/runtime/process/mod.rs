@@ -142,7 +142,7 @@ impl Runtime for ProcessRuntime {
                     Err(broadcast::error::RecvError::Lagged(_)) => None,
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };
-                return Some((Hint { pod, is_start: false }, (receiver, node)));
+                return Some((Hint { pod, handle: None, is_start: false }, (receiver, node)));
             }
         });
         Box::pin(std::future::ready(Ok(hints.boxed())))

@@ -47,7 +47,7 @@ impl SimNode {
 
     pub(super) fn send_hint(&self, pod: &PodId, is_start: bool) {
         // Without a receiver the next list finds the change.
-        let _ = self.hints.send(Hint { pod: Some(pod.clone()), is_start });
+        let _ = self.hints.send(Hint { pod: Some(pod.clone()), handle: None, is_start });
     }
 }
 
