@@ -102,7 +102,7 @@ pub(crate) fn count_request(method: &'static str, route: String, status: u16, to
 
 /// The values of the cluster's gauges.
 pub(crate) struct ClusterGauges {
-    /// Pods by phase.
+    /// Pods by phase. Those in phase running that are not ready count as `not_ready` instead.
     pub(crate) pods: Vec<(&'static str, u64)>,
     /// Nodes by state. Each node has one state.
     pub(crate) nodes: [(&'static str, u64); 3],
@@ -124,6 +124,8 @@ pub(crate) struct ClusterGauges {
     pub(crate) broken_keys: u64,
 }
 
+/// The pods in phase running that are not ready, where pods are counted by phase.
+pub(crate) const NOT_READY: &str = "not_ready";
 /// The states of nodes.
 pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
 /// The queues.
@@ -133,7 +135,7 @@ pub(crate) const QUEUES: [&str; 7] =
 impl ClusterGauges {
     fn zero() -> Self {
         Self {
-            pods: Phase::ALL.into_iter().map(|phase| (phase.as_str(), 0)).collect(),
+            pods: Phase::ALL.into_iter().map(|phase| (phase.as_str(), 0)).chain([(NOT_READY, 0)]).collect(),
             nodes: NODE_STATES.map(|state| (state, 0)),
             nodes_cordoned: 0,
             queues: QUEUES.map(|queue| (queue, 0)),

@@ -10,7 +10,7 @@ use common::store::{
 };
 
 use crate::broken::BrokenKeys;
-use crate::pod_counts::PhaseCounts;
+use crate::pod_counts::{PhaseCounts, Reasons};
 use crate::state::AppState;
 use crate::views;
 
@@ -35,6 +35,10 @@ pub(crate) struct Overview {
     pub(crate) unconfirmed_writes: u64,
     /// Pods by phase.
     pub(crate) pods: PhaseCounts,
+    /// The pods in phase running that are not ready.
+    pub(crate) pods_not_ready: u64,
+    /// Pods that are not well, by their reason.
+    pub(crate) reasons: Reasons,
     /// The number of schedulers that are alive.
     pub(crate) schedulers: u64,
     /// Keys of the whole cluster that another program wrote.
@@ -68,6 +72,8 @@ impl Overview {
             services: pods.services,
             unconfirmed_writes,
             pods: pods.phases.clone(),
+            pods_not_ready: pods.not_ready,
+            reasons: pods.reasons.clone(),
             // A broken set of schedulers is among the broken queues.
             schedulers: BrokenKeys::default()
                 .take(count_live_schedulers(app).await, BrokenKey::schedulers)?,

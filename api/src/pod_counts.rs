@@ -23,11 +23,30 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 /// The number of pods in each phase, pushed pods included.
 pub(crate) type PhaseCounts = BTreeMap<Phase, u64>;
 
+/// Pods that are not well, by their reason.
+pub(crate) type Reasons = BTreeMap<String, (u64, PodExample)>;
+
+/// One of the pods that have a reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PodExample {
+    /// As the user command names it: `web-0`.
+    pub(crate) name: String,
+    /// What its record says.
+    pub(crate) message: String,
+}
+
+/// More reasons are not counted: records are other programs' too.
+const MAX_REASONS: usize = 20;
+
 /// The result of one count of all pods.
 #[derive(Debug)]
 pub(crate) struct PodCount {
     /// Pods by phase.
     pub(crate) phases: PhaseCounts,
+    /// The pods in phase running that are not ready.
+    pub(crate) not_ready: u64,
+    /// Why pods are not well: for each reason the number of pods that have it, and one of them.
+    pub(crate) reasons: Reasons,
     /// The number of services.
     pub(crate) services: u64,
     /// The keys of services and pods that could not be read.
@@ -91,7 +110,12 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     let started = Instant::now();
     let mut phases: PhaseCounts = Phase::ALL.into_iter().map(|phase| (phase, 0)).collect();
     let mut broken = BrokenKeys::default();
-    let mut count = |record: PodRecord| *phases.entry(record.phase).or_default() += 1;
+    let (mut not_ready, mut reasons) = (0, Reasons::new());
+    let mut count = |record: PodRecord| {
+        *phases.entry(record.phase).or_default() += 1;
+        not_ready += u64::from(record.phase == Phase::Running && !record.reason.is_empty());
+        note_reason(&mut reasons, record);
+    };
     let services = broken.take(store.service_names().await, BrokenKey::services)?;
     for chunk in services.chunks(CHUNK_SIZE) {
         let (_, unreadable) = store.services_each(chunk).await?;
@@ -104,7 +128,24 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     let pushed = broken.take(store.pushed_pods().await, BrokenKey::pushed)?;
     for_each_pod(store, &pushed, &mut broken, &mut count).await?;
     let (services, took) = (services.len() as u64, started.elapsed());
-    Ok(PodCount { phases, services, broken, at: Instant::now(), took })
+    Ok(PodCount { phases, not_ready, reasons, services, broken, at: Instant::now(), took })
+}
+
+/// Counts the reason of a pod that is not well. Those that fit no node are counted by their queue.
+fn note_reason(reasons: &mut Reasons, record: PodRecord) {
+    let is_ill = is_ill(&record) && record.reason != UNSCHEDULABLE;
+    if !is_ill || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
+        return;
+    }
+    let name = format!("{}-{}", record.name, record.replica);
+    let example = PodExample { name, message: record.message };
+    reasons.entry(record.reason).or_insert((0, example)).0 += 1;
+}
+
+/// Returns whether a pod has a problem. What is about to end, or has ended well, has none.
+fn is_ill(record: &PodRecord) -> bool {
+    let is_ending = matches!(record.phase, Phase::Stopping | Phase::Stopped | Phase::Succeeded);
+    !record.reason.is_empty() && !is_ending
 }
 
 /// Returns the pods in the slots of a service. Adds what cannot be read to `broken`.
@@ -154,7 +195,8 @@ pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<S
 /// Returns the status of a service whose pods are still being created in the background.
 pub(crate) fn status_before_creation(service: &Service) -> ServiceStatus {
     let message = "its pods are being created and placed".to_owned();
-    ServiceStatus { desired: u64::from(service.replicas), message, ..ServiceStatus::default() }
+    let summary = "starting".to_owned();
+    ServiceStatus { desired: u64::from(service.replicas), message, summary, ..ServiceStatus::default() }
 }
 
 /// Returns the status of a new service after `created` of its pods were created.
@@ -183,7 +225,10 @@ impl StatusCounter {
         match record.phase {
             Phase::Pending => status.pending += 1,
             Phase::Assigned => status.assigned += 1,
-            Phase::Running => status.running += 1,
+            Phase::Running => {
+                status.running += 1;
+                status.ready += u64::from(record.reason.is_empty());
+            }
             Phase::Stopping => status.stopping += 1,
             Phase::Succeeded => status.succeeded += 1,
             Phase::Failed => status.failed += 1,
@@ -196,8 +241,7 @@ impl StatusCounter {
         if record.phase == Phase::Pending && record.reason == UNSCHEDULABLE {
             status.unschedulable += 1;
         }
-        let is_ending = matches!(record.phase, Phase::Stopping | Phase::Stopped | Phase::Succeeded);
-        if !record.reason.is_empty() && !is_ending {
+        if is_ill(&record) {
             let (count, message) = self.reasons.entry(record.reason).or_default();
             *count += 1;
             if message.is_empty() {
@@ -208,6 +252,7 @@ impl StatusCounter {
 
     fn finish(mut self, service: &Service) -> ServiceStatus {
         self.status.message = self.message(service);
+        self.status.summarize(service.state);
         self.status
     }
 

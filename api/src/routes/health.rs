@@ -8,9 +8,10 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use common::api::{Problem, ReadyView};
 use common::config::Config;
+use common::lifecycle::Phase;
 
 use crate::growth;
-use crate::metrics::{self, ClusterGauges, NODE_STATES, QUEUES};
+use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, QUEUES};
 use crate::overview::{self, Overview};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -87,11 +88,20 @@ pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
     metrics::render(&app.metrics).into_response()
 }
 
+fn pods_by_phase(overview: &Overview) -> Vec<(&'static str, u64)> {
+    let not_ready = overview.pods_not_ready;
+    let counts = overview.pods.iter().map(|(phase, count)| match phase {
+        Phase::Running => (phase.as_str(), count.saturating_sub(not_ready)),
+        _ => (phase.as_str(), *count),
+    });
+    counts.chain([(NOT_READY, not_ready)]).collect()
+}
+
 fn cluster_gauges(overview: &Overview, config: &Config) -> ClusterGauges {
     let (nodes, limits) = (overview.node_counts(config.timing.fence_after), config.growth);
     let (of_nodes, own) = (&overview.node_queues, &overview.queues);
     ClusterGauges {
-        pods: overview.pods.iter().map(|(phase, count)| (phase.as_str(), *count)).collect(),
+        pods: pods_by_phase(overview),
         nodes: label(
             NODE_STATES,
             [nodes.ready, nodes.total.saturating_sub(nodes.ready + nodes.dead), nodes.dead],

@@ -54,6 +54,7 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
         problems,
         broken: overview.broken.named,
         pods: overview.pods,
+        pods_not_ready: overview.pods_not_ready,
         queues: overview.queues,
         schedulers: overview.schedulers,
     }))
@@ -85,6 +86,7 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
         nodes: NodeCounts::default(),
         services: 0,
         pods: Default::default(),
+        pods_not_ready: 0,
         queues: QueueLengths::default(),
         schedulers: 0,
         broken: Vec::new(),
@@ -141,6 +143,11 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
         let count = queues.unschedulable;
         problems.push(format!("{count} pods fit no node right now; GET /pod/<uuid> of one says why"));
     }
+    problems.extend(overview.reasons.iter().map(|(reason, (count, pod))| {
+        let subject = if *count == 1 { "1 pod is".to_owned() } else { format!("{count} pods are") };
+        let name = &pod.name;
+        format!("{subject} not well: {reason}; `kubeleet pod describe {name}` explains it for one of them")
+    }));
     if overview.unconfirmed_writes > 0 {
         let count = overview.unconfirmed_writes;
         problems.push(format!(

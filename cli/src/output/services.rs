@@ -2,7 +2,6 @@
 
 use common::api::{PodView, ServiceView};
 use common::event::ClusterEvent;
-use common::service::ServiceState;
 use common::spec::OnDisconnect;
 use jiff::Timestamp;
 
@@ -11,7 +10,7 @@ use super::{TableRow, containers, events, humanize, pods};
 
 impl TableRow for ServiceView {
     fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "RUNNING", "STATUS", "IMAGE", "AGE"];
+        let mut titles = vec!["NAME", "READY", "STATUS", "IMAGE", "AGE"];
         if wide {
             titles.extend(["GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"]);
         }
@@ -22,7 +21,7 @@ impl TableRow for ServiceView {
         let status = &self.status;
         let mut cells = vec![
             self.name.to_string(),
-            format!("{}/{}", status.running, status.desired),
+            format!("{}/{}", status.ready_pods(), status.desired),
             status_word(self).to_owned(),
             self.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
             humanize::age(&self.created_at, now),
@@ -45,32 +44,19 @@ impl TableRow for ServiceView {
 }
 
 /// Returns the status in one word.
-fn status_word(service: &ServiceView) -> &'static str {
-    let status = &service.status;
-    if service.state == ServiceState::Deleting {
-        "deleting"
-    } else if status.unschedulable > 0 {
-        "unschedulable"
-    } else if status.failed > 0 {
-        "failed"
-    } else if status.running >= status.desired && status.stopping > 0 {
-        "scaling"
-    } else if status.updated + status.succeeded >= status.desired {
-        if status.succeeded > 0 && status.running == 0 { "succeeded" } else { "ready" }
-    } else if status.running >= status.desired {
-        "updating"
-    } else {
-        "starting"
-    }
+fn status_word(service: &ServiceView) -> &str {
+    service.status.summary(service.state)
 }
 
 /// Returns the number of pods in each phase: `2/3 running, 1 assigned`.
 pub(crate) fn pod_counts(service: &ServiceView) -> String {
     let status = &service.status;
-    let mut text = format!("{}/{} running", status.running, status.desired);
+    let ready = status.ready_pods();
+    let mut text = format!("{ready}/{} running", status.desired);
     let older = status.running.saturating_sub(status.updated);
     let waiting = status.pending.saturating_sub(status.unschedulable);
     let others = [
+        (status.running.saturating_sub(ready), "not ready"),
         (older, "of an older generation"),
         (waiting, "pending"),
         (status.unschedulable, "unschedulable"),

@@ -2,6 +2,8 @@
 
 use common::api::{DurabilityState, DurabilityView, RedisMemoryView, StatusView};
 
+use common::lifecycle::Phase;
+
 use super::describe_layout::DescribeLayout;
 use super::humanize;
 
@@ -81,7 +83,12 @@ fn other_nodes(cordoned: u64, dead: u64) -> String {
 }
 
 fn pods(status: &StatusView) -> String {
-    let counts = status.pods.iter().filter(|(_, n)| **n > 0).map(|(phase, n)| format!("{n} {phase}"));
-    let text = counts.collect::<Vec<_>>().join(", ");
+    let ready = |phase: Phase, count: u64| match phase {
+        Phase::Running => count.saturating_sub(status.pods_not_ready),
+        _ => count,
+    };
+    let phases = status.pods.iter().map(|(phase, count)| (ready(*phase, *count), phase.as_str()));
+    let counts = phases.chain([(status.pods_not_ready, "not ready")]).filter(|(count, _)| *count > 0);
+    let text = counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ");
     if text.is_empty() { "none".to_owned() } else { text }
 }

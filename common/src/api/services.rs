@@ -51,8 +51,11 @@ pub struct ServiceStatus {
     pub pending: u64,
     /// Pods that a node is starting.
     pub assigned: u64,
-    /// Pods that run.
+    /// Pods that run, ready or not.
     pub running: u64,
+    /// Pods that run and have no problem. One that crashes again and again is not among them.
+    #[serde(default)]
+    pub ready: u64,
     /// Pods that are being stopped.
     pub stopping: u64,
     /// Pods that ended by themselves with exit code 0.
@@ -65,6 +68,49 @@ pub struct ServiceStatus {
     pub unschedulable: u64,
     /// What is wrong, in a sentence; empty when the service is healthy.
     pub message: String,
+    /// All this in one word: `ready`, `starting`, `updating`, `scaling`, `degraded`, `unschedulable`, `failed`,
+    /// `succeeded` or `deleting`. Empty in responses of versions before 0.2.
+    #[serde(default)]
+    pub summary: String,
+}
+
+impl ServiceStatus {
+    /// Sets the summary from the counts.
+    pub fn summarize(&mut self, state: ServiceState) {
+        self.summary = self.word(state, self.ready).to_owned();
+    }
+
+    /// Returns the summary. Versions before 0.2 send none: then every pod that runs counts as ready.
+    pub fn summary(&self, state: ServiceState) -> &str {
+        if self.summary.is_empty() { self.word(state, self.running) } else { &self.summary }
+    }
+
+    /// Returns the number of ready pods; see [`ServiceStatus::summary`].
+    pub fn ready_pods(&self) -> u64 {
+        if self.summary.is_empty() { self.running } else { self.ready }
+    }
+
+    fn word(&self, state: ServiceState, ready: u64) -> &'static str {
+        if state == ServiceState::Deleting {
+            "deleting"
+        } else if self.unschedulable > 0 {
+            "unschedulable"
+        } else if self.failed > 0 {
+            "failed"
+        } else if self.running >= self.desired && self.stopping > 0 {
+            "scaling"
+        } else if self.updated + self.succeeded >= self.desired {
+            match ready {
+                ready if ready < self.running => "degraded",
+                0 if self.succeeded > 0 => "succeeded",
+                _ => "ready",
+            }
+        } else if self.running >= self.desired {
+            "updating"
+        } else {
+            "starting"
+        }
+    }
 }
 
 /// Whether a write would survive the loss of Redis' master at this moment.

@@ -28,6 +28,9 @@ pub struct StatusView {
     /// Number of pods by phase.
     #[schema(value_type = BTreeMap<String, u64>)]
     pub pods: BTreeMap<Phase, u64>,
+    /// Number of pods in phase `running` that are not ready: those that crash again and again, for example.
+    #[serde(default)]
+    pub pods_not_ready: u64,
     /// Lengths of the queues that belong to no node.
     pub queues: QueueLengths,
     /// Number of schedulers that are alive.

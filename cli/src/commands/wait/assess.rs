@@ -49,7 +49,7 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     let status = &service.status;
     let line = pod_counts(service) + &reason_suffix("", &status.message);
     let is_changing = status.pending + status.assigned + status.stopping > 0;
-    let is_complete = status.running + status.succeeded == status.desired;
+    let is_complete = status.ready_pods() + status.succeeded == status.desired;
     let is_current = service.generation >= generation && status.updated == status.running;
     let has_problem = status.failed > 0 || !status.message.is_empty();
     let ended_or_running = status.running + status.succeeded + status.failed;

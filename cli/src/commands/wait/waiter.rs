@@ -18,6 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Pods must have failed for this long, with nothing else going on, before waiting ends: a replacement may be
 /// on its way.
 const FAILED_FOR: Duration = Duration::from_secs(5);
+/// A service must have been ready for this long: what ends at once was never ready.
+const READY_FOR: Duration = Duration::from_secs(1);
 /// Time limit of the last poll, when the deadline is nearer than that.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Characters of an API error in a progress line.
@@ -70,7 +72,7 @@ impl Waiter {
     async fn wait(&self, goal: &Goal) -> Exit {
         let mut hints = Hints::open(&self.client, goal).await;
         let mut progress = Progress::start(goal.subject());
-        let mut failed_since: Option<Instant> = None;
+        let (mut failed_since, mut ready_since): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let started = Instant::now();
             let poll = match self.poll(goal).await {
@@ -85,7 +87,13 @@ impl Waiter {
             let is_over = Instant::now() >= self.deadline;
             let line = &poll.assessment.line;
             match poll.assessment.verdict {
-                Verdict::Reached => return progress.finish(line, goal.success_word(), Exit::Ok),
+                Verdict::Reached => {
+                    let since = *ready_since.get_or_insert(started);
+                    let must_last = matches!(goal, Goal::Ready { .. });
+                    if !must_last || is_over || since.elapsed() >= READY_FOR {
+                        return progress.finish(line, goal.success_word(), Exit::Ok);
+                    }
+                }
                 Verdict::Deleted => return progress.finish(line, "failed", Exit::NotFound),
                 Verdict::Failed => {
                     let since = *failed_since.get_or_insert(started);
@@ -94,6 +102,9 @@ impl Waiter {
                     }
                 }
                 Verdict::Waiting => failed_since = None,
+            }
+            if poll.assessment.verdict != Verdict::Reached {
+                ready_since = None;
             }
             if is_over {
                 return progress.finish(line, "timed out", poll.exit_on_timeout);
