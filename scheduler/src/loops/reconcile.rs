@@ -23,7 +23,8 @@ use rand::seq::SliceRandom;
 use crate::SchedulerContext;
 use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
-use crate::reconcile::plan::plan;
+use crate::reconcile::plan::{is_replacing, plan};
+use crate::reconcile::replacements::{Replacements, Seen};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::unlisted;
 
@@ -71,6 +72,8 @@ pub(crate) struct ReconcileLoop {
     new_services: HashSet<ServiceName>,
     /// The services that missed many pods, and how many pods each had at the last check.
     in_creation: HashMap<ServiceName, u64>,
+    /// The services whose pods are being replaced step by step.
+    replacements: Replacements,
     /// The services that cannot be reconciled. Each is logged once.
     broken: HashSet<ServiceName>,
     /// The services without a record whose pods run. Each is logged once.
@@ -116,6 +119,7 @@ impl Loop for ReconcileLoop {
             }
             let started = Instant::now();
             let result = self.reconcile(&name, None, &mut PassSums::default()).await;
+            let result = self.note_replacement(&name, result);
             self.handle_result(&name, result)?;
             self.queued.remove(&name);
             let cooldown = (started.elapsed() * COOLDOWN_FACTOR).min(MAX_COOLDOWN);
@@ -137,7 +141,9 @@ impl Loop for ReconcileLoop {
         let until_pass = self.next_pass_at.saturating_duration_since(now);
         let until_service =
             self.queued.iter().map(|name| self.ready_at(name).saturating_duration_since(now)).min();
-        let wait = until_pass.min(LEASE_RENEWAL_INTERVAL).min(until_service.unwrap_or(Duration::MAX));
+        let until_step = self.replacements.next_due().map(|at| at.saturating_duration_since(now));
+        let wait = until_pass.min(LEASE_RENEWAL_INTERVAL);
+        let wait = [until_service, until_step].into_iter().flatten().fold(wait, Duration::min);
         let hints = tick_or_hints(wait, &mut self.hints).await;
         self.handle_hints(&hints);
         if !hints.is_empty() {
@@ -167,6 +173,7 @@ impl ReconcileLoop {
             cooldowns: HashMap::new(),
             new_services: HashSet::new(),
             in_creation: HashMap::new(),
+            replacements: Replacements::default(),
             broken: HashSet::new(),
             unknown_services: BTreeSet::new(),
             drifts: HashMap::new(),
@@ -232,9 +239,21 @@ impl ReconcileLoop {
         self.cooldowns.get(name).copied().unwrap_or(self.last_pass_ended_at)
     }
 
-    fn due(&self) -> Vec<ServiceName> {
+    /// Returns the services that hints have named and those whose replacement may go on.
+    fn due(&mut self) -> Vec<ServiceName> {
         let now = Instant::now();
+        self.queued.extend(self.replacements.take_due(now));
         self.queued.iter().filter(|name| self.ready_at(name) <= now).cloned().collect()
+    }
+
+    fn note_replacement(
+        &mut self,
+        name: &ServiceName,
+        result: Result<Seen, StoreError>,
+    ) -> Result<(), StoreError> {
+        let seen = result.as_ref().copied().unwrap_or_default();
+        self.replacements.note(name, seen, Instant::now());
+        result.map(drop)
     }
 
     /// Returns how long to leave a service alone because many of its pods are missing and another process
@@ -281,8 +300,10 @@ impl ReconcileLoop {
         }
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
+        self.replacements.retain(|name| services.contains(name));
         for name in services {
             let result = self.reconcile(&name, Some(&observed), &mut sums).await;
+            let result = self.note_replacement(&name, result);
             sums.is_incomplete |= result.is_err();
             self.handle_result(&name, result)?;
             self.renew_lease().await?;
@@ -379,7 +400,7 @@ impl ReconcileLoop {
         name: &ServiceName,
         observed: Option<&ObservedState>,
         sums: &mut PassSums,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Seen, StoreError> {
         let only_time;
         let observed = match observed {
             Some(observed) => observed,
@@ -389,21 +410,24 @@ impl ReconcileLoop {
                 &only_time
             }
         };
+        let mut has_acted = false;
         for round in 1.. {
-            let Some(service) = self.store.service(name).await? else { return Ok(()) };
+            let Some(service) = self.store.service(name).await? else { return Ok(Seen::default()) };
             let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
             if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             let plan = plan(&service, &slots, observed);
+            has_acted |= !plan.is_complete();
             let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;
             if !needs_another || round == MAX_PLANS {
                 sums.add_slots(&slots);
                 sums.suspects.extend(plan.requeue);
-                return unreadable.map_or(Ok(()), Err);
+                let seen = Seen { is_replacing: is_replacing(&service, &slots), has_acted };
+                return unreadable.map_or(Ok(seen), Err);
             }
         }
-        Ok(())
+        Ok(Seen::default())
     }
 
     /// Lists services again whose pods run, and that have a record and are not among `services`.

@@ -5,5 +5,6 @@ pub(crate) mod lost_payload;
 #[cfg(test)]
 mod model;
 pub(crate) mod plan;
+pub(crate) mod replacements;
 pub(crate) mod sums;
 pub(crate) mod unlisted;

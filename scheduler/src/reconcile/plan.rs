@@ -138,6 +138,15 @@ fn surplus<'a>(
         })
 }
 
+/// Returns whether pods of an older generation are left: as soon as a new pod is ready, the next one can be
+/// replaced.
+pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
+    let is_old = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
+        slot.replica < service.replicas && pod.generation < service.generation
+    };
+    service.state == ServiceState::Active && pods(slots).any(is_old)
+}
+
 /// Stops the old pods that can be replaced now.
 fn replaced<'a>(
     service: &Service,

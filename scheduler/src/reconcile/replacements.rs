@@ -1,0 +1,90 @@
+//! When a service whose pods are being replaced is looked at again. Pure: time is given.
+//!
+//! A new pod that runs publishes no hint, since most pods that begin to run are awaited by nobody. So a service
+//! is read again soon after each step, and less and less often while nothing changes.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use common::ids::ServiceName;
+
+/// Between a step and the first look whether the next one can follow.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// Between two looks at a replacement that does not go on: its new pods may never be ready.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// What one reconciliation has seen of a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Whether pods of an older generation are left.
+    pub(crate) is_replacing: bool,
+    /// Whether there was something to do.
+    pub(crate) has_acted: bool,
+}
+
+/// The services whose pods are being replaced.
+#[derive(Debug, Default)]
+pub(crate) struct Replacements {
+    /// The last wait, and when it ends; `None` once that has been taken.
+    checks: HashMap<ServiceName, (Duration, Option<Instant>)>,
+}
+
+impl Replacements {
+    /// Plans the next look at a service, if there is to be one.
+    pub(crate) fn note(&mut self, name: &ServiceName, seen: Seen, now: Instant) {
+        if !seen.is_replacing {
+            self.checks.remove(name);
+            return;
+        }
+        let last = self.checks.get(name).filter(|_| !seen.has_acted);
+        let wait = last.map_or(FIRST_WAIT, |(wait, _)| (*wait * 3 / 2).min(MAX_WAIT));
+        self.checks.insert(name.clone(), (wait, Some(now + wait)));
+    }
+
+    /// Returns the services that are to be looked at now, each once until it is noted again.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<ServiceName> {
+        let due = self.checks.iter_mut().filter(|(_, (_, at))| at.is_some_and(|at| at <= now));
+        due.map(|(name, (_, at))| {
+            *at = None;
+            name.clone()
+        })
+        .collect()
+    }
+
+    /// Returns when the next service is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.checks.values().filter_map(|(_, at)| *at).min()
+    }
+
+    /// Forgets services that are gone.
+    pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool) {
+        self.checks.retain(|name, _| exists(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_replacement_is_looked_at_soon_after_each_step_and_less_often_while_it_does_not_go_on() {
+        let (mut replacements, begin) = (Replacements::default(), Instant::now());
+        let name = ServiceName::new("web").unwrap();
+        let step = Seen { is_replacing: true, has_acted: true };
+        let nothing = Seen { is_replacing: true, has_acted: false };
+        let mut waits = Vec::new();
+        for seen in [step, nothing, nothing, step] {
+            replacements.note(&name, seen, begin);
+            waits.push((replacements.next_due().unwrap() - begin).as_millis());
+        }
+        assert_eq!(waits, [100, 150, 225, 100]);
+        (0..20).for_each(|_| replacements.note(&name, nothing, begin));
+        assert_eq!(replacements.next_due(), Some(begin + MAX_WAIT));
+        assert!(replacements.take_due(begin).is_empty());
+        assert_eq!(replacements.take_due(begin + MAX_WAIT).len(), 1);
+        assert_eq!((replacements.next_due(), replacements.take_due(begin + MAX_WAIT).len()), (None, 0));
+        replacements.note(&name, Seen::default(), begin);
+        assert_eq!(replacements.next_due(), None);
+    }
+}
