@@ -321,6 +321,39 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_crashes_again_and_again_is_not_ready() {
+        let crashing = record(Phase::Running, 2, "CrashLoopBackOff");
+        let table = [
+            (vec![record(Phase::Running, 2, ""); 2], 2, "ready"),
+            (vec![record(Phase::Running, 2, ""), crashing.clone()], 1, "degraded"),
+            (vec![crashing; 2], 0, "degraded"),
+            (vec![record(Phase::Running, 2, ""), record(Phase::Running, 1, "")], 2, "updating"),
+            (vec![record(Phase::Running, 2, "")], 1, "starting"),
+            (vec![record(Phase::Succeeded, 2, "Completed"); 2], 0, "succeeded"),
+            (vec![record(Phase::Failed, 2, "Error"); 2], 0, "failed"),
+        ];
+        for (records, ready, summary) in table {
+            let status = count(&service(2), &records);
+            assert_eq!((status.ready, status.summary.as_str()), (ready, summary), "{records:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_counted_with_an_example() {
+        let mut reasons = Reasons::new();
+        let records = [
+            record(Phase::Running, 2, "CrashLoopBackOff"),
+            record(Phase::Running, 2, "CrashLoopBackOff"),
+            record(Phase::Pending, 2, "Unschedulable"),
+            record(Phase::Stopping, 2, "Surplus"),
+            record(Phase::Running, 2, ""),
+        ];
+        records.into_iter().for_each(|record| note_reason(&mut reasons, record));
+        let example = PodExample { name: "web-0".into(), message: "because of CrashLoopBackOff".into() };
+        assert_eq!(reasons, Reasons::from([("CrashLoopBackOff".to_owned(), (2, example))]));
+    }
+
+    #[test]
     fn a_deleted_service_reports_its_remaining_pods() {
         let mut going = service(0);
         going.state = ServiceState::Deleting;

@@ -99,6 +99,20 @@ impl Docker {
         found
     }
 
+    /// When the container of each pod ended, in milliseconds of the Unix epoch; without those that have not.
+    pub async fn ends(&self) -> HashMap<String, i64> {
+        let mut ends = HashMap::new();
+        for container in self.containers().await.into_iter().filter(|container| !container.running) {
+            let inspected = self.client.inspect_container(&container.id, None).await;
+            let state = inspected.ok().and_then(|answer| answer.state);
+            let time = state.and_then(|state| state.finished_at?.parse::<jiff::Timestamp>().ok());
+            if let Some(time) = time {
+                ends.insert(container.labels["kubeleet.pod"].clone(), time.as_millisecond());
+            }
+        }
+        ends
+    }
+
     /// Removes a container without telling any worker.
     pub async fn remove(&self, id: &str) {
         remove(&self.client, id).await;

@@ -10,6 +10,7 @@ use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
 use crate::growth;
 use crate::overview::{self, Overview};
+use crate::pod_counts::PodExample;
 use crate::problem::ApiProblem;
 use crate::state::AppState;
 use crate::views;
@@ -145,8 +146,9 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
     }
     problems.extend(overview.reasons.iter().map(|(reason, (count, pod))| {
         let subject = if *count == 1 { "1 pod is".to_owned() } else { format!("{count} pods are") };
-        let name = &pod.name;
-        format!("{subject} not well: {reason}; `kubeleet pod describe {name}` explains it for one of them")
+        let PodExample { name, message } = pod;
+        let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        format!("{subject} not well: {reason}{message}; `kubeleet pod describe {name}` says more about one")
     }));
     if overview.unconfirmed_writes > 0 {
         let count = overview.unconfirmed_writes;

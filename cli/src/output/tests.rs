@@ -40,9 +40,9 @@ fn a_list_of_services_in_every_format() {
     let show = |format| printed(format, |output| output.print_list(&services, "none").unwrap());
     assert_eq!(
         show(Format::Table),
-        "NAME       RUNNING   STATUS   IMAGE        AGE\n\
-         web        3/3       ready    nginx:1.27   5m\n\
-         database   3/3       ready    nginx:1.27   5m\n"
+        "NAME       READY   STATUS   IMAGE        AGE\n\
+         web        3/3     ready    nginx:1.27   5m\n\
+         database   3/3     ready    nginx:1.27   5m\n"
     );
     assert_eq!(show(Format::Name), "service/web\nservice/database\n");
     let wide = show(Format::Wide);

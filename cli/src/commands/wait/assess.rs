@@ -123,6 +123,13 @@ mod tests {
     }
 
     #[test]
+    fn running_pods_with_a_problem_are_not_ready_where_the_api_tells() {
+        let status = |ready| move |s: &mut ServiceStatus| (s.ready, s.summary) = (ready, "x".to_owned());
+        assert_eq!(assess(status(3)).1, Verdict::Reached);
+        assert_eq!(assess(status(2)), ("2/3 running, 1 not ready".to_owned(), Verdict::Waiting));
+    }
+
+    #[test]
     fn succeeded_pods_count_as_ready_and_failed_pods_as_failed() {
         assert_eq!(assess(|s| (s.running, s.updated, s.succeeded) = (0, 0, 3)).1, Verdict::Reached);
         assert_eq!(assess(|s| (s.running, s.updated, s.failed) = (2, 2, 1)).1, Verdict::Failed);
