@@ -1,4 +1,4 @@
-//! `pod`: list, describe, logs, stop.
+//! `pod`: list, describe, stop.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -7,13 +7,29 @@ use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::error::CommandError;
 use super::wait::Goal;
-use super::{recent_events, resolve};
+use super::{logs, object, recent_events, resolve};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::pods;
+
+/// Arguments of `pod`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct PodArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<PodCommand>,
+}
+
+impl PodArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<PodCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
+    }
+}
 
 /// Subcommands of `pod`.
 #[derive(Debug, Subcommand)]
@@ -25,25 +41,25 @@ pub(crate) enum PodCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Uuid, the beginning of one, or a name such as web-0.
-        #[arg(value_name = "POD")]
+        #[arg(value_name = "POD", value_parser = object::pod)]
         pod: String,
     },
     /// Print a pod's output.
     #[command(visible_alias = "log")]
-    Logs(LogArgs),
+    Logs(logs::LogArgs),
     /// Stop pods. Services replace their stopped pods with new ones.
     #[command(visible_aliases = ["rm", "delete"])]
     Stop(StopArgs),
 }
 
 /// Arguments of `pod ls`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
     /// Only pods of this service.
-    #[arg(long, short, value_name = "SERVICE")]
+    #[arg(long, short, value_name = "SERVICE", value_parser = object::service)]
     service: Option<String>,
     /// Only pods on this node.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_parser = object::node)]
     node: Option<String>,
     /// Only pods in this phase.
     #[arg(
@@ -54,29 +70,22 @@ pub(crate) struct ListArgs {
     phase: Option<String>,
 }
 
-/// Arguments of `pod logs`.
-#[derive(Debug, Args)]
-pub(crate) struct LogArgs {
-    /// Uuid, the beginning of one, a name such as web-0, or a service with one pod.
-    #[arg(value_name = "POD")]
-    pod: String,
-    /// Follow new output.
-    #[arg(long, short)]
-    follow: bool,
-    /// Number of most recent lines to print first.
-    #[arg(long, default_value_t = 100, value_name = "LINES")]
-    tail: usize,
-}
-
 /// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// Uuids, beginnings of uuids, or names such as web-0.
-    #[arg(value_name = "POD", required = true)]
+    #[arg(value_name = "POD", required = true, value_parser = object::pod)]
     pods: Vec<String>,
     /// Wait until they are gone.
     #[arg(long)]
     wait: bool,
+}
+
+impl PodCommand {
+    /// Returns `stop`.
+    pub(super) fn stop(pods: Vec<String>, wait: bool) -> Self {
+        Self::Stop(StopArgs { pods, wait })
+    }
 }
 
 /// Runs a subcommand.
@@ -84,7 +93,7 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     match command {
         PodCommand::Ls(args) => list(&args, context).await,
         PodCommand::Describe { pod } => describe(&pod, context).await,
-        PodCommand::Logs(args) => logs(&args, context).await,
+        PodCommand::Logs(args) => logs::run(&args, context).await,
         PodCommand::Stop(args) => stop(&args, context).await,
     }
 }
@@ -127,16 +136,6 @@ async fn service_of(
         Err(error) if error.status() == Some(404) => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// `pod logs` and `logs`: prints the bytes that the container wrote.
-pub(super) async fn logs(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let pod = resolve::pod(&context.client, &args.pod).await?;
-    let mut log = context.client.logs(pod.uuid.as_str(), args.tail, args.follow).await?;
-    while let Some(bytes) = log.next().await? {
-        context.output.print_bytes(&bytes)?;
-    }
-    Ok(Exit::Ok)
 }
 
 async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {

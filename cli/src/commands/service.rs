@@ -6,11 +6,11 @@ use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::wait::Goal;
-use super::{recent_events, values};
+use super::{object, recent_events, values};
 use crate::client::PodFilter;
 use crate::exit::Exit;
 use crate::output::services;
@@ -19,6 +19,22 @@ use crate::output::services;
 const MAX_UNHEALTHY_SHOWN: usize = 10;
 /// Pods of each phase that are searched for them.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
+
+/// Arguments of `service`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct ServiceArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<ServiceCommand>,
+}
+
+impl ServiceArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<ServiceCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
+    }
+}
 
 /// Subcommands of `service`.
 #[derive(Debug, Subcommand)]
@@ -30,7 +46,7 @@ pub(crate) enum ServiceCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Name of the service.
-        #[arg(value_name = "SERVICE")]
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
     /// Change the number of pods of a service.
@@ -41,7 +57,7 @@ pub(crate) enum ServiceCommand {
 }
 
 /// Arguments of `service ls`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
     /// Only services with this label; repeatable.
     #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = values::label_selector)]
@@ -52,7 +68,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
     /// Name of the service.
-    #[arg(value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE", value_parser = object::service)]
     service: String,
     /// Number of pods.
     #[arg(value_parser = values::replica_count)]
@@ -66,11 +82,23 @@ pub(crate) struct ScaleArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// Names of the services.
-    #[arg(value_name = "SERVICE", required = true)]
+    #[arg(value_name = "SERVICE", required = true, value_parser = object::service)]
     services: Vec<String>,
     /// Wait until their last pods are gone.
     #[arg(long)]
     wait: bool,
+}
+
+impl ServiceCommand {
+    /// Returns `scale`.
+    pub(super) fn scale(service: String, replicas: u32, wait: bool) -> Self {
+        Self::Scale(ScaleArgs { service, replicas, wait })
+    }
+
+    /// Returns `rm`.
+    pub(super) fn remove(services: Vec<String>, wait: bool) -> Self {
+        Self::Rm(RemoveArgs { services, wait })
+    }
 }
 
 /// Runs a subcommand.

@@ -17,6 +17,7 @@ pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -36,7 +37,7 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML.
     Yaml,
-    /// Names only: service/web, pod/<uuid>.
+    /// Names only: service/web, pod/web-0. Commands accept them.
     Name,
 }
 
@@ -46,8 +47,12 @@ pub(crate) trait TableRow: Serialize {
     fn titles(wide: bool) -> Vec<&'static str>;
     /// Returns the cells below the titles.
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String>;
-    /// Returns `kind/name`, which `-o name` prints.
+    /// Returns `type/name`, which `-o name` prints and commands accept.
     fn name(&self) -> String;
+    /// Returns `type/name` where two objects of a list have the same name.
+    fn unique_name(&self) -> String {
+        self.name()
+    }
 }
 
 /// Writes data in the chosen format.
@@ -82,7 +87,9 @@ impl Output {
                 self.print_text(&table::render(&T::titles(wide), rows))
             }
             Format::Json | Format::Yaml => self.print_data(&Items { items }),
-            Format::Name => items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.name())),
+            Format::Name => {
+                unique_names(items).into_iter().try_for_each(|name| writeln!(self.sink, "{name}"))
+            }
         }
     }
 
@@ -163,6 +170,16 @@ impl Output {
         }
         writeln!(self.sink, "{}", serde_json::to_string_pretty(data)?)
     }
+}
+
+/// Returns the names of the items; the unique ones where several have the same.
+fn unique_names<T: TableRow>(items: &[T]) -> Vec<String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for item in items {
+        *counts.entry(item.name()).or_default() += 1;
+    }
+    let name = |item: &T| if counts[&item.name()] > 1 { item.unique_name() } else { item.name() };
+    items.iter().map(name).collect()
 }
 
 fn yaml<T: Serialize>(data: &T) -> io::Result<String> {
