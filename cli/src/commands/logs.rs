@@ -11,6 +11,7 @@ use super::context::Context;
 use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
+use super::selector_args::SelectorArgs;
 use crate::client::{Client, LogStream, PodFilter};
 use crate::exit::Exit;
 use crate::output::pods::indexed_name;
@@ -20,8 +21,10 @@ use crate::output::pods::indexed_name;
 #[command(after_help = "With several pods each line begins with the name of its pod.")]
 pub(crate) struct LogArgs {
     /// Pods: uuids, beginnings of uuids, or names such as web-0. `service/web` means all pods of a service.
-    #[arg(value_name = "POD", required = true)]
+    #[arg(value_name = "POD", required_unless_present = "label", conflicts_with = "label")]
     objects: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Follow new output.
     #[arg(long, short)]
     follow: bool,
@@ -40,6 +43,13 @@ pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
 }
 
 async fn selected_pods(args: &LogArgs, client: &Client) -> Result<Vec<PodView>, CommandError> {
+    if let Some(label) = args.selector.text() {
+        let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
+        return match pods.is_empty() {
+            true => Err(CommandError::NotFound("no pods with these labels".to_owned())),
+            false => Ok(pods),
+        };
+    }
     let (_, objects) = object::parse_words(&args.objects).map_err(CommandError::Usage)?;
     // `logs pod`: a service may have the name of a type.
     let objects = if objects.is_empty() { vec![ObjectName::untyped(&args.objects[0])] } else { objects };

@@ -6,10 +6,14 @@ mod backup;
 mod batch;
 mod cluster;
 mod context;
+mod diff;
 mod durability;
+mod edit;
+mod env_file;
 mod error;
 mod events;
 mod globals;
+mod job;
 mod logs;
 mod node;
 mod object;
@@ -18,9 +22,12 @@ mod pod;
 mod queue;
 mod recent_events;
 mod resolve;
+mod restart;
 mod run;
+mod selector_args;
 mod service;
 mod service_document;
+mod service_files;
 mod service_form;
 mod service_name;
 mod shell;
@@ -28,7 +35,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod values;
+mod version;
 mod wait;
+mod watch_pods;
 mod yaml_error;
 
 use std::process::ExitCode;
@@ -49,7 +58,9 @@ pub(crate) enum UserCommand {
     Run(run::RunArgs),
     /// Create or update services from files (YAML or JSON).
     Apply(apply::ApplyArgs),
-    /// List, inspect, scale and delete services.
+    /// Show what `apply` would change.
+    Diff(diff::DiffArgs),
+    /// List, inspect, change and delete services.
     #[command(visible_aliases = ["svc", "services"])]
     Service(service::ServiceArgs),
     /// List, inspect and stop pods, and print their output.
@@ -69,6 +80,10 @@ pub(crate) enum UserCommand {
     Delete(operations::DeleteArgs),
     /// Change the number of pods of a service.
     Scale(operations::ScaleArgs),
+    /// Change a service in an editor.
+    Edit(operations::EditArgs),
+    /// Replace the pods of services, one after the other.
+    Restart(operations::RestartArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -84,6 +99,8 @@ pub(crate) enum UserCommand {
     Events(events::EventArgs),
     /// Show the state of the cluster.
     Status,
+    /// Show the versions of this command and of the API.
+    Version,
     /// Print shell completions.
     Completions(shell::CompletionArgs),
     /// Write man pages to a directory, or print the main page.
@@ -120,6 +137,7 @@ async fn dispatch(
     match command {
         UserCommand::Run(args) => run::run(&args, &mut context).await,
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
+        UserCommand::Diff(args) => diff::run(&args, &mut context).await,
         UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
@@ -128,6 +146,8 @@ async fn dispatch(
         UserCommand::Describe(args) => operations::describe(args, &mut context).await,
         UserCommand::Delete(args) => operations::delete(args, &mut context).await,
         UserCommand::Scale(args) => operations::scale(args, &mut context).await,
+        UserCommand::Edit(args) => operations::edit(args, &mut context).await,
+        UserCommand::Restart(args) => operations::restart(args, &mut context).await,
         UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
@@ -135,6 +155,7 @@ async fn dispatch(
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
+        UserCommand::Version => version::run(&mut context).await,
         UserCommand::Completions(_) | UserCommand::Man(_) => Ok(Exit::Ok),
     }
 }

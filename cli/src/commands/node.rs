@@ -6,10 +6,11 @@ use common::event::ObjectKind;
 use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
+use super::selector_args::SelectorArgs;
 use super::{object, recent_events};
 use crate::client::PodFilter;
 use crate::exit::Exit;
-use crate::output::nodes;
+use crate::output::{ListStyle, nodes};
 
 /// Arguments of `node`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -51,7 +52,12 @@ pub(crate) enum NodeCommand {
 
 /// Arguments of `node ls`.
 #[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {}
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+}
 
 /// Arguments of `cordon`, `uncordon` and `rm`.
 #[derive(Debug, Args)]
@@ -79,9 +85,16 @@ pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
     }
 }
 
-async fn list(_args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let nodes = context.client.nodes().await?;
-    context.output.print_list(&nodes, "no nodes; `kubeleet worker` on a machine adds it as a node")?;
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let selector = args.selector.selector();
+    let mut nodes = context.client.nodes().await?;
+    nodes.retain(|node| selector.matches(&node.labels));
+    let hint = match selector.is_empty() {
+        true => "no nodes; `kubeleet worker` on a machine adds it as a node",
+        false => "no nodes with these labels",
+    };
+    context.output.list_style = args.style;
+    context.output.print_list(&nodes, hint)?;
     Ok(Exit::Ok)
 }
 

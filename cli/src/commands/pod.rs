@@ -9,11 +9,13 @@ use common::lifecycle::Phase;
 use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
+use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{logs, object, recent_events, resolve};
+use super::{logs, object, recent_events, resolve, watch_pods};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
-use crate::output::pods;
+use crate::output::{ListStyle, pods};
+use crate::stderr;
 
 /// Arguments of `pod`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -57,25 +59,39 @@ pub(crate) enum PodCommand {
 pub(crate) struct ListArgs {
     /// Only pods of this service.
     #[arg(long, short, value_name = "SERVICE", value_parser = object::service)]
-    service: Option<String>,
+    pub(super) service: Option<String>,
     /// Only pods on this node.
     #[arg(long, value_name = "NODE", value_parser = object::node)]
-    node: Option<String>,
+    pub(super) node: Option<String>,
     /// Only pods in this phase.
     #[arg(
         long,
         value_name = "PHASE",
         value_parser = PossibleValuesParser::new(Phase::ALL.map(Phase::as_str))
     )]
-    phase: Option<String>,
+    pub(super) phase: Option<String>,
+    #[command(flatten)]
+    pub(super) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+    /// Print a row for each change, until Ctrl-C.
+    #[arg(long, short)]
+    pub(super) watch: bool,
 }
 
 /// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// Uuids, beginnings of uuids, or names such as web-0.
-    #[arg(value_name = "POD", required = true, value_parser = object::pod)]
+    #[arg(
+        value_name = "POD",
+        required_unless_present = "label",
+        conflicts_with = "label",
+        value_parser = object::pod
+    )]
     pods: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Wait until they are gone.
     #[arg(long)]
     wait: bool,
@@ -83,8 +99,8 @@ pub(crate) struct StopArgs {
 
 impl PodCommand {
     /// Returns `stop`.
-    pub(super) fn stop(pods: Vec<String>, wait: bool) -> Self {
-        Self::Stop(StopArgs { pods, wait })
+    pub(super) fn stop(pods: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
+        Self::Stop(StopArgs { pods, selector, wait })
     }
 }
 
@@ -100,13 +116,18 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
 
 /// `pod ls` and `ps`.
 pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let ListArgs { service, node, phase } = args;
+    let ListArgs { service, node, phase, selector, style, watch } = args;
     let filter = PodFilter {
         service: service.clone(),
         node: node.clone(),
         phase: phase.clone(),
-        ..PodFilter::default()
+        label: selector.text(),
+        prefix: None,
     };
+    context.output.list_style = *style;
+    if *watch {
+        return watch_pods::run(&filter, context).await;
+    }
     let pods = context.client.pods(&filter).await?;
     context.output.print_list(&pods, "no pods")?;
     Ok(Exit::Ok)
@@ -141,7 +162,7 @@ async fn service_of(
 async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for text in &args.pods {
+    for text in &selected_pods(args, &context.client).await? {
         let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
         context.output.print_result(&pod, "is being stopped")?;
         goals.push(Goal::PodGone { id: pod.uuid });
@@ -150,6 +171,18 @@ async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Comman
         batch.record(context.waiter().wait_for_all(goals).await);
     }
     Ok(batch.exit())
+}
+
+/// Returns the given pods, or the uuids of those with the given labels.
+async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
+    let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
+    let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
+    let active = pods.into_iter().filter(|pod| !pod.phase.is_terminal());
+    let uuids: Vec<String> = active.map(|pod| pod.uuid.to_string()).collect();
+    if uuids.is_empty() {
+        stderr::note("no pods with these labels");
+    }
+    Ok(uuids)
 }
 
 async fn stop_one(client: &Client, text: &str) -> Result<PodView, CommandError> {

@@ -7,7 +7,7 @@ use super::context::{self, Context};
 use super::error::CommandError;
 use super::object;
 use crate::exit::Exit;
-use crate::output::{Format, queues};
+use crate::output::{Format, ListStyle, queues};
 use crate::stderr;
 
 /// Entries that `peek` shows unless `--limit` is given.
@@ -56,7 +56,9 @@ pub(crate) enum QueueCommand {
 pub(crate) struct ListArgs {
     /// Show empty node queues as well.
     #[arg(long, short)]
-    all: bool,
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
 }
 
 /// Arguments of `requeue` and `drop`.
@@ -106,6 +108,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
         // Scripts get the shape of the API.
         Format::Json | Format::Yaml => context.output.print_document(&lengths, String::new)?,
         Format::Table | Format::Wide | Format::Name => {
+            context.output.list_style = args.style;
             let all = args.all || context.output.format == Format::Wide;
             context.output.print_list(&queues::rows(&lengths, all), "no queues")?;
         }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod files;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser};
@@ -39,6 +41,22 @@ fn accepts_valid_command_lines() {
          --wait -- sh -c",
         "run nginx --on-disconnect stop --label a=b -l c=d -n 2 -o json",
         "apply -f a.yaml -f - --wait --timeout 90",
+        "run nginx -d -m 64m -e PATH --env-file a --env-file b -l a=b,c=d",
+        "run job --restart on-failure --wait --rm",
+        "ps -w --no-headers",
+        "ps -q -l app=shop,tier!=back",
+        "get pods -w -l app",
+        "delete svc -l app=shop --wait",
+        "svc rm -l !app",
+        "pod stop -l app",
+        "logs -l app -f",
+        "version -o json",
+        "apply -f . --dry-run",
+        "diff -f a.yaml -f b",
+        "delete -f a.yaml",
+        "edit svc web",
+        "svc edit web",
+        "restart web db",
         "service ls -l a=b",
         "svc scale web 3 --wait",
         "services rm web db --wait",
@@ -84,7 +102,13 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("run", "IMAGE"),
         ("run nginx --name Web", "lower-case"),
         ("run nginx -p 99999", "is not a port"),
-        ("run nginx -e A", "KEY=value"),
+        ("run nginx -e KUBELEET_UNSET", "KEY=value"),
+        ("run nginx -l a=b,c", "KEY=value"),
+        ("run nginx -d --wait", "cannot be used"),
+        ("run nginx --rm", "--wait"),
+        ("svc ls -l a=b=(", "not a label selector"),
+        ("svc rm web -l a=b", "cannot be used"),
+        ("logs", "required"),
         ("run nginx --restart sometimes", "on-failure"),
         ("run nginx sh", "unexpected argument"),
         ("pod ls --phase ready", "pending"),
@@ -97,10 +121,13 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("pod describe svc/web", "needs a pod"),
         ("svc web", "unrecognized subcommand"),
         ("apply", "--file"),
+        ("apply -f a --dry-run --wait", "cannot be used"),
+        ("delete", "required"),
+        ("delete -f a web", "cannot be used"),
         ("status --timeout soon", "duration"),
     ] {
         let error = parse(line).unwrap_err();
-        assert_eq!(error.exit_code(), Exit::Usage as i32, "{line}");
+        assert_eq!(error.exit_code(), i32::from(Exit::Usage.code()), "{line}");
         assert!(error.to_string().contains(reason), "{line}: {error}");
     }
 }

@@ -2,11 +2,13 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Renders the titles and one line per row. Nothing is wrapped: a line is a record.
+/// Renders the titles, if there are any, and one line per row. Nothing is wrapped: a line is a record.
 pub(super) fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(titles.iter().copied());
+    if !titles.is_empty() {
+        table.set_header(titles.iter().copied());
+    }
     for row in rows {
         let cells = row.iter().map(|cell| if cell.is_empty() { "-".to_owned() } else { on_one_line(cell) });
         table.add_row(cells);
