@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod files;
+mod lists;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

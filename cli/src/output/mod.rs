@@ -129,9 +129,8 @@ impl Output {
         match self.format {
             Format::Table | Format::Wide if !self.list_style.quiet => {
                 let (wide, now) = (self.format == Format::Wide, Timestamp::now());
-                let mut rows: Vec<_> = items.iter().map(|item| item.cells(wide, now)).collect();
-                rows_so_far.align(&mut rows);
-                let text = table::render(&self.titles::<T>(), rows);
+                let rows = items.iter().map(|item| item.cells(wide, now)).collect();
+                let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
                 // The titles stand above the first rows only.
                 self.list_style.no_headers = true;
                 self.print_text(&text)?;

@@ -83,7 +83,14 @@ fn a_service_is_created_scaled_and_deleted() {
     let list: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(list["items"][0]["status"]["running"], 3, "{out}");
     let (_, out, _) = run("ps --service web -o name");
-    assert_eq!(out.lines().filter(|line| line.starts_with("pod/")).count(), 3, "{out}");
+    assert_eq!(out, "pod/web-0\npod/web-1\npod/web-2\n");
+    for name in out.lines() {
+        let (exit, described, _) = run(&format!("describe {name} -o name"));
+        assert_eq!((exit, described.trim_end()), (0, name));
+    }
+    assert_eq!(run("svc -q").1, "web\n");
+    let (exit, out, _) = run("version -o json");
+    assert!(exit == 0 && out.matches(env!("CARGO_PKG_VERSION")).count() == 2, "{out}");
     let (exit, out, _) = run("pod describe web-1");
     assert!(exit == 0 && out.contains("Name:           web-1") && out.contains("PodStarted"), "{out}");
 
@@ -133,6 +140,13 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
     let (exit, out, _) = run(&format!("queue drop {id}"));
     assert_eq!((exit, out), (0, format!("dead letter {id} dropped\n")));
     assert_eq!(run(&format!("queue requeue {id}")).0, 3);
+
+    let labelled = "name: c\nimage: x\nlabels: {tier: front}\n---\nname: d\nimage: x\nlabels: {tier: back}\n";
+    assert_eq!(parts(&kubeleet_with(&cluster.api, "apply -f -", labelled)).0, 0);
+    assert_eq!(run("svc ls -q -l tier").1, "c\nd\n");
+    assert_eq!(run("ps -o name -l tier!=front,tier").1, "pod/d-0\n");
+    let (exit, out, _) = run("delete svc -l tier=front");
+    assert_eq!((exit, out.as_str()), (0, "service/c is being deleted\n"));
 
     assert_eq!(run("node cordon worker1").1, "node/worker1 cordoned\n");
     assert!(run("node ls").1.contains("ready,cordoned"));
