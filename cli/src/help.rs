@@ -1,4 +1,4 @@
-//! The command line as users see it: the help of each command shows the global options that it uses.
+//! The command line as users see it: the help of each command shows the options that it uses.
 //!
 //! clap offers global options to every command, so that they can stand anywhere. A command that defines an
 //! option of the same id keeps its own: that is how the help leaves one out.
@@ -37,7 +37,21 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
         unused(path).contains(&id) || (id == TIMEOUT && !uses_timeout)
     };
     let hidden: Vec<Arg> = globals.iter().filter(is_unused).map(|arg| arg.clone().hide(true)).collect();
+    let is_unused_setting = |arg: &Arg| unused_settings(path).contains(&arg.get_id().as_str());
+    let command = command.mut_args(|arg| if is_unused_setting(&arg) { arg.hide(true) } else { arg });
     command.args(hidden)
+}
+
+/// Returns the settings of the daemons that one of them accepts, because the daemons of a machine may share a
+/// configuration, and does not use.
+fn unused_settings(path: &str) -> &'static [&'static str] {
+    match path {
+        "api" => &["metrics_listen", "node", "labels", "runtime"],
+        "scheduler" => &["listen", "labels", "runtime"],
+        "worker" => &["listen"],
+        "healthcheck" => &["metrics_listen", "labels", "runtime"],
+        _ => &[],
+    }
 }
 
 /// Returns the global options that a command does not use, besides the time limit.
@@ -81,13 +95,14 @@ mod tests {
             ("run", vec!["--timeout", "--output"], vec![]),
             ("logs", vec!["--api"], vec!["--output", "--timeout"]),
             ("cluster recover", vec!["--wait"], vec!["--timeout"]),
-            ("healthcheck", vec!["--token-file"], vec!["--output", "--timeout", "--api"]),
-            ("worker", vec!["--node"], vec!["--output", "--timeout", "--api", "--token"]),
+            ("healthcheck", vec!["--token-file"], vec!["--output", "--timeout", "--api", "--runtime"]),
+            ("api", vec!["--listen"], vec!["--output", "--labels", "--runtime", "--node"]),
+            ("worker", vec!["--node", "--labels"], vec!["--output", "--timeout", "--api", "--token"]),
             ("completions", vec![], vec!["--output", "--timeout", "--api", "--token"]),
         ] {
             let text = help(line);
             let has = |option: &&str| text.split_whitespace().any(|word| word == *option);
-            assert!(shown.iter().all(has) && !hidden.iter().any(|option| has(option)), "{line}: {text}");
+            assert!(shown.iter().all(has) && !hidden.iter().any(has), "{line}: {text}");
         }
     }
 
@@ -98,6 +113,7 @@ mod tests {
             "kubeleet --token-file /t worker",
             "kubeleet man --token-file /t",
             "kubeleet svc ls --token-file /t",
+            "kubeleet api --token-file /t --labels a=b",
             "kubeleet --token-file /t svc ls",
         ] {
             let matches = command_line().try_get_matches_from(line.split_whitespace()).unwrap();

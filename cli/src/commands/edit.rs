@@ -39,7 +39,9 @@ pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
         context.output.print_result(&service, "unchanged")?;
         return Ok(Exit::Ok);
     }
-    match apply_edited(&args.service, &after, service.revision, context).await {
+    // An API of the version before has no revisions and compares the generation.
+    let revision = if service.revision > 0 { service.revision } else { service.generation };
+    match apply_edited(&args.service, &after, revision, context).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
             // What was typed must not be lost.
