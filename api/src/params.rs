@@ -6,11 +6,12 @@ use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use common::ids::{InvalidName, NodeName, PodId, ServiceName};
+use common::selector::LabelSelector;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{Object, RefOr, Required, Schema, Type};
-use utoipa::{IntoParams, PartialSchema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::problem::{ApiProblem, ProblemKind};
 
@@ -196,6 +197,32 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
             format!("limit: write a number from 1 to {MAX_PAGE_SIZE}"),
         )),
     }
+}
+
+/// Describes the parameter `label`: what [`LabelSelector`] accepts.
+pub(crate) struct SelectorText;
+
+impl PartialSchema for SelectorText {
+    fn schema() -> RefOr<Schema> {
+        let (key, value) = (r"[^\s=!(),]+", r"([^\s=!(),][^\s!(),]*)?");
+        let values = format!(r"\(\s*{value}\s*(,\s*{value}\s*)*\)");
+        let requirement =
+            format!(r"\s*(!\s*{key}|{key}\s*(!=|==?)\s*{value}|{key}\s+(in|notin)\s*{values}|{key})\s*");
+        let pattern = format!("^{requirement}(,{requirement})*$");
+        let description = "Requirements joined by commas: `key=value`, `key!=value`, `key in (a,b)`, \
+                           `key notin (a,b)`, `key`, `!key`";
+        string_schema(&pattern, description, "team=web,tier in (front,back)")
+    }
+}
+
+impl ToSchema for SelectorText {}
+
+/// Reads the parameter `label`.
+///
+/// # Errors
+/// `InvalidQuery` if the text is not a label selector.
+pub(crate) fn parse_selector(text: &str) -> Result<LabelSelector, ApiProblem> {
+    text.parse().map_err(|error| ApiProblem::new(ProblemKind::InvalidQuery, format!("label: {error}")))
 }
 
 /// The problem of a cursor that no page returned.

@@ -6,28 +6,48 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Success.
-    Ok = 0,
+    Ok,
     /// An error that has no code of its own.
-    Error = 1,
+    Error,
     /// Invalid arguments or invalid configuration.
-    Usage = 2,
+    Usage,
     /// The named object does not exist.
-    NotFound = 3,
+    NotFound,
     /// The object exists already, is being deleted, or was changed concurrently.
-    Conflict = 4,
+    Conflict,
     /// The wait timed out, and some pods fit no node.
-    Unschedulable = 5,
+    Unschedulable,
     /// The wait timed out for another reason.
-    TimedOut = 6,
+    TimedOut,
     /// The API requires a token, or rejected the one that was sent.
-    Unauthorized = 7,
+    Unauthorized,
     /// The API, or Redis behind it, does not answer.
-    Unreachable = 8,
+    Unreachable,
+    /// `run --wait` of a job: the exit code of its container.
+    Container(u8),
+}
+
+impl Exit {
+    /// Returns the number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Error => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Conflict => 4,
+            Self::Unschedulable => 5,
+            Self::TimedOut => 6,
+            Self::Unauthorized => 7,
+            Self::Unreachable => 8,
+            Self::Container(code) => code,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        ExitCode::from(exit as u8)
+        ExitCode::from(exit.code())
     }
 }
 
@@ -47,9 +67,10 @@ mod tests {
             (Exit::TimedOut, 6),
             (Exit::Unauthorized, 7),
             (Exit::Unreachable, 8),
+            (Exit::Container(77), 77),
         ];
         for (exit, number) in documented {
-            assert_eq!(exit as u8, number, "{exit:?}");
+            assert_eq!(exit.code(), number, "{exit:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ mod daemons;
 mod dev;
 mod exit;
 mod healthcheck;
+mod help;
 mod output;
 mod sample_app;
 mod sample_image;
@@ -18,7 +19,7 @@ mod stderr;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -30,7 +31,8 @@ use exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Cli { command, globals } = Cli::parse();
+    let matches = help::command_line().get_matches();
+    let Cli { command, globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();
     let result = match command {
         Command::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
         Command::Hello => block_on(sample_app::run()).flatten(),
         Command::SampleImage(options) => block_on(sample_image::run(&options)).flatten(),
         Command::User(command) => {
-            return block_on(commands::run(command, &globals, Cli::command())).unwrap_or_else(report);
+            return block_on(commands::run(command, &globals, help::command_line())).unwrap_or_else(report);
         }
     };
     result.map_or_else(report, |()| Exit::Ok.into())

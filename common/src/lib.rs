@@ -2,7 +2,7 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`node`],
-//!   [`service`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
+//!   [`service`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`duration`], [`json_pointer`].
@@ -24,6 +24,7 @@ pub mod pod;
 pub mod recovery;
 pub mod saved_state;
 mod schema;
+pub mod selector;
 pub mod service;
 pub mod spec;
 pub mod store;

@@ -1,5 +1,7 @@
 //! `/pod`: the pods of services, and pods that were pushed to a queue.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,11 +10,12 @@ use common::api::{List, PodView};
 use common::ids::{NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
+use common::selector::LabelSelector;
 use common::store::{BrokenKey, StopOutcome, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::params::{InPath, Params, invalid_cursor, page_size};
+use crate::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::views;
@@ -35,6 +38,9 @@ pub(crate) struct PodFilter {
     phase: Option<Phase>,
     /// Only pods whose uuid begins with this text, or whose `<name>-<replica>` is this text.
     prefix: Option<String>,
+    /// Only pods whose service this label selector selects. A pushed pod has no labels.
+    #[param(inline, value_type = Option<SelectorText>)]
+    label: Option<String>,
     /// Items on the page.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     limit: Option<u32>,
@@ -179,6 +185,7 @@ struct PodPage<'a> {
     app: &'a AppState,
     filter: &'a PodFilter,
     limit: usize,
+    labels: LabelSelector,
     after: Option<Cursor>,
     found: Vec<(Cursor, PodRecord)>,
 }
@@ -189,7 +196,8 @@ impl<'a> PodPage<'a> {
             None => None,
             Some(text) => Some(Cursor::read(text).ok_or_else(invalid_cursor)?),
         };
-        Ok(Self { app, filter, limit: page_size(filter.limit)?, after, found: Vec::new() })
+        let labels = filter.label.as_deref().map(parse_selector).transpose()?.unwrap_or_default();
+        Ok(Self { app, filter, limit: page_size(filter.limit)?, labels, after, found: Vec::new() })
     }
 
     /// Whether there is a pod more than the page holds, so that there is a next page.
@@ -202,7 +210,7 @@ impl<'a> PodPage<'a> {
             Some(service) => vec![service.clone()],
             None => or_none(self.app.store.service_names().await)?,
         };
-        for service in services {
+        for service in self.selected(services).await? {
             if matches!(&self.after, Some(Cursor::OfService(last, _)) if *last > service)
                 || matches!(&self.after, Some(Cursor::Pushed(_)))
             {
@@ -218,13 +226,27 @@ impl<'a> PodPage<'a> {
                 return Ok(());
             }
         }
-        if self.filter.service.is_some() {
+        if self.filter.service.is_some() || !self.labels.matches(&BTreeMap::new()) {
             return Ok(());
         }
         let mut pushed = or_none(self.app.store.pushed_pods().await)?;
         pushed.sort_unstable();
         let pods = pushed.into_iter().filter(|id| self.filter.may_match(id, None));
         self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
+    }
+
+    /// Returns the services with the selected labels. The labels are read only if there is a selector.
+    async fn selected(&self, names: Vec<ServiceName>) -> Result<Vec<ServiceName>, StoreError> {
+        if self.labels.is_empty() {
+            return Ok(names);
+        }
+        let mut selected = Vec::new();
+        for chunk in names.chunks(CHUNK_SIZE) {
+            let (services, _broken) = self.app.store.services_each(chunk).await?;
+            let services = services.into_iter().filter(|service| self.labels.matches(&service.labels));
+            selected.extend(services.map(|service| service.name));
+        }
+        Ok(selected)
     }
 
     /// Adds the matching pods that come after the previous page, until the page is full.

@@ -21,7 +21,7 @@ use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
 use crate::body::JsonOrYaml;
 use crate::growth::Growth;
-use crate::params::{IfMatch, InPath};
+use crate::params::{IfMatch, InPath, SelectorText};
 use crate::patch;
 use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
@@ -32,11 +32,6 @@ use crate::views;
 const MAX_CONCURRENT_COUNTS: usize = 16;
 /// Attempts to patch a service that others change at the same time.
 const MAX_ATTEMPTS: usize = 5;
-
-/// `key=value`
-#[derive(ToSchema)]
-#[schema(value_type = String, pattern = "=", example = "team=web")]
-pub(crate) struct LabelSelector(#[allow(dead_code, reason = "only describes a parameter")] String);
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]
@@ -76,8 +71,8 @@ pub(crate) async fn create_service(
 ///
 /// A service whose record cannot be read is left out: `GET /status` names it.
 #[utoipa::path(get, path = "/service", tag = "service", params(
-    ("label" = inline(Option<Vec<LabelSelector>>), Query,
-     description = "Only services that have this label, `key=value`; may be given several times"),
+    ("label" = inline(Option<Vec<SelectorText>>), Query,
+     description = "Only services that this label selector selects; repeatable"),
     ("limit" = Option<u32>, Query, description = "Items on the page", minimum = 1, maximum = 10000),
     ("after" = Option<String>, Query, description = "The `next` of the previous page"),
 ), responses(

@@ -86,6 +86,32 @@ async fn pods_are_filtered() {
 }
 
 #[tokio::test]
+async fn pods_are_selected_by_the_labels_of_their_service() {
+    let Some(api) = Api::start() else { return };
+    two_services(&api).await;
+    api.send("PATCH", "/service/a", &[], r#"{"labels":{"tier":"front","team":"x"}}"#).await.expect(200);
+    api.send("PATCH", "/service/b", &[], r#"{"labels":{"tier":"back"}}"#).await.expect(200);
+    let all = uuids(&api.get("/pod").await.expect(200)).len();
+    let of = async |query: &str| uuids(&api.get(&format!("/pod?{query}")).await.expect(200)).len();
+    let (of_a, of_b) = (of("service=a").await, of("service=b").await);
+    for (query, expected) in [
+        ("label=tier=front", of_a),
+        ("label=tier%20in%20(front,back)", of_a + of_b),
+        ("label=team&service=b", 0),
+        ("label=tier!=front", all - of_a),
+        ("label=!tier", all - of_a - of_b),
+    ] {
+        assert_eq!(of(query).await, expected, "{query}");
+    }
+    let first = api.get("/pod?label=tier&limit=2").await.expect(200);
+    let rest = api.get(&format!("/pod?label=tier&after={}", first["next"].as_str().unwrap())).await;
+    assert_eq!(uuids(&first).len() + uuids(&rest.expect(200)).len(), of_a + of_b);
+    for bad in ["label=", "label=a%20b"] {
+        api.get(&format!("/pod?{bad}")).await.problem(400, "invalid-query");
+    }
+}
+
+#[tokio::test]
 async fn a_pending_pod_shows_its_refusals() {
     let Some(api) = Api::start() else { return };
     api.post("/service", r#"{"name":"a","image":"nginx"}"#).await.expect(201);

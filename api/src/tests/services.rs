@@ -164,7 +164,17 @@ async fn services_are_listed_by_label_and_page() {
     assert_eq!(names(&second), ["d"]);
     assert!(second.get("next").is_none());
     assert_eq!(names(&api.get("/service").await.expect(200)).len(), 4);
-    for bad in ["limit=0", "limit=x", "limit=10001", "label=x", "colour=red"] {
+    for (selector, expected) in [
+        ("team!%3Dx", "b"),
+        ("team%20in%20(y,z)", "b"),
+        ("all,team%20notin%20(x)", "b"),
+        ("!team", ""),
+        ("team==y,all=1", "b"),
+    ] {
+        let list = api.get(&format!("/service?label={selector}")).await.expect(200);
+        assert_eq!(names(&list).join(","), expected, "{selector}");
+    }
+    for bad in ["limit=0", "limit=x", "limit=10001", "label=", "label=a%20b", "label=x%20in", "colour=red"] {
         api.get(&format!("/service?{bad}")).await.problem(400, "invalid-query");
     }
 }

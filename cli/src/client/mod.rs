@@ -17,4 +17,5 @@ mod tests;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};
 pub(crate) use http::Client;
+pub(crate) use logs::LogStream;
 pub(crate) use routes::PodFilter;

@@ -7,6 +7,7 @@ use common::api::{
 use common::event::ClusterEvent;
 use common::spec::ServiceInput;
 use reqwest::Method;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ClientError;
@@ -21,6 +22,8 @@ pub(crate) struct PodFilter {
     pub(crate) node: Option<String>,
     /// The phase.
     pub(crate) phase: Option<String>,
+    /// A label selector for the pod's service.
+    pub(crate) label: Option<String>,
     /// The beginning of the uuid, or the whole name (`web-0`).
     pub(crate) prefix: Option<String>,
 }
@@ -31,10 +34,22 @@ impl PodFilter {
             ("service", &self.service),
             ("node", &self.node),
             ("phase", &self.phase),
+            ("label", &self.label),
             ("prefix", &self.prefix),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
     }
+}
+
+/// What of the API's OpenAPI document is read.
+#[derive(Deserialize)]
+struct ApiDocument {
+    info: ApiInfo,
+}
+
+#[derive(Deserialize)]
+struct ApiInfo {
+    version: String,
 }
 
 /// A backup that is being read.
@@ -57,9 +72,9 @@ impl BackupStream {
 }
 
 impl Client {
-    /// Returns the services that have all these labels (`key=value`).
-    pub(crate) async fn services(&self, labels: &[String]) -> Result<Vec<ServiceView>, ClientError> {
-        let query: Vec<_> = labels.iter().map(|label| ("label", label.clone())).collect();
+    /// Returns the services that a label selector selects; all without one.
+    pub(crate) async fn services(&self, selector: Option<String>) -> Result<Vec<ServiceView>, ClientError> {
+        let query: Vec<_> = selector.into_iter().map(|selector| ("label", selector)).collect();
         self.all_pages("listing services", &["service"], &query).await
     }
 
@@ -75,11 +90,19 @@ impl Client {
         self.send_for_json(&operation, self.request(Method::POST, &["service"], &[]).json(service)).await
     }
 
-    /// Creates or replaces a service.
-    pub(crate) async fn put_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
+    /// Creates or replaces a service. With a revision, fails with status 412 unless the service has it.
+    pub(crate) async fn put_service(
+        &self,
+        service: &ServiceInput,
+        revision: Option<u64>,
+    ) -> Result<ServiceView, ClientError> {
         let operation = format!("applying service {}", service.name);
         let path = ["service", service.name.as_str()];
-        self.send_for_json(&operation, self.request(Method::PUT, &path, &[]).json(service)).await
+        let mut request = self.request(Method::PUT, &path, &[]).json(service);
+        if let Some(revision) = revision {
+            request = request.header("if-match", format!("\"{revision}\""));
+        }
+        self.send_for_json(&operation, request).await
     }
 
     /// Sets the number of pods of a service.
@@ -190,6 +213,13 @@ impl Client {
         let request = self.request(Method::GET, &["event"], &query).header("accept", "application/json");
         let list: List<ClusterEvent> = self.send_for_json("reading events", request).await?;
         Ok(list.items)
+    }
+
+    /// Returns the version of the API.
+    pub(crate) async fn api_version(&self) -> Result<String, ClientError> {
+        let request = self.request(Method::GET, &["openapi.json"], &[]);
+        let document: ApiDocument = self.send_for_json("reading the version of the API", request).await?;
+        Ok(document.info.version)
     }
 
     /// Returns the state of the cluster.

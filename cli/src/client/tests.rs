@@ -102,7 +102,7 @@ async fn all_pages_of_a_list_are_read() {
         response("200 OK", "application/json", &format!("{{\"items\":[{item}]{next}}}"))
     };
     let mut api = FakeApi::with_responses(vec![page("a", ",\"next\":\"a\""), page("b", "")]).await;
-    let services = client(&api.address).services(&["x=y".to_owned()]).await.unwrap();
+    let services = client(&api.address).services(Some("x=y".to_owned())).await.unwrap();
     let names: Vec<_> = services.iter().map(|service| service.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(api.next_request().await.starts_with("GET /service?label=x%3Dy HTTP"));

@@ -9,8 +9,11 @@ use common::spec::ServiceInput;
 
 use super::batch::Batch;
 use super::context::Context;
+use super::diff::Comparison;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
+use super::service_document::ServiceDocument;
+use super::service_files::{self, FileArgs};
 use super::wait::Goal;
 use super::yaml_error;
 use crate::client::Client;
@@ -22,21 +25,22 @@ use crate::output::humanize;
 #[command(after_help = "A file holds one service, or several separated by lines of `---`. \
                   `-f -` reads standard input.")]
 pub(crate) struct ApplyArgs {
-    /// File with services, or - for standard input; repeatable.
-    #[arg(long = "file", short, value_name = "FILE", required = true)]
-    files: Vec<String>,
+    #[command(flatten)]
+    files: FileArgs,
     /// Wait until all their pods run.
     #[arg(long)]
     wait: bool,
+    /// Print what would change, and change nothing. `kubeleet diff` shows the lines.
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
 }
 
 /// Applies the services in the order of the files.
 pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut services = Vec::new();
-    for file in &args.files {
-        services.extend(parse(file, &read(file)?).map_err(CommandError::Other)?);
+    let services = read_services(&args.files.files)?;
+    if args.dry_run {
+        return dry_run(&services, context).await;
     }
-    check_names(&services)?;
     let mut batch = Batch::new();
     let mut goals = Vec::new();
     for input in &services {
@@ -51,6 +55,29 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     Ok(batch.exit())
 }
 
+/// Reads and checks the services of all files.
+pub(super) fn read_services(files: &[String]) -> Result<Vec<ServiceInput>, CommandError> {
+    let mut services = Vec::new();
+    for file in service_files::expand(files)? {
+        services.extend(parse(&file, &read(&file)?).map_err(CommandError::Other)?);
+    }
+    check_names(&services)?;
+    Ok(services)
+}
+
+async fn dry_run(services: &[ServiceInput], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
+    for input in services {
+        let compared = Comparison::read(&context.client, input).await;
+        if let Some(comparison) = batch.accept(compared)? {
+            let name = format!("service/{}", input.name);
+            let result = format!("{} (dry run)", comparison.result());
+            context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
+        }
+    }
+    Ok(batch.exit())
+}
+
 /// Writes a service. Also returns `created`, `configured` or `unchanged`.
 async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'static str), CommandError> {
     let before = match client.service(input.name.as_str()).await {
@@ -58,7 +85,7 @@ async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'st
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
-    let after = client.put_service(input).await?;
+    let after = client.put_service(input, None).await?;
     let result = match before {
         None => "created",
         // A write that changes nothing keeps the time of the last change.
@@ -91,14 +118,15 @@ fn display_name(file: &str) -> &str {
 }
 
 /// Parses the services of one file. JSON is valid YAML.
-fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, String> {
+pub(super) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, String> {
     // As the API reads it: `y` and `on` are text.
     let options = serde_saphyr::options! { strict_booleans: true };
-    let services: Vec<ServiceInput> =
+    let documents: Vec<ServiceDocument> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
             let position = error.location().map(|at| format!(":{}:{}", at.line(), at.column()));
             format!("{}{}: {}", display_name(file), position.unwrap_or_default(), yaml_error::message(&error))
         })?;
+    let services: Vec<ServiceInput> = documents.into_iter().flat_map(|document| document.0).collect();
     if services.is_empty() {
         return Err(format!("{}: no service in it", display_name(file)));
     }

@@ -1,5 +1,6 @@
 //! What every command needs: the client, the output and the global options.
 
+use super::error::CommandError;
 use super::globals::Globals;
 use super::wait::Waiter;
 use crate::client::Client;
@@ -16,5 +17,21 @@ impl Context<'_> {
     /// Returns a waiter whose deadline is `--timeout` from now.
     pub(super) fn waiter(&self) -> Waiter {
         Waiter::new(self.client.clone(), self.globals.timeout)
+    }
+}
+
+/// Returns the subcommand, or the list that a type without a subcommand stands for.
+///
+/// # Errors
+/// `Usage` if options of the list stand before a subcommand, which would not use them.
+pub(super) fn subcommand_or_list<A: Default + PartialEq, C>(
+    command: Option<C>,
+    list_args: A,
+    list: fn(A) -> C,
+) -> Result<C, CommandError> {
+    match command {
+        None => Ok(list(list_args)),
+        Some(command) if list_args == A::default() => Ok(command),
+        Some(_) => Err(CommandError::Usage("write the options after the subcommand".to_owned())),
     }
 }

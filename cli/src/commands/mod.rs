@@ -6,24 +6,38 @@ mod backup;
 mod batch;
 mod cluster;
 mod context;
+mod diff;
 mod durability;
+mod edit;
+mod env_file;
 mod error;
 mod events;
 mod globals;
+mod job;
+mod logs;
 mod node;
+mod object;
+mod operations;
 mod pod;
 mod queue;
 mod recent_events;
 mod resolve;
+mod restart;
 mod run;
+mod selector_args;
 mod service;
+mod service_document;
+mod service_files;
+mod service_form;
 mod service_name;
 mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
 mod values;
+mod version;
 mod wait;
+mod watch_pods;
 mod yaml_error;
 
 use std::process::ExitCode;
@@ -44,18 +58,32 @@ pub(crate) enum UserCommand {
     Run(run::RunArgs),
     /// Create or update services from files (YAML or JSON).
     Apply(apply::ApplyArgs),
-    /// List, inspect, scale and delete services.
-    #[command(subcommand, visible_aliases = ["svc", "services"])]
-    Service(service::ServiceCommand),
+    /// Show what `apply` would change.
+    Diff(diff::DiffArgs),
+    /// List, inspect, change and delete services.
+    #[command(visible_aliases = ["svc", "services"])]
+    Service(service::ServiceArgs),
     /// List, inspect and stop pods, and print their output.
-    #[command(subcommand, visible_alias = "pods")]
-    Pod(pod::PodCommand),
+    #[command(visible_aliases = ["po", "pods"])]
+    Pod(pod::PodArgs),
     /// List, inspect, cordon, uncordon and remove nodes.
-    #[command(subcommand, visible_alias = "nodes")]
-    Node(node::NodeCommand),
+    #[command(visible_aliases = ["no", "nodes"])]
+    Node(node::NodeArgs),
     /// Inspect queues; requeue or drop dead letters.
-    #[command(subcommand, visible_alias = "queues")]
-    Queue(queue::QueueCommand),
+    #[command(visible_alias = "queues")]
+    Queue(queue::QueueArgs),
+    /// List objects of a type, or show one.
+    Get(operations::GetArgs),
+    /// Show one object in detail.
+    Describe(operations::DescribeArgs),
+    /// Delete services, stop pods, remove dead nodes, drop dead letters.
+    Delete(operations::DeleteArgs),
+    /// Change the number of pods of a service.
+    Scale(operations::ScaleArgs),
+    /// Change a service in an editor.
+    Edit(operations::EditArgs),
+    /// Replace the pods of services, one after the other.
+    Restart(operations::RestartArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -65,12 +93,14 @@ pub(crate) enum UserCommand {
     Restore(backup::RestoreArgs),
     /// Short for `pod ls`.
     Ps(pod::ListArgs),
-    /// Short for `pod logs`.
-    Logs(pod::LogArgs),
+    /// Print the output of pods.
+    Logs(logs::LogArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
     /// Show the state of the cluster.
     Status,
+    /// Show the versions of this command and of the API.
+    Version,
     /// Print shell completions.
     Completions(shell::CompletionArgs),
     /// Write man pages to a directory, or print the main page.
@@ -107,17 +137,25 @@ async fn dispatch(
     match command {
         UserCommand::Run(args) => run::run(&args, &mut context).await,
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
-        UserCommand::Service(command) => service::run(command, &mut context).await,
-        UserCommand::Pod(command) => pod::run(command, &mut context).await,
-        UserCommand::Node(command) => node::run(command, &mut context).await,
-        UserCommand::Queue(command) => queue::run(command, &mut context).await,
+        UserCommand::Diff(args) => diff::run(&args, &mut context).await,
+        UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
+        UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
+        UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
+        UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
+        UserCommand::Get(args) => operations::get(args, &mut context).await,
+        UserCommand::Describe(args) => operations::describe(args, &mut context).await,
+        UserCommand::Delete(args) => operations::delete(args, &mut context).await,
+        UserCommand::Scale(args) => operations::scale(args, &mut context).await,
+        UserCommand::Edit(args) => operations::edit(args, &mut context).await,
+        UserCommand::Restart(args) => operations::restart(args, &mut context).await,
         UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
-        UserCommand::Logs(args) => pod::logs(&args, &mut context).await,
+        UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
+        UserCommand::Version => version::run(&mut context).await,
         UserCommand::Completions(_) | UserCommand::Man(_) => Ok(Exit::Ok),
     }
 }

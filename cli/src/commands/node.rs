@@ -4,24 +4,41 @@ use clap::{Args, Subcommand};
 use common::event::ObjectKind;
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::error::CommandError;
-use super::recent_events;
+use super::selector_args::SelectorArgs;
+use super::{object, recent_events};
 use crate::client::PodFilter;
 use crate::exit::Exit;
-use crate::output::nodes;
+use crate::output::{ListStyle, nodes};
+
+/// Arguments of `node`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<NodeCommand>,
+}
+
+impl NodeArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<NodeCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, NodeCommand::Ls)
+    }
+}
 
 /// Subcommands of `node`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List nodes.
     #[command(visible_alias = "list")]
-    Ls,
+    Ls(ListArgs),
     /// Show one node in detail, with its pods.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Name of the node.
-        #[arg(value_name = "NODE")]
+        #[arg(value_name = "NODE", value_parser = object::node)]
         name: String,
     },
     /// Keep new pods off nodes; running pods stay.
@@ -33,29 +50,52 @@ pub(crate) enum NodeCommand {
     Rm(NodeNames),
 }
 
+/// Arguments of `node ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+}
+
 /// Arguments of `cordon`, `uncordon` and `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct NodeNames {
     /// Names of the nodes.
-    #[arg(value_name = "NODE", required = true)]
+    #[arg(value_name = "NODE", required = true, value_parser = object::node)]
     names: Vec<String>,
+}
+
+impl NodeCommand {
+    /// Returns `rm`.
+    pub(super) fn remove(names: Vec<String>) -> Self {
+        Self::Rm(NodeNames { names })
+    }
 }
 
 /// Runs a subcommand.
 pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
-        NodeCommand::Ls => {
-            let nodes = context.client.nodes().await?;
-            context
-                .output
-                .print_list(&nodes, "no nodes; `kubeleet worker` on a machine adds it as a node")?;
-            Ok(Exit::Ok)
-        }
+        NodeCommand::Ls(args) => list(&args, context).await,
         NodeCommand::Describe { name } => describe(&name, context).await,
         NodeCommand::Cordon(nodes) => cordon(&nodes.names, true, context).await,
         NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
         NodeCommand::Rm(nodes) => remove(&nodes.names, context).await,
     }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let selector = args.selector.selector();
+    let mut nodes = context.client.nodes().await?;
+    nodes.retain(|node| selector.matches(&node.labels));
+    let hint = match selector.is_empty() {
+        true => "no nodes; `kubeleet worker` on a machine adds it as a node",
+        false => "no nodes with these labels",
+    };
+    context.output.list_style = args.style;
+    context.output.print_list(&nodes, hint)?;
+    Ok(Exit::Ok)
 }
 
 async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {

@@ -1,4 +1,4 @@
-//! `pod`: list, describe, logs, stop.
+//! `pod`: list, describe, stop.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -7,13 +7,31 @@ use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::error::CommandError;
+use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{recent_events, resolve};
+use super::{logs, object, recent_events, resolve, watch_pods};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
-use crate::output::pods;
+use crate::output::{ListStyle, pods};
+use crate::stderr;
+
+/// Arguments of `pod`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct PodArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<PodCommand>,
+}
+
+impl PodArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<PodCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
+    }
+}
 
 /// Subcommands of `pod`.
 #[derive(Debug, Subcommand)]
@@ -25,58 +43,65 @@ pub(crate) enum PodCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Uuid, the beginning of one, or a name such as web-0.
-        #[arg(value_name = "POD")]
+        #[arg(value_name = "POD", value_parser = object::pod)]
         pod: String,
     },
     /// Print a pod's output.
     #[command(visible_alias = "log")]
-    Logs(LogArgs),
+    Logs(logs::LogArgs),
     /// Stop pods. Services replace their stopped pods with new ones.
     #[command(visible_aliases = ["rm", "delete"])]
     Stop(StopArgs),
 }
 
 /// Arguments of `pod ls`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
     /// Only pods of this service.
-    #[arg(long, short, value_name = "SERVICE")]
-    service: Option<String>,
+    #[arg(long, short, value_name = "SERVICE", value_parser = object::service)]
+    pub(super) service: Option<String>,
     /// Only pods on this node.
-    #[arg(long, value_name = "NODE")]
-    node: Option<String>,
+    #[arg(long, value_name = "NODE", value_parser = object::node)]
+    pub(super) node: Option<String>,
     /// Only pods in this phase.
     #[arg(
         long,
         value_name = "PHASE",
         value_parser = PossibleValuesParser::new(Phase::ALL.map(Phase::as_str))
     )]
-    phase: Option<String>,
-}
-
-/// Arguments of `pod logs`.
-#[derive(Debug, Args)]
-pub(crate) struct LogArgs {
-    /// Uuid, the beginning of one, a name such as web-0, or a service with one pod.
-    #[arg(value_name = "POD")]
-    pod: String,
-    /// Follow new output.
+    pub(super) phase: Option<String>,
+    #[command(flatten)]
+    pub(super) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+    /// Print a row for each change, until Ctrl-C.
     #[arg(long, short)]
-    follow: bool,
-    /// Number of most recent lines to print first.
-    #[arg(long, default_value_t = 100, value_name = "LINES")]
-    tail: usize,
+    pub(super) watch: bool,
 }
 
 /// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// Uuids, beginnings of uuids, or names such as web-0.
-    #[arg(value_name = "POD", required = true)]
+    #[arg(
+        value_name = "POD",
+        required_unless_present = "label",
+        conflicts_with = "label",
+        value_parser = object::pod
+    )]
     pods: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Wait until they are gone.
     #[arg(long)]
     wait: bool,
+}
+
+impl PodCommand {
+    /// Returns `stop`.
+    pub(super) fn stop(pods: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
+        Self::Stop(StopArgs { pods, selector, wait })
+    }
 }
 
 /// Runs a subcommand.
@@ -84,20 +109,25 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
     match command {
         PodCommand::Ls(args) => list(&args, context).await,
         PodCommand::Describe { pod } => describe(&pod, context).await,
-        PodCommand::Logs(args) => logs(&args, context).await,
+        PodCommand::Logs(args) => logs::run(&args, context).await,
         PodCommand::Stop(args) => stop(&args, context).await,
     }
 }
 
 /// `pod ls` and `ps`.
 pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let ListArgs { service, node, phase } = args;
+    let ListArgs { service, node, phase, selector, style, watch } = args;
     let filter = PodFilter {
         service: service.clone(),
         node: node.clone(),
         phase: phase.clone(),
-        ..PodFilter::default()
+        label: selector.text(),
+        prefix: None,
     };
+    context.output.list_style = *style;
+    if *watch {
+        return watch_pods::run(&filter, context).await;
+    }
     let pods = context.client.pods(&filter).await?;
     context.output.print_list(&pods, "no pods")?;
     Ok(Exit::Ok)
@@ -129,20 +159,10 @@ async fn service_of(
     }
 }
 
-/// `pod logs` and `logs`: prints the bytes that the container wrote.
-pub(super) async fn logs(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let pod = resolve::pod(&context.client, &args.pod).await?;
-    let mut log = context.client.logs(pod.uuid.as_str(), args.tail, args.follow).await?;
-    while let Some(bytes) = log.next().await? {
-        context.output.print_bytes(&bytes)?;
-    }
-    Ok(Exit::Ok)
-}
-
 async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for text in &args.pods {
+    for text in &selected_pods(args, &context.client).await? {
         let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
         context.output.print_result(&pod, "is being stopped")?;
         goals.push(Goal::PodGone { id: pod.uuid });
@@ -151,6 +171,18 @@ async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, Comman
         batch.record(context.waiter().wait_for_all(goals).await);
     }
     Ok(batch.exit())
+}
+
+/// Returns the given pods, or the uuids of those with the given labels.
+async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
+    let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
+    let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
+    let active = pods.into_iter().filter(|pod| !pod.phase.is_terminal());
+    let uuids: Vec<String> = active.map(|pod| pod.uuid.to_string()).collect();
+    if uuids.is_empty() {
+        stderr::note("no pods with these labels");
+    }
+    Ok(uuids)
 }
 
 async fn stop_one(client: &Client, text: &str) -> Result<PodView, CommandError> {

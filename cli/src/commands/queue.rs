@@ -3,28 +3,45 @@
 use clap::{Args, Subcommand};
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::error::CommandError;
+use super::object;
 use crate::exit::Exit;
-use crate::output::{Format, queues};
+use crate::output::{Format, ListStyle, queues};
 use crate::stderr;
+
+/// Entries that `peek` shows unless `--limit` is given.
+const DEFAULT_LIMIT: u32 = 20;
+
+/// Arguments of `queue`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct QueueArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<QueueCommand>,
+}
+
+impl QueueArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<QueueCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, QueueCommand::Ls)
+    }
+}
 
 /// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// Show the length of each queue.
     #[command(visible_alias = "list")]
-    Ls {
-        /// Show empty node queues as well.
-        #[arg(long, short)]
-        all: bool,
-    },
+    Ls(ListArgs),
     /// Show the entries of a queue, the next one to be taken first.
     Peek {
         /// Key of the queue in Redis: sq, dq, pq:worker1, rq:worker1, cs:worker1.
+        #[arg(value_parser = object::queue)]
         key: String,
         /// Maximum number of entries.
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        #[arg(long, default_value_t = DEFAULT_LIMIT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
     },
     /// Move dead letters back to their queues.
@@ -34,11 +51,26 @@ pub(crate) enum QueueCommand {
     Drop(DeadLetterArgs),
 }
 
+/// Arguments of `queue ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    /// Show empty node queues as well.
+    #[arg(long, short)]
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+}
+
 /// Arguments of `requeue` and `drop`.
 #[derive(Debug, Args)]
 pub(crate) struct DeadLetterArgs {
     /// Ids, as `kubeleet queue peek dq` shows them.
-    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(
+        value_name = "ID",
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_parser = object::dead_letter
+    )]
     ids: Vec<String>,
     /// All current dead letters; requires --yes.
     #[arg(long, requires = "yes")]
@@ -48,23 +80,36 @@ pub(crate) struct DeadLetterArgs {
     yes: bool,
 }
 
+impl QueueCommand {
+    /// Returns `peek`.
+    pub(super) fn peek(key: &str) -> Self {
+        Self::Peek { key: key.to_owned(), limit: DEFAULT_LIMIT }
+    }
+
+    /// Returns `drop`.
+    pub(super) fn drop_dead_letters(ids: Vec<String>) -> Self {
+        Self::Drop(DeadLetterArgs { ids, all: false, yes: false })
+    }
+}
+
 /// Runs a subcommand.
 pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
-        QueueCommand::Ls { all } => list(all, context).await,
+        QueueCommand::Ls(args) => list(&args, context).await,
         QueueCommand::Peek { key, limit } => peek(&key, limit as usize, context).await,
         QueueCommand::Requeue(args) => change_dead_letters(&args, DeadLetterAction::Requeue, context).await,
         QueueCommand::Drop(args) => change_dead_letters(&args, DeadLetterAction::Drop, context).await,
     }
 }
 
-async fn list(all: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let lengths = context.client.queues().await?;
     match context.output.format {
         // Scripts get the shape of the API.
         Format::Json | Format::Yaml => context.output.print_document(&lengths, String::new)?,
         Format::Table | Format::Wide | Format::Name => {
-            let all = all || context.output.format == Format::Wide;
+            context.output.list_style = args.style;
+            let all = args.all || context.output.format == Format::Wide;
             context.output.print_list(&queues::rows(&lengths, all), "no queues")?;
         }
     }

@@ -11,7 +11,7 @@ use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::wait::Goal;
-use super::{service_name, values};
+use super::{env_file, job, service_name, values};
 use crate::client::Client;
 use crate::exit::Exit;
 
@@ -30,36 +30,47 @@ pub(crate) struct RunArgs {
     /// Number of pods.
     #[arg(long, short = 'n', default_value_t = 1, value_parser = values::replica_count)]
     replicas: u32,
-    /// Environment variable; repeatable.
-    #[arg(long, short, value_name = "KEY=VALUE", value_parser = values::key_value)]
+    /// Environment variable; KEY alone takes its value from this environment; repeatable.
+    #[arg(long, short, value_name = "KEY[=VALUE]", value_parser = env_file::variable)]
     env: Vec<(String, String)>,
+    /// File with one environment variable per line; repeatable. -e overrides it.
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<String>,
     /// Published port: 80, 8080:80 or 0.0.0.0:8080:80/udp; on loopback unless an address is given;
     /// repeatable.
     #[arg(long = "port", short, value_name = "PORT")]
     ports: Vec<Port>,
     /// Memory limit and reservation: 64MiB, 1g.
-    #[arg(long)]
+    #[arg(long, short)]
     memory: Option<Memory>,
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
-    /// When to restart a container that exited: always, on-failure or never.
-    #[arg(long, value_name = "POLICY", value_parser = values::enum_value::<RestartPolicy>)]
+    /// When to restart a container that exited.
+    #[arg(long, value_name = "POLICY", value_parser = values::restart_policy())]
     restart: Option<RestartPolicy>,
-    /// What a worker that cannot reach Redis does with these pods: keep or stop them.
-    #[arg(
-        long,
-        value_name = "POLICY",
-        default_value = "keep",
-        value_parser = values::enum_value::<OnDisconnect>
-    )]
+    /// What a worker that cannot reach Redis does with these pods.
+    #[arg(long, value_name = "POLICY", default_value = "keep", value_parser = values::on_disconnect())]
     on_disconnect: OnDisconnect,
-    /// Label of the service; repeatable.
-    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = values::key_value)]
+    /// Labels of the service, separated by commas; repeatable.
+    #[arg(
+        long = "label",
+        short,
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        value_parser = values::key_value
+    )]
     label: Vec<(String, String)>,
-    /// Wait until all its pods run.
+    /// Wait until all its pods run. A job (--restart never or on-failure) is waited for until its pods have
+    /// ended, and the exit code is that of its container.
     #[arg(long)]
     wait: bool,
+    /// Return at once: the default, as without --wait.
+    #[arg(long, short, conflicts_with = "wait")]
+    detach: bool,
+    /// Delete the service once its pods have ended. Only for jobs, with --wait.
+    #[arg(long, requires = "wait")]
+    rm: bool,
     /// Command and arguments that replace those of the image.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -67,6 +78,10 @@ pub(crate) struct RunArgs {
 
 /// Creates the service and, with `--wait`, waits until it is ready.
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if args.rm && !args.is_job() {
+        let detail = "--rm is for jobs: add --restart never or --restart on-failure";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
     let service = match &args.name {
         Some(name) => context.client.create_service(&args.service(name.clone())?).await?,
         None => create_with_free_name(args, &context.client).await?,
@@ -75,6 +90,9 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     context.output.print_result(&service, "created")?;
     if !args.wait {
         return Ok(Exit::Ok);
+    }
+    if args.is_job() {
+        return job::wait(&service, args.rm, context).await;
     }
     let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
     Ok(context.waiter().wait_for(goal).await)
@@ -103,9 +121,19 @@ fn random_suffix() -> String {
 }
 
 impl RunArgs {
+    /// Returns true if the pods end by themselves.
+    fn is_job(&self) -> bool {
+        matches!(self.restart, Some(RestartPolicy::Never | RestartPolicy::OnFailure))
+    }
+
     fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
         let mut environment = Environment::default();
-        for (key, value) in &self.env {
+        let mut variables = BTreeMap::new();
+        for file in &self.env_file {
+            variables.extend(env_file::read(file)?);
+        }
+        variables.extend(self.env.iter().cloned());
+        for (key, value) in &variables {
             environment.insert(key, value.clone()).map_err(CommandError::Usage)?;
         }
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! `service`: list, describe, scale, delete.
+//! `service`: list, describe, scale, edit, restart, delete.
 
 use clap::{Args, Subcommand};
 use common::api::{PodView, ServiceView};
@@ -6,19 +6,42 @@ use common::event::ObjectKind;
 use common::lifecycle::Phase;
 
 use super::batch::Batch;
-use super::context::Context;
+use super::context::{self, Context};
 use super::durability::warn_if_unconfirmed;
+use super::edit::{self, EditArgs};
 use super::error::CommandError;
+use super::restart::{self, RestartArgs};
+use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{recent_events, values};
+use super::{object, recent_events, values};
 use crate::client::PodFilter;
 use crate::exit::Exit;
-use crate::output::services;
+use crate::output::{ListStyle, services};
+use crate::stderr;
 
 /// Unhealthy pods that `describe` shows at most.
 const MAX_UNHEALTHY_SHOWN: usize = 10;
 /// Pods of each phase that are searched for them.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
+
+/// Arguments of `service`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct ServiceArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<ServiceCommand>,
+}
+
+impl ServiceArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<ServiceCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
+    }
+}
+
+/// Printed instead of an empty selection.
+const NONE_SELECTED: &str = "no services with these labels";
 
 /// Subcommands of `service`.
 #[derive(Debug, Subcommand)]
@@ -30,29 +53,34 @@ pub(crate) enum ServiceCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Name of the service.
-        #[arg(value_name = "SERVICE")]
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
     /// Change the number of pods of a service.
     Scale(ScaleArgs),
+    /// Change a service in an editor.
+    Edit(EditArgs),
+    /// Replace the pods of services, one after the other.
+    Restart(RestartArgs),
     /// Delete services and stop their pods.
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
 }
 
 /// Arguments of `service ls`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
-    /// Only services with this label; repeatable.
-    #[arg(long = "label", short, value_name = "KEY=VALUE", value_parser = values::label_selector)]
-    label: Vec<String>,
+    #[command(flatten)]
+    pub(super) selector: SelectorArgs,
+    #[command(flatten)]
+    pub(super) style: ListStyle,
 }
 
 /// Arguments of `service scale`.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
     /// Name of the service.
-    #[arg(value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE", value_parser = object::service)]
     service: String,
     /// Number of pods.
     #[arg(value_parser = values::replica_count)]
@@ -66,11 +94,30 @@ pub(crate) struct ScaleArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// Names of the services.
-    #[arg(value_name = "SERVICE", required = true)]
+    #[arg(
+        value_name = "SERVICE",
+        required_unless_present = "label",
+        conflicts_with = "label",
+        value_parser = object::service
+    )]
     services: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Wait until their last pods are gone.
     #[arg(long)]
     wait: bool,
+}
+
+impl ServiceCommand {
+    /// Returns `scale`.
+    pub(super) fn scale(service: String, replicas: u32, wait: bool) -> Self {
+        Self::Scale(ScaleArgs { service, replicas, wait })
+    }
+
+    /// Returns `rm`.
+    pub(super) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
+        Self::Rm(RemoveArgs { services, selector, wait })
+    }
 }
 
 /// Runs a subcommand.
@@ -79,15 +126,18 @@ pub(super) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> R
         ServiceCommand::Ls(args) => list(&args, context).await,
         ServiceCommand::Describe { service } => describe(&service, context).await,
         ServiceCommand::Scale(args) => scale(&args, context).await,
+        ServiceCommand::Edit(args) => edit::run(&args, context).await,
+        ServiceCommand::Restart(args) => restart::run(&args, context).await,
         ServiceCommand::Rm(args) => remove(&args, context).await,
     }
 }
 
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let services = context.client.services(&args.label).await?;
-    let hint = match args.label.is_empty() {
+    let services = context.client.services(args.selector.text()).await?;
+    context.output.list_style = args.style;
+    let hint = match args.selector.is_empty() {
         true => "no services; `kubeleet run nginx` starts one",
-        false => "no services with these labels",
+        false => NONE_SELECTED,
     };
     context.output.print_list(&services, hint)?;
     Ok(Exit::Ok)
@@ -137,10 +187,19 @@ async fn scale(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, Comm
     Ok(context.waiter().wait_for(goal).await)
 }
 
+async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+    let Some(selector) = args.selector.text() else { return Ok(args.services.clone()) };
+    let services = context.client.services(Some(selector)).await?;
+    if services.is_empty() {
+        stderr::note(NONE_SELECTED);
+    }
+    Ok(services.into_iter().map(|service| service.name.to_string()).collect())
+}
+
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for service in &args.services {
+    for service in &selected_services(args, context).await? {
         let deleted = context.client.delete_service(service).await.map_err(CommandError::from);
         if batch.accept(deleted)?.is_some() {
             let name = format!("service/{service}");

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod files;
+mod lists;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser};
@@ -39,11 +42,43 @@ fn accepts_valid_command_lines() {
          --wait -- sh -c",
         "run nginx --on-disconnect stop --label a=b -l c=d -n 2 -o json",
         "apply -f a.yaml -f - --wait --timeout 90",
+        "run nginx -d -m 64m -e PATH --env-file a --env-file b -l a=b,c=d",
+        "run job --restart on-failure --wait --rm",
+        "ps -w --no-headers",
+        "ps -q -l app=shop,tier!=back",
+        "get pods -w -l app",
+        "delete svc -l app=shop --wait",
+        "svc rm -l !app",
+        "pod stop -l app",
+        "logs -l app -f",
+        "version -o json",
+        "apply -f . --dry-run",
+        "diff -f a.yaml -f b",
+        "delete -f a.yaml",
+        "edit svc web",
+        "svc edit web",
+        "restart web db",
         "service ls -l a=b",
         "svc scale web 3 --wait",
         "services rm web db --wait",
         "pod ls --service web --node worker1 --phase running -o wide",
         "pods stop web-0 djkf --wait",
+        "svc",
+        "svc -l a=b",
+        "nodes",
+        "pod -s web",
+        "po -o name",
+        "queue -a",
+        "get svc",
+        "get service web -o yaml",
+        "get svc/web",
+        "describe pod/web-0",
+        "delete pod/web-0 svc/web --wait",
+        "scale web 3 --wait",
+        "scale svc/web --replicas=3",
+        "pod describe pod/web-0",
+        "logs svc/web -f",
+        "logs pod web-0 web-1",
         "ps",
         "logs web-0 -f --tail 10",
         "pod logs web-0 -f",
@@ -68,7 +103,13 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("run", "IMAGE"),
         ("run nginx --name Web", "lower-case"),
         ("run nginx -p 99999", "is not a port"),
-        ("run nginx -e A", "KEY=value"),
+        ("run nginx -e KUBELEET_UNSET", "KEY=value"),
+        ("run nginx -l a=b,c", "KEY=value"),
+        ("run nginx -d --wait", "cannot be used"),
+        ("run nginx --rm", "--wait"),
+        ("svc ls -l a=b=(", "not a label selector"),
+        ("svc rm web -l a=b", "cannot be used"),
+        ("logs", "required"),
         ("run nginx --restart sometimes", "on-failure"),
         ("run nginx sh", "unexpected argument"),
         ("pod ls --phase ready", "pending"),
@@ -78,11 +119,16 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("service scale web", "REPLICAS"),
         ("service scale web -1", "unexpected argument"),
         ("service scale web two", "is not a number of pods"),
+        ("pod describe svc/web", "needs a pod"),
+        ("svc web", "unrecognized subcommand"),
         ("apply", "--file"),
+        ("apply -f a --dry-run --wait", "cannot be used"),
+        ("delete", "required"),
+        ("delete -f a web", "cannot be used"),
         ("status --timeout soon", "duration"),
     ] {
         let error = parse(line).unwrap_err();
-        assert_eq!(error.exit_code(), Exit::Usage as i32, "{line}");
+        assert_eq!(error.exit_code(), i32::from(Exit::Usage.code()), "{line}");
         assert!(error.to_string().contains(reason), "{line}: {error}");
     }
 }
@@ -217,7 +263,7 @@ fn two_pods(request: &str) -> String {
 async fn pods_are_found_by_any_unambiguous_name() {
     for name in ["aaaa1111", "aaaa", "web-0"] {
         let (exit, shown, _) = run_line(&format!("pod describe {name} -o name"), two_pods_and_events).await;
-        assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "pod/aaaa1111\n"), "{name}");
+        assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "pod/web-0\n"), "{name}");
     }
     for (name, code) in
         [("aa", Exit::Usage), ("web", Exit::Usage), ("zz", Exit::NotFound), ("Z-9", Exit::NotFound)]
@@ -233,6 +279,69 @@ fn two_pods_and_events(request: &str) -> String {
         _ if request.starts_with("GET /service/web ") => ok_json(&fixtures::service("web")),
         _ => two_pods(request),
     }
+}
+
+#[tokio::test]
+async fn operations_are_the_commands_of_the_types() {
+    let respond = |request: &str| match request.split(" HTTP").next().unwrap() {
+        "GET /service" => ok_json(&serde_json::json!({ "items": [fixtures::service("web")] })),
+        "GET /pod" => ok_json(&serde_json::json!({ "items": [fixtures::pod("aaaa", Phase::Running)] })),
+        "GET /node" => ok_json(&serde_json::json!({ "items": [fixtures::node("worker1")] })),
+        "GET /queue" => ok_json(&common::api::QueuesView::default()),
+        "POST /service/web/scale" => ok_json(&fixtures::service("web")),
+        "DELETE /pod/aaaa1111" => ok_json(&fixtures::pod("aaaa1111", Phase::Stopping)),
+        line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
+        _ => two_pods_and_events(request),
+    };
+    for [short, long] in [
+        ["svc", "service ls"],
+        ["get services", "service ls"],
+        ["get po", "pod ls"],
+        ["pods", "pod ls"],
+        ["nodes", "node ls"],
+        ["get no -o json", "node ls -o json"],
+        ["queue", "queue ls"],
+        ["get queue", "queue ls"],
+        ["get svc web -o yaml", "service describe web -o yaml"],
+        ["describe svc/web", "service describe web"],
+        ["describe pod web-0", "pod describe pod/web-0"],
+        ["scale web 2", "service scale service/web 2"],
+        ["delete svc web db", "service rm web db"],
+        ["delete pod/aaaa1111", "pod stop aaaa1111"],
+        ["delete node worker1", "node rm worker1"],
+        ["delete letter/0123", "queue drop letter/0123"],
+    ] {
+        let (exit, shown, requests) = run_line(short, respond).await;
+        let (other_exit, other_shown, other_requests) = run_line(long, respond).await;
+        assert_eq!(exit.unwrap(), other_exit.unwrap(), "{short}");
+        assert_eq!((shown.as_str(), &requests), (other_shown.as_str(), &other_requests), "{short}");
+        assert!(!shown.is_empty() && !requests.is_empty(), "{short}");
+    }
+    for line in
+        ["describe web", "get svc/a pod/b", "delete web", "delete queue/sq", "svc -l a=b ls", "scale web"]
+    {
+        let (exit, _, requests) = run_line(line, |_| problem(500)).await;
+        let exit = exit.unwrap_or_else(|error| error.exit());
+        assert_eq!((exit, requests.len()), (Exit::Usage, 0), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn logs_of_several_pods_are_printed_line_by_line_with_their_names() {
+    let respond = |request: &str| match request.split(" HTTP").next().unwrap() {
+        "GET /pod?service=web" => {
+            let mut other = fixtures::pod("aabb2222", Phase::Running);
+            other.replica = 1;
+            ok_json(&serde_json::json!({ "items": [fixtures::pod("aaaa1111", Phase::Running), other] }))
+        }
+        "GET /pod/aaaa1111/log?tail=100&follow=false" => response("200 OK", "text/plain", "a\nb"),
+        line if line.contains("/log") => problem(404),
+        _ => two_pods_and_events(request),
+    };
+    let (exit, shown, _) = run_line("logs svc/web", respond).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::NotFound, "web-0 | a\nweb-0 | b\n"));
+    let (exit, ..) = run_line("logs node/worker1", respond).await;
+    assert_eq!(exit.unwrap_err().exit(), Exit::Usage);
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Data on standard output: tables for people; JSON, YAML and names for scripts.
 
+pub(crate) mod changed_rows;
 pub(crate) mod containers;
 pub(crate) mod describe_layout;
 pub(crate) mod events;
 mod findings;
 pub(crate) mod humanize;
+pub(crate) mod line_diff;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod queues;
@@ -17,8 +19,10 @@ pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
+use changed_rows::ChangedRows;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -36,7 +40,7 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML.
     Yaml,
-    /// Names only: service/web, pod/<uuid>.
+    /// Names only: service/web, pod/web-0. Commands accept them.
     Name,
 }
 
@@ -46,14 +50,36 @@ pub(crate) trait TableRow: Serialize {
     fn titles(wide: bool) -> Vec<&'static str>;
     /// Returns the cells below the titles.
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String>;
-    /// Returns `kind/name`, which `-o name` prints.
+    /// Returns `type/name`, which `-o name` prints and commands accept.
     fn name(&self) -> String;
+    /// Returns what `--quiet` prints: the name without the type; of pods, the uuid.
+    fn id(&self) -> String {
+        let name = self.unique_name();
+        name.split_once('/').map_or(name.clone(), |(_, id)| id.to_owned())
+    }
+    /// Returns `type/name` where two objects of a list have the same name.
+    fn unique_name(&self) -> String {
+        self.name()
+    }
+}
+
+/// How a list is printed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub(crate) struct ListStyle {
+    /// Print no line with the titles of the columns.
+    #[arg(long)]
+    no_headers: bool,
+    /// Print only names; of pods, the uuids.
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 /// Writes data in the chosen format.
 pub(crate) struct Output {
     /// The chosen format.
     pub(crate) format: Format,
+    /// How lists are printed.
+    pub(crate) list_style: ListStyle,
     now: Timestamp,
     sink: Box<dyn Write + Send>,
 }
@@ -61,7 +87,7 @@ pub(crate) struct Output {
 impl Output {
     /// Writes to standard output without any filter, because logs must be printed byte for byte.
     pub(crate) fn stdout(format: Format) -> Self {
-        Self { format, now: Timestamp::now(), sink: Box::new(io::stdout()) }
+        Self { format, list_style: ListStyle::default(), now: Timestamp::now(), sink: Box::new(io::stdout()) }
     }
 
     /// Returns the time that ages refer to.
@@ -71,6 +97,9 @@ impl Output {
 
     /// Prints a collection. Instead of an empty table it prints `hint` on standard error.
     pub(crate) fn print_list<T: TableRow>(&mut self, items: &[T], hint: &str) -> io::Result<()> {
+        if self.list_style.quiet {
+            return items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.id()));
+        }
         match self.format {
             Format::Table | Format::Wide if items.is_empty() => {
                 stderr::note(hint);
@@ -79,11 +108,47 @@ impl Output {
             Format::Table | Format::Wide => {
                 let wide = self.format == Format::Wide;
                 let rows = items.iter().map(|item| item.cells(wide, self.now)).collect();
-                self.print_text(&table::render(&T::titles(wide), rows))
+                self.print_text(&table::render(&self.titles::<T>(), rows))
             }
             Format::Json | Format::Yaml => self.print_data(&Items { items }),
-            Format::Name => items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.name())),
+            Format::Name => {
+                unique_names(items).into_iter().try_for_each(|name| writeln!(self.sink, "{name}"))
+            }
         }
+    }
+
+    /// Prints the changed items of a list that is watched: rows below those before, or an item of a stream each.
+    pub(crate) fn print_changes<T: TableRow + PartialEq + Clone>(
+        &mut self,
+        items: &[T],
+        rows_so_far: &mut ChangedRows<T>,
+    ) -> io::Result<()> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        match self.format {
+            Format::Table | Format::Wide if !self.list_style.quiet => {
+                let (wide, now) = (self.format == Format::Wide, Timestamp::now());
+                let rows = items.iter().map(|item| item.cells(wide, now)).collect();
+                let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
+                // The titles stand above the first rows only.
+                self.list_style.no_headers = true;
+                self.print_text(&text)?;
+                self.sink.flush()
+            }
+            Format::Json | Format::Yaml if !self.list_style.quiet => {
+                items.iter().try_for_each(|item| self.print_stream_item(item, String::new))
+            }
+            _ => {
+                self.print_list(items, "")?;
+                self.sink.flush()
+            }
+        }
+    }
+
+    /// Returns the column titles, unless they are left out.
+    fn titles<T: TableRow>(&self) -> Vec<&'static str> {
+        if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == Format::Wide) }
     }
 
     /// Prints an object after a change, with its result: `service/web created`.
@@ -163,6 +228,16 @@ impl Output {
         }
         writeln!(self.sink, "{}", serde_json::to_string_pretty(data)?)
     }
+}
+
+/// Returns the names of the items; the unique ones where several have the same.
+fn unique_names<T: TableRow>(items: &[T]) -> Vec<String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for item in items {
+        *counts.entry(item.name()).or_default() += 1;
+    }
+    let name = |item: &T| if counts[&item.name()] > 1 { item.unique_name() } else { item.name() };
+    items.iter().map(name).collect()
 }
 
 fn yaml<T: Serialize>(data: &T) -> io::Result<String> {

@@ -43,13 +43,22 @@ impl TableRow for PodView {
         cells
     }
 
+    /// A stopped pod is named by its uuid: the name belongs to its replacement. So is a pushed pod: any number
+    /// of them may have the same name.
     fn name(&self) -> String {
+        if self.service.is_none() || self.phase == Phase::Stopped {
+            return self.unique_name();
+        }
+        format!("pod/{}", indexed_name(self))
+    }
+
+    fn unique_name(&self) -> String {
         format!("pod/{}", self.uuid)
     }
 }
 
 /// Returns `web-0`: the pod's name and its index in the service.
-fn indexed_name(pod: &PodView) -> String {
+pub(crate) fn indexed_name(pod: &PodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 

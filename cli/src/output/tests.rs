@@ -85,6 +85,25 @@ fn pods_and_nodes_as_tables() {
 }
 
 #[test]
+fn names_of_pods_are_those_that_commands_accept_and_unique() {
+    let mut pushed = fixtures::pod("pushed-1", Phase::Running);
+    pushed.service = None;
+    let mut second = fixtures::pod("bbbb", Phase::Running);
+    second.replica = 1;
+    let twice = fixtures::pod("cccc", Phase::Stopping);
+    let show = |pods: &[common::api::PodView]| {
+        printed(Format::Name, |output| output.print_list(pods, "none").unwrap())
+    };
+    let first = fixtures::pod("aaaa", Phase::Running);
+    let stopped = fixtures::pod("dddd", Phase::Stopped);
+    assert_eq!(
+        show(&[first.clone(), second, pushed, stopped]),
+        "pod/web-0\npod/web-1\npod/pushed-1\npod/dddd\n"
+    );
+    assert_eq!(show(&[first, twice]), "pod/aaaa\npod/cccc\n");
+}
+
+#[test]
 fn the_result_of_a_change_in_every_format() {
     let web = fixtures::service("web");
     let show = |format| printed(format, |output| output.print_result(&web, "created").unwrap());

@@ -83,7 +83,14 @@ fn a_service_is_created_scaled_and_deleted() {
     let list: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(list["items"][0]["status"]["running"], 3, "{out}");
     let (_, out, _) = run("ps --service web -o name");
-    assert_eq!(out.lines().filter(|line| line.starts_with("pod/")).count(), 3, "{out}");
+    assert_eq!(out, "pod/web-0\npod/web-1\npod/web-2\n");
+    for name in out.lines() {
+        let (exit, described, _) = run(&format!("describe {name} -o name"));
+        assert_eq!((exit, described.trim_end()), (0, name));
+    }
+    assert_eq!(run("svc -q").1, "web\n");
+    let (exit, out, _) = run("version -o json");
+    assert!(exit == 0 && out.matches(env!("CARGO_PKG_VERSION")).count() == 2, "{out}");
     let (exit, out, _) = run("pod describe web-1");
     assert!(exit == 0 && out.contains("Name:           web-1") && out.contains("PodStarted"), "{out}");
 
@@ -134,6 +141,13 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
     assert_eq!((exit, out), (0, format!("dead letter {id} dropped\n")));
     assert_eq!(run(&format!("queue requeue {id}")).0, 3);
 
+    let labelled = "name: c\nimage: x\nlabels: {tier: front}\n---\nname: d\nimage: x\nlabels: {tier: back}\n";
+    assert_eq!(parts(&kubeleet_with(&cluster.api, "apply -f -", labelled)).0, 0);
+    assert_eq!(run("svc ls -q -l tier").1, "c\nd\n");
+    assert_eq!(run("ps -o name -l tier!=front,tier").1, "pod/d-0\n");
+    let (exit, out, _) = run("delete svc -l tier=front");
+    assert_eq!((exit, out.as_str()), (0, "service/c is being deleted\n"));
+
     assert_eq!(run("node cordon worker1").1, "node/worker1 cordoned\n");
     assert!(run("node ls").1.contains("ready,cordoned"));
     assert_eq!(run("node uncordon worker1 nowhere").0, 3);
@@ -144,12 +158,57 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
 }
 
 #[test]
+fn services_are_edited_printed_and_applied_again() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let (exit, _, err) = run("run hello --name web -e MODE=a --wait --timeout 30s");
+    assert_eq!(exit, 0, "{err}");
+    let edit = |editor: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["edit", "svc/web"]).env("KUBELEET_API", &cluster.api).env_remove("VISUAL");
+        parts(&command.env("EDITOR", editor).output().unwrap())
+    };
+    assert_eq!(edit("true").1, "service/web unchanged\n");
+    assert_eq!(edit("sed -i s/replicas:.1/replicas:\\ 2/").1, "service/web edited\n");
+    let (exit, _, err) = edit("false");
+    assert!(exit == 1 && err.contains("nothing was changed"), "{err}");
+    let (exit, _, err) = edit("sed -i s/image/imgae/");
+    assert!(exit == 2 && err.contains("imgae") && err.contains("the edited service is in"), "{err}");
+    let kept = err.lines().find_map(|line| line.strip_prefix("the edited service is in ")).unwrap();
+    std::fs::remove_file(kept).unwrap();
+    // Another client writes while the editor is open.
+    let (exit, _, err) = edit(&format!("{BINARY} scale web 3 >/dev/null; sed -i s/MODE/OTHER/"));
+    assert_eq!(exit, 4, "{err}");
+    let kept = err.lines().find_map(|line| line.strip_prefix("the edited service is in ")).unwrap();
+    std::fs::remove_file(kept).unwrap();
+
+    let (_, printed, _) = run("get services -o yaml");
+    assert!(printed.contains("replicas: 3") && printed.contains("MODE"), "{printed}");
+    let (exit, out, err) = parts(&kubeleet_with(&cluster.api, "apply -f -", &printed));
+    assert_eq!((exit, out.as_str()), (0, "service/web unchanged\n"), "{err}");
+    let (exit, out, _) = parts(&kubeleet_with(&cluster.api, "diff -f -", &printed));
+    assert_eq!((exit, out.as_str()), (0, ""));
+    let changed = printed.replace("replicas: 3", "replicas: 1");
+    let (exit, out, _) = parts(&kubeleet_with(&cluster.api, "diff -f -", &changed));
+    assert!(exit == 1 && out.contains("-replicas: 3\n+replicas: 1\n"), "{out}");
+
+    let (_, before, _) = run("ps -q");
+    let (exit, out, err) = run("restart web --timeout 60s");
+    assert_eq!((exit, out.as_str()), (0, "service/web restarted\n"), "{err}");
+    let (_, after, _) = run("ps -q");
+    assert_eq!(after.lines().count(), 3, "{after}");
+    assert!(after.lines().all(|pod| !before.contains(pod)), "{before}{after}");
+    let (exit, _, err) = parts(&kubeleet_with(&cluster.api, "delete -f - --wait --timeout 30s", &printed));
+    assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
+}
+
+#[test]
 fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     let (exit, _, err) = run("run hello --name web --replicas 3 --wait --timeout 30s");
     assert_eq!(exit, 0, "{err}");
-    let (_, before, _) = run("ps -o name");
+    let (_, before, _) = run("ps -q");
     assert_eq!(run("cluster recover --wait 21s").0, 2);
     // The services of the pods are saved a second later.
     testkit::eventually::blocking_eventually("the plan is complete", || {
@@ -160,7 +219,7 @@ fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
     let (exit, out, err) = run("cluster recover");
     assert!(exit == 0 && out.contains("1 services and 3 pods to be recovered"), "{out} {err}");
     assert!(err.contains("`kubeleet cluster recover --yes` does this"), "{err}");
-    assert_eq!(run("ps -o name").1, "", "nothing was changed");
+    assert_eq!(run("ps -q").1, "", "nothing was changed");
     let (exit, out, err) = run("cluster recover --yes");
     assert!(exit == 0 && out.contains("1 services and 3 pods recovered"), "{out} {err}");
     let sorted = |text: &str| {
@@ -168,7 +227,7 @@ fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
         lines.sort_unstable();
         lines
     };
-    assert_eq!(sorted(&run("ps -o name").1), sorted(&before));
+    assert_eq!(sorted(&run("ps -q").1), sorted(&before));
     let (exit, _, err) = run("service scale web 1 --wait --timeout 30s");
     assert_eq!(exit, 0, "{err}");
 }

@@ -1,17 +1,16 @@
 //! The selection of services for a list.
 
-use std::collections::BTreeMap;
-
+use common::selector::LabelSelector;
 use common::service::Service;
 use common::store::BrokenKey;
 
-use crate::params::{DEFAULT_PAGE_SIZE, page_size};
+use crate::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Selects services by label and page.
+/// Selects services by labels and page.
 pub(super) struct ServiceSelection {
-    labels: BTreeMap<String, String>,
+    labels: LabelSelector,
     /// The size of the page.
     pub(super) limit: usize,
     after: Option<String>,
@@ -21,16 +20,12 @@ impl ServiceSelection {
     /// Reads the query, in which `label` may occur several times.
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
         let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
-        let mut labels = BTreeMap::new();
+        let mut labels = LabelSelector::default();
         let mut limit = None;
         let mut after = None;
         for (name, value) in pairs {
             match name.as_str() {
-                "label" => {
-                    let (key, value) =
-                        value.split_once('=').ok_or_else(|| invalid("label: write key=value".to_owned()))?;
-                    labels.insert(key.to_owned(), value.to_owned());
-                }
+                "label" => labels.extend(parse_selector(&value)?),
                 "limit" => {
                     let number = value.parse().map_err(|_| invalid("limit: write a number".to_owned()))?;
                     limit = Some(number);
@@ -47,7 +42,7 @@ impl ServiceSelection {
     }
 
     fn matches(&self, service: &Service) -> bool {
-        self.labels.iter().all(|(key, value)| service.labels.get(key) == Some(value))
+        self.labels.matches(&service.labels)
     }
 
     /// Returns the selected services, and one more than the limit if there is a next page.

@@ -63,6 +63,19 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
 
+/// Reached when all pods of the service have ended, with whatever exit code.
+pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
+    let Some(service) = service.filter(|service| service.state != ServiceState::Deleting) else {
+        return Assessment::new("the service was deleted", Verdict::Deleted);
+    };
+    let status = &service.status;
+    let is_active = status.pending + status.assigned + status.running + status.stopping > 0;
+    let is_complete = status.succeeded + status.failed >= status.desired;
+    let verdict = if is_complete && !is_active { Verdict::Reached } else { Verdict::Waiting };
+    let line = pod_counts(service) + &reason_suffix("", &status.message);
+    Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
+}
+
 /// Reached when the service is not found any more.
 pub(super) fn service_gone(service: Option<&ServiceView>) -> Assessment {
     match service {
@@ -133,6 +146,25 @@ mod tests {
     fn succeeded_pods_count_as_ready_and_failed_pods_as_failed() {
         assert_eq!(assess(|s| (s.running, s.updated, s.succeeded) = (0, 0, 3)).1, Verdict::Reached);
         assert_eq!(assess(|s| (s.running, s.updated, s.failed) = (2, 2, 1)).1, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_job_has_ended_when_no_pod_is_active_whatever_its_exit_code() {
+        let verdict = |running, succeeded, failed| {
+            let mut service = fixtures::service("job");
+            let status = &mut service.status;
+            (status.running, status.succeeded, status.failed) = (running, succeeded, failed);
+            ended(Some(&service)).verdict
+        };
+        for (running, succeeded, failed, expected) in [
+            (0, 3, 0, Verdict::Reached),
+            (0, 1, 2, Verdict::Reached),
+            (1, 2, 0, Verdict::Waiting),
+            (0, 2, 0, Verdict::Waiting),
+        ] {
+            assert_eq!(verdict(running, succeeded, failed), expected, "{running} {succeeded} {failed}");
+        }
+        assert_eq!(ended(None).verdict, Verdict::Deleted);
     }
 
     #[test]

@@ -13,6 +13,11 @@ pub(crate) enum Goal {
         /// The generation after the write.
         generation: u64,
     },
+    /// All pods of a service have ended by themselves, with whatever exit code.
+    Ended {
+        /// Name of the service.
+        service: String,
+    },
     /// A service is deleted, and its last pod is gone.
     ServiceGone {
         /// Name of the service.
@@ -29,7 +34,9 @@ impl Goal {
     /// Returns the name at the beginning of each progress line.
     pub(super) fn subject(&self) -> String {
         match self {
-            Goal::Ready { service, .. } | Goal::ServiceGone { service } => service.clone(),
+            Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
+                service.clone()
+            }
             Goal::PodGone { id } => format!("pod {}", id.short()),
         }
     }
@@ -37,7 +44,7 @@ impl Goal {
     /// Returns the arguments of the command that shows details.
     pub(super) fn describe_command(&self) -> String {
         match self {
-            Goal::Ready { service, .. } | Goal::ServiceGone { service } => {
+            Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
                 format!("service describe {service}")
             }
             Goal::PodGone { id } => format!("pod describe {id}"),
@@ -48,6 +55,7 @@ impl Goal {
     pub(super) fn success_word(&self) -> &'static str {
         match self {
             Goal::Ready { .. } => "ready",
+            Goal::Ended { .. } => "ended",
             Goal::ServiceGone { .. } | Goal::PodGone { .. } => "gone",
         }
     }
@@ -55,11 +63,13 @@ impl Goal {
     /// Returns true if the event is about the object that the goal names.
     pub(super) fn concerns(&self, event: &ClusterEvent) -> bool {
         match self {
-            Goal::Ready { service, .. } | Goal::ServiceGone { service } => match event.kind {
-                ObjectKind::Pod => event.name == *service,
-                ObjectKind::Service => event.object == *service,
-                ObjectKind::Node | ObjectKind::Queue | ObjectKind::Cluster => false,
-            },
+            Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {
+                match event.kind {
+                    ObjectKind::Pod => event.name == *service,
+                    ObjectKind::Service => event.object == *service,
+                    ObjectKind::Node | ObjectKind::Queue | ObjectKind::Cluster => false,
+                }
+            }
             Goal::PodGone { id } => event.kind == ObjectKind::Pod && event.object == id.as_str(),
         }
     }

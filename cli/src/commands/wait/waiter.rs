@@ -138,6 +138,7 @@ impl Waiter {
                 let service = found(self.client.service(service).await)?;
                 Ok(assess::ready(service.as_ref(), *generation))
             }
+            Goal::Ended { service } => Ok(assess::ended(found(self.client.service(service).await)?.as_ref())),
             Goal::ServiceGone { service } => {
                 Ok(assess::service_gone(found(self.client.service(service).await)?.as_ref()))
             }

@@ -1,0 +1,89 @@
+//! `diff`: what `apply` would change, and the same for `apply --dry-run`. Writes nothing.
+
+use clap::Args;
+use common::spec::ServiceInput;
+
+use super::apply;
+use super::context::Context;
+use super::error::CommandError;
+use super::service_files::FileArgs;
+use super::service_form;
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::output::line_diff::line_diff;
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing would change, 1 something would change, 2 and above an error. \
+                        The output contains the values of environment variables."
+)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+/// A service of a file beside the stored one.
+pub(super) struct Comparison {
+    /// The stored service; none if it does not exist.
+    before: Option<ServiceInput>,
+    after: ServiceInput,
+}
+
+impl Comparison {
+    /// Compares a service of a file with the stored one.
+    pub(super) async fn read(client: &Client, input: &ServiceInput) -> Result<Self, CommandError> {
+        let before = match client.service(input.name.as_str()).await {
+            Ok(view) => Some(service_form::stored(&view)),
+            Err(error) if error.status() == Some(404) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let after = service_form::normal(input).map_err(|violations| {
+            let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            CommandError::Usage(format!("service {}: {}", input.name, violations.join("; ")))
+        })?;
+        Ok(Self { before, after })
+    }
+
+    /// Returns what `apply` would print: `created`, `configured` or `unchanged`.
+    pub(super) fn result(&self) -> &'static str {
+        match &self.before {
+            None => "created",
+            Some(before) if *before == self.after => "unchanged",
+            Some(_) => "configured",
+        }
+    }
+
+    /// Returns the difference; an empty text if nothing would change.
+    fn text(&self) -> Result<String, CommandError> {
+        if self.before.as_ref() == Some(&self.after) {
+            return Ok(String::new());
+        }
+        let before = self.before.as_ref().map(service_form::yaml).transpose()?.unwrap_or_default();
+        let lines = line_diff(&before, &service_form::yaml(&self.after)?);
+        let name = &self.after.name;
+        Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}"))
+    }
+}
+
+/// Prints the differences. An error never has the exit code of a difference.
+pub(super) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match differences(&args.files.files, context).await {
+        Err(error) if error.exit() == Exit::Error && !matches!(error, CommandError::Output(_)) => {
+            Err(CommandError::Usage(error.to_string()))
+        }
+        other => other,
+    }
+}
+
+async fn differences(files: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut exit = Exit::Ok;
+    for input in apply::read_services(files)? {
+        let text = Comparison::read(&context.client, &input).await?.text()?;
+        if !text.is_empty() {
+            context.output.print_bytes(text.as_bytes())?;
+            exit = Exit::Error;
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,106 @@
+//! `service edit`: opens a service in an editor, and writes it unless another client changed it meanwhile.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+use common::spec::ServiceInput;
+
+use super::apply;
+use super::context::Context;
+use super::durability::warn_if_unconfirmed;
+use super::error::CommandError;
+use super::object;
+use super::service_form;
+use crate::exit::Exit;
+use crate::output::humanize;
+use crate::stderr;
+
+/// Used when neither `VISUAL` nor `EDITOR` is set.
+const DEFAULT_EDITOR: &str = "vi";
+
+/// Arguments of `service edit`.
+#[derive(Debug, Args)]
+#[command(after_help = "The editor is that of VISUAL or EDITOR; without both, vi.")]
+pub(crate) struct EditArgs {
+    /// Name of the service.
+    #[arg(value_name = "SERVICE", value_parser = object::service)]
+    pub(super) service: String,
+}
+
+/// Edits one service.
+pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let service = context.client.service(&args.service).await?;
+    let before = service_form::yaml(&service_form::stored(&service))?;
+    let file = temporary_file(&before)?;
+    open_editor(&editor(), file.path())?;
+    let after = std::fs::read_to_string(file.path()).map_err(|e| file_error(file.path(), &e))?;
+    if after == before {
+        context.output.print_result(&service, "unchanged")?;
+        return Ok(Exit::Ok);
+    }
+    // An API of the version before has no revisions and compares the generation.
+    let revision = if service.revision > 0 { service.revision } else { service.generation };
+    match apply_edited(&args.service, &after, revision, context).await {
+        Ok(()) => Ok(Exit::Ok),
+        Err(error) => {
+            // What was typed must not be lost.
+            if let Ok((_, path)) = file.keep() {
+                stderr::note(&format!("the edited service is in {}", path.display()));
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn apply_edited(
+    name: &str,
+    text: &str,
+    revision: u64,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    let services = apply::parse("the edited service", text).map_err(CommandError::Usage)?;
+    let [input] = <[ServiceInput; 1]>::try_from(services)
+        .map_err(|_| CommandError::Usage("the edited file must hold one service".to_owned()))?;
+    if input.name.as_str() != name {
+        return Err(CommandError::Usage(format!("service {name} cannot be renamed to {}", input.name)));
+    }
+    let service = context.client.put_service(&input, Some(revision)).await?;
+    warn_if_unconfirmed(&service);
+    context.output.print_result(&service, "edited")?;
+    Ok(())
+}
+
+fn editor() -> String {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT_EDITOR.to_owned())
+}
+
+/// Creates a file that only its owner can read: environment values may be secret.
+fn temporary_file(text: &str) -> Result<tempfile::NamedTempFile, CommandError> {
+    let directory = std::env::temp_dir();
+    let file = tempfile::Builder::new().prefix("kubeleet-").suffix(".yaml").tempfile();
+    let file = file.map_err(|e| file_error(&directory, &e))?;
+    std::fs::write(file.path(), text).map_err(|e| file_error(file.path(), &e))?;
+    Ok(file)
+}
+
+/// Waits until the editor ends. A shell splits its command line, which may have options.
+fn open_editor(editor: &str, path: &Path) -> Result<(), CommandError> {
+    let script = format!("{editor} \"$1\"");
+    let status = Command::new("sh").args(["-c", &script, "sh"]).arg(path).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(CommandError::Other(format!("the editor {editor:?} failed ({status}); nothing was changed")))
+        }
+        Err(error) => {
+            let reason = humanize::system_error(&error);
+            Err(CommandError::Other(format!("cannot start the editor {editor:?}: {reason}")))
+        }
+    }
+}
+
+fn file_error(path: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::Other(format!("cannot use {}: {}", path.display(), humanize::system_error(error)))
+}

@@ -1,0 +1,167 @@
+//! The words for types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
+
+/// A type of object that has names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ObjectType {
+    Service,
+    Pod,
+    Node,
+    Queue,
+    DeadLetter,
+}
+
+/// An object as a user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ObjectName {
+    /// The type, unless the user leaves it open.
+    pub(super) object_type: Option<ObjectType>,
+    /// The name without the type.
+    pub(super) name: String,
+}
+
+impl ObjectName {
+    /// Returns a name without a type.
+    pub(super) fn untyped(name: &str) -> Self {
+        Self { object_type: None, name: name.to_owned() }
+    }
+}
+
+impl ObjectType {
+    /// Returns the type that a word names: singular, plural or short.
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        match word {
+            "svc" | "service" | "services" => Some(Self::Service),
+            "po" | "pod" | "pods" => Some(Self::Pod),
+            "no" | "node" | "nodes" => Some(Self::Node),
+            "queue" | "queues" => Some(Self::Queue),
+            "letter" | "letters" => Some(Self::DeadLetter),
+            _ => None,
+        }
+    }
+
+    /// Returns the word for the type in `-o name`.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Pod => "pod",
+            Self::Node => "node",
+            Self::Queue => "queue",
+            Self::DeadLetter => "letter",
+        }
+    }
+}
+
+/// Splits `TYPE/NAME`. A text that does not begin with a type is a name, because the uuid of a pushed pod may
+/// contain a slash.
+fn split(text: &str) -> ObjectName {
+    let typed = text.split_once('/').and_then(|(word, name)| Some((ObjectType::parse(word)?, name)));
+    match typed {
+        Some((object_type, name)) => ObjectName { object_type: Some(object_type), name: name.to_owned() },
+        None => ObjectName::untyped(text),
+    }
+}
+
+/// Reads `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. Of a single word that is a type, returns no names.
+///
+/// # Errors
+/// The contradiction, if a name has another type than the first word.
+pub(super) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
+    let first = words.first().and_then(|word| ObjectType::parse(word));
+    let (Some(first), rest) = (first, words.get(1..).unwrap_or_default()) else {
+        return Ok((None, words.iter().map(|word| split(word)).collect()));
+    };
+    let named = rest.iter().map(|word| {
+        let object = split(word);
+        match object.object_type {
+            Some(other) if other != first => {
+                Err(format!("{word:?} is not a {}: leave out the word {:?}", first.as_str(), words[0]))
+            }
+            _ => Ok(ObjectName { object_type: Some(first), name: object.name }),
+        }
+    });
+    Ok((Some(first), named.collect::<Result<_, _>>()?))
+}
+
+/// Reads the name of an object of a known type, with or without the type before it.
+fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
+    match split(text) {
+        ObjectName { object_type: Some(other), .. } if other != expected => {
+            Err(format!("this is a {}, but the command needs a {}", other.as_str(), expected.as_str()))
+        }
+        ObjectName { name, .. } => Ok(name),
+    }
+}
+
+/// Reads the name of a service: `web` or `service/web`.
+pub(super) fn service(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Service, text)
+}
+
+/// Reads the name of a pod: `web-0` or `pod/web-0`.
+pub(super) fn pod(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Pod, text)
+}
+
+/// Reads the name of a node: `worker1` or `node/worker1`.
+pub(super) fn node(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Node, text)
+}
+
+/// Reads the key of a queue: `sq` or `queue/sq`.
+pub(super) fn queue(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Queue, text)
+}
+
+/// Reads the id of a dead letter, with or without its type.
+pub(super) fn dead_letter(text: &str) -> Result<String, String> {
+    name_of(ObjectType::DeadLetter, text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parsed(line: &str) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse_words(&words)
+    }
+
+    fn object(object_type: Option<ObjectType>, name: &str) -> ObjectName {
+        ObjectName { object_type, name: name.to_owned() }
+    }
+
+    #[test]
+    fn types_are_words_or_prefixes_of_names() {
+        use ObjectType::{DeadLetter, Node, Pod, Queue, Service};
+        for (line, object_type, name) in [
+            ("svc web", Some(Service), "web"),
+            ("services service/web", Some(Service), "web"),
+            ("svc/web", Some(Service), "web"),
+            ("po web-0", Some(Pod), "web-0"),
+            ("pods pod/web-0", Some(Pod), "web-0"),
+            ("no/worker1", Some(Node), "worker1"),
+            ("queue pq:worker1", Some(Queue), "pq:worker1"),
+            ("letter/0123", Some(DeadLetter), "0123"),
+            ("web", None, "web"),
+            ("a/b", None, "a/b"),
+        ] {
+            assert_eq!(parsed(line).unwrap().1, [object(object_type, name)], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_type_alone_has_no_names() {
+        assert_eq!(parsed("svc").unwrap(), (Some(ObjectType::Service), vec![]));
+        assert_eq!(parsed("").unwrap(), (None, vec![]));
+        assert_eq!(parsed("pod a b").unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn a_name_of_another_type_is_refused() {
+        assert!(parsed("svc pod/web-0").unwrap_err().contains("not a service"));
+        assert_eq!(pod("pod/web-0").unwrap(), "web-0");
+        assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
+        assert_eq!(service("x/y").unwrap(), "x/y");
+    }
+}

@@ -1,0 +1,322 @@
+//! Commands that begin with the operation, as kubectl's do: `get TYPE`, `describe TYPE NAME`, `delete
+//! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
+
+use clap::Args;
+
+use super::apply;
+use super::batch::Batch;
+use super::context::Context;
+use super::edit::EditArgs as ServiceEditArgs;
+use super::error::CommandError;
+use super::node::{self, NodeCommand};
+use super::object::{self, ObjectName, ObjectType};
+use super::pod::{self, PodCommand};
+use super::queue::{self, QueueCommand};
+use super::restart::RestartArgs as ServiceRestartArgs;
+use super::selector_args::SelectorArgs;
+use super::service::{self, ServiceCommand};
+use super::values;
+use crate::exit::Exit;
+use crate::output::ListStyle;
+
+/// What a command needs if no type is given.
+const TYPE_REQUIRED: &str = "say of which type it is: service, pod, node or queue, for example `service/web`";
+
+/// Arguments of `get`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
+                        kubeleet get svc/web -o yaml")]
+pub(crate) struct GetArgs {
+    /// Type of object, with a name to show only that one: services, pods, nodes, queues.
+    #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    #[command(flatten)]
+    style: ListStyle,
+    /// Print a row for each change, until Ctrl-C. Only for pods.
+    #[arg(long, short)]
+    watch: bool,
+}
+
+/// Arguments of `describe`.
+#[derive(Debug, Args)]
+pub(crate) struct DescribeArgs {
+    /// Type and name, for example `service web` or `pod/web-0`.
+    #[arg(value_name = "TYPE NAME", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "Services are deleted with their pods. A deleted pod of a service is replaced.")]
+pub(crate) struct DeleteArgs {
+    /// Type and names, for example `service web db` or `pod/web-0 node/worker3`.
+    #[arg(value_name = "TYPE NAME", required_unless_present = "files")]
+    objects: Vec<String>,
+    /// Delete the services of a file or directory, as for `apply`; repeatable.
+    #[arg(long = "file", short, value_name = "FILE", conflicts_with_all = ["objects", "label"])]
+    files: Vec<String>,
+    #[command(flatten)]
+    selector: SelectorArgs,
+    /// Wait until the services and pods are gone.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Arguments of `scale`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: kubeleet scale web 3")]
+pub(crate) struct ScaleArgs {
+    /// The service, then the number of pods unless --replicas has it.
+    #[arg(value_name = "SERVICE REPLICAS", required = true, num_args = 1..=3)]
+    words: Vec<String>,
+    /// Number of pods.
+    #[arg(long, value_parser = values::replica_count)]
+    replicas: Option<u32>,
+    /// Wait until that many pods run.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Arguments of `edit`.
+#[derive(Debug, Args)]
+#[command(after_help = "The editor is that of VISUAL or EDITOR; without both, vi.")]
+pub(crate) struct EditArgs {
+    /// The service: `web`, `service web` or `service/web`.
+    #[arg(value_name = "SERVICE", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+}
+
+/// Arguments of `restart`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: kubeleet restart web")]
+pub(crate) struct RestartArgs {
+    /// The services: `web`, `service web` or `service/web`.
+    #[arg(value_name = "SERVICE", required = true)]
+    objects: Vec<String>,
+}
+
+/// `get`: the list of a type, or one object.
+pub(super) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match object::parse_words(&args.object).map_err(CommandError::Usage)? {
+        (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
+        _ if args.watch || !args.selector.is_empty() => {
+            Err(CommandError::Usage("--label and --watch are for lists: leave out the name".to_owned()))
+        }
+        (_, names) => describe_one(names, context).await,
+    }
+}
+
+async fn list(
+    object_type: ObjectType,
+    args: GetArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let GetArgs { selector, style, watch, .. } = args;
+    let has_labels = matches!(object_type, ObjectType::Service | ObjectType::Pod | ObjectType::Node);
+    if (watch && object_type != ObjectType::Pod) || (!selector.is_empty() && !has_labels) {
+        let detail = "only pods can be watched, and only services, pods and nodes have labels";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    match object_type {
+        ObjectType::Service => {
+            service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
+        }
+        ObjectType::Pod => {
+            let args = pod::ListArgs { selector, style, watch, ..pod::ListArgs::default() };
+            pod::run(PodCommand::Ls(args), context).await
+        }
+        ObjectType::Node => node::run(NodeCommand::Ls(node::ListArgs { selector, style }), context).await,
+        ObjectType::Queue => {
+            let args = queue::ListArgs { style, ..queue::ListArgs::default() };
+            queue::run(QueueCommand::Ls(args), context).await
+        }
+        ObjectType::DeadLetter => {
+            context.output.list_style = style;
+            queue::run(QueueCommand::peek("dq"), context).await
+        }
+    }
+}
+
+/// `describe`: everything about one object.
+pub(super) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (_, names) = object::parse_words(&args.object).map_err(CommandError::Usage)?;
+    describe_one(names, context).await
+}
+
+async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let [ObjectName { object_type, name }] =
+        <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
+    match object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))? {
+        ObjectType::Service => service::run(ServiceCommand::Describe { service: name }, context).await,
+        ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
+        ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
+        ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
+        ObjectType::DeadLetter => Err(CommandError::Usage(
+            "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
+        )),
+    }
+}
+
+/// `delete`: each type by its own command, in the order in which the types are named.
+pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if !args.files.is_empty() {
+        let services = apply::read_services(&args.files)?;
+        let names = services.into_iter().map(|service| service.name.to_string()).collect();
+        return delete_all(ObjectType::Service, names, args.wait, context).await;
+    }
+    if !args.selector.is_empty() {
+        return delete_selected(args, context).await;
+    }
+    let mut batch = Batch::new();
+    for (object_type, names) in by_type(&args.objects)? {
+        let result = delete_all(object_type, names, args.wait, context).await;
+        if let Some(exit) = batch.accept(result)? {
+            batch.record(exit);
+        }
+    }
+    Ok(batch.exit())
+}
+
+async fn delete_all(
+    object_type: ObjectType,
+    names: Vec<String>,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    match object_type {
+        ObjectType::Service => {
+            service::run(ServiceCommand::remove(names, SelectorArgs::default(), wait), context).await
+        }
+        ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
+        ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
+        ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
+        ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
+    }
+}
+
+/// `delete TYPE -l SELECTOR`
+async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let DeleteArgs { selector, wait, .. } = args;
+    match object::parse_words(&args.objects).map_err(CommandError::Usage)? {
+        (Some(ObjectType::Service), names) if names.is_empty() => {
+            service::run(ServiceCommand::remove(Vec::new(), selector, wait), context).await
+        }
+        (Some(ObjectType::Pod), names) if names.is_empty() => {
+            pod::run(PodCommand::stop(Vec::new(), selector, wait), context).await
+        }
+        _ => Err(CommandError::Usage(
+            "with --label give a type and no names: kubeleet delete service -l app=shop".to_owned(),
+        )),
+    }
+}
+
+/// Groups names by type.
+fn by_type(words: &[String]) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+    let (_, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
+    if objects.is_empty() {
+        return Err(CommandError::Usage("give at least one name".to_owned()));
+    }
+    let mut groups: Vec<(ObjectType, Vec<String>)> = Vec::new();
+    for ObjectName { object_type, name } in objects {
+        let object_type = object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))?;
+        match groups.iter_mut().find(|(of, _)| *of == object_type) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((object_type, vec![name])),
+        }
+    }
+    Ok(groups)
+}
+
+/// `scale`: the number of pods of a service.
+pub(super) async fn scale(args: ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let (service, replicas) =
+        service_and_replicas(&args.words, args.replicas).map_err(CommandError::Usage)?;
+    service::run(ServiceCommand::scale(service, replicas, args.wait), context).await
+}
+
+fn service_and_replicas(words: &[String], replicas: Option<u32>) -> Result<(String, u32), String> {
+    let (names, replicas) = match (replicas, words) {
+        (Some(replicas), names) => (names, replicas),
+        (None, [names @ .., last]) if !names.is_empty() => (names, values::replica_count(last)?),
+        (None, _) => return Err("the number of pods is missing: kubeleet scale web 3".to_owned()),
+    };
+    let (_, objects) = object::parse_words(names)?;
+    match objects.as_slice() {
+        [ObjectName { object_type: None | Some(ObjectType::Service), name }] => Ok((name.clone(), replicas)),
+        [_] => Err("only services can be scaled".to_owned()),
+        _ => Err("give one service: kubeleet scale web 3".to_owned()),
+    }
+}
+
+/// `edit`: one service in an editor.
+pub(super) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match service_names(&args.object)?.as_slice() {
+        [service] => {
+            let args = ServiceEditArgs { service: service.clone() };
+            service::run(ServiceCommand::Edit(args), context).await
+        }
+        _ => Err(CommandError::Usage("give one service: kubeleet edit web".to_owned())),
+    }
+}
+
+/// `restart`: the pods of services, one after the other.
+pub(super) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let args = ServiceRestartArgs { services: service_names(&args.objects)? };
+    service::run(ServiceCommand::Restart(args), context).await
+}
+
+/// Returns the names of services. A single word that is a type is a name, too.
+fn service_names(words: &[String]) -> Result<Vec<String>, CommandError> {
+    let (_, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
+    if objects.is_empty() {
+        return Ok(words.to_vec());
+    }
+    let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
+        None | Some(ObjectType::Service) => Ok(name),
+        Some(other) => {
+            let detail = format!("{name} is a {}, but the command needs a service", other.as_str());
+            Err(CommandError::Usage(detail))
+        }
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn scale_takes_the_number_as_the_last_word_or_as_an_option() {
+        for (line, option) in [
+            ("web 3", None),
+            ("svc web 3", None),
+            ("svc/web 3", None),
+            ("svc web", Some(3)),
+            ("web", Some(3)),
+        ] {
+            assert_eq!(service_and_replicas(&words(line), option).unwrap(), ("web".to_owned(), 3), "{line}");
+        }
+        for (line, option) in
+            [("web", None), ("web x", None), ("pod/web-0 3", None), ("svc 3", None), ("a b", Some(3))]
+        {
+            assert!(service_and_replicas(&words(line), option).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_are_grouped_by_type() {
+        let groups = by_type(&words("svc/a pod/x svc/b")).unwrap();
+        let expected = [(ObjectType::Service, words("a b")), (ObjectType::Pod, words("x"))];
+        assert_eq!(groups, expected);
+        for bad in ["a", "svc", "svc/a b"] {
+            assert!(by_type(&words(bad)).is_err(), "{bad}");
+        }
+    }
+}

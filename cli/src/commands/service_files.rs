@@ -1,0 +1,77 @@
+//! The files of `-f`: a directory stands for the service files in it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::error::CommandError;
+use crate::output::humanize;
+
+/// Files with these extensions are read from a directory.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The files of `apply` and `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// File or directory with services, or - for standard input; repeatable. Of a directory the files *.yaml,
+    /// *.yml and *.json are read, by name.
+    #[arg(long = "file", short, value_name = "FILE", required = true)]
+    pub(super) files: Vec<String>,
+}
+
+/// Replaces each directory by its service files, in the order of their names. Directories in it are not read.
+///
+/// # Errors
+/// A directory that cannot be read, or that has no such file.
+pub(super) fn expand(files: &[String]) -> Result<Vec<String>, CommandError> {
+    let mut expanded = Vec::new();
+    for file in files {
+        if file != "-" && Path::new(file).is_dir() {
+            expanded.extend(service_files(file)?);
+        } else {
+            expanded.push(file.clone());
+        }
+    }
+    Ok(expanded)
+}
+
+fn service_files(directory: &str) -> Result<Vec<String>, CommandError> {
+    let cannot_read = |error: std::io::Error| {
+        CommandError::Other(format!("cannot read {directory}: {}", humanize::system_error(&error)))
+    };
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(cannot_read)? {
+        paths.push(entry.map_err(cannot_read)?.path());
+    }
+    paths.retain(|path| is_service_file(path) && !path.is_dir());
+    paths.sort();
+    if paths.is_empty() {
+        return Err(CommandError::NotFound(format!("{directory}: no *.yaml, *.yml or *.json in it")));
+    }
+    Ok(paths.iter().map(|path| path.display().to_string()).collect())
+}
+
+fn is_service_file(path: &Path) -> bool {
+    path.extension().and_then(|text| text.to_str()).is_some_and(|text| EXTENSIONS.contains(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn a_directory_stands_for_its_service_files_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        for name in ["b.yml", "a.yaml", "c.json", "notes.txt", "Makefile"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        std::fs::create_dir(path("nested.yaml")).unwrap();
+        let files = expand(&["-".to_owned(), path(""), "other.yaml".to_owned()]).unwrap();
+        let names: Vec<_> = files.iter().map(|file| file.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["-", "a.yaml", "b.yml", "c.json", "other.yaml"]);
+        assert_eq!(expand(&[path("nested.yaml")]).unwrap_err().exit(), Exit::NotFound);
+    }
+}

@@ -1,0 +1,125 @@
+//! The command line as users see it: the help of each command shows the options that it uses.
+//!
+//! clap offers global options to every command, so that they can stand anywhere. A command that defines an
+//! option of the same id keeps its own: that is how the help leaves one out.
+
+use clap::{Arg, ArgAction, Command, CommandFactory};
+
+use crate::args::Cli;
+
+/// Global options that only commands with a table, a description or data use.
+const OUTPUT: &str = "output";
+/// The time limit of `--wait`.
+const TIMEOUT: &str = "timeout";
+
+/// Returns the definition of the command line.
+pub(crate) fn command_line() -> Command {
+    let root = Cli::command();
+    let globals: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    let names: Vec<String> = root.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(root, |root, name| root.mut_subcommand(&name, |sub| hide_unused(sub, &name, &globals)))
+}
+
+/// Hides the unused options of a command; of a group, those of its commands. `path` is the command as it is
+/// typed.
+fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
+    if command.has_subcommands() {
+        let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+        return names.into_iter().fold(command, |command, name| {
+            command.mut_subcommand(&name, |sub| hide_unused(sub, &format!("{path} {name}"), globals))
+        });
+    }
+    let uses_timeout = path.ends_with("restart") || has_wait_flag(&command);
+    let is_unused = |arg: &&Arg| {
+        let id = arg.get_id().as_str();
+        unused(path).contains(&id) || (id == TIMEOUT && !uses_timeout)
+    };
+    let hidden: Vec<Arg> = globals.iter().filter(is_unused).map(|arg| arg.clone().hide(true)).collect();
+    let is_unused_setting = |arg: &Arg| unused_settings(path).contains(&arg.get_id().as_str());
+    let command = command.mut_args(|arg| if is_unused_setting(&arg) { arg.hide(true) } else { arg });
+    command.args(hidden)
+}
+
+/// Returns the settings of the daemons that one of them accepts, because the daemons of a machine may share a
+/// configuration, and does not use.
+fn unused_settings(path: &str) -> &'static [&'static str] {
+    match path {
+        "api" => &["metrics_listen", "node", "labels", "runtime"],
+        "scheduler" => &["listen", "labels", "runtime"],
+        "worker" => &["listen"],
+        "healthcheck" => &["metrics_listen", "labels", "runtime"],
+        _ => &[],
+    }
+}
+
+/// Returns the global options that a command does not use, besides the time limit.
+fn unused(path: &str) -> &'static [&'static str] {
+    match path {
+        "dev" | "api" | "healthcheck" => &["api", OUTPUT],
+        "scheduler" | "worker" | "completions" | "man" => &["api", "token", "token_file", OUTPUT],
+        "logs" | "pod logs" | "diff" | "backup" => &[OUTPUT],
+        _ => &[],
+    }
+}
+
+/// `cluster recover --wait 5s` is a setting, not a flag.
+fn has_wait_flag(command: &Command) -> bool {
+    command
+        .get_arguments()
+        .any(|arg| arg.get_id() == "wait" && matches!(arg.get_action(), ArgAction::SetTrue))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    fn help(line: &str) -> String {
+        let words = line.split_whitespace().chain(["--help"]);
+        let error =
+            command_line().try_get_matches_from(std::iter::once("kubeleet").chain(words)).unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn help_shows_the_options_that_a_command_uses() {
+        command_line().debug_assert();
+        for (line, shown, hidden) in [
+            ("ps", vec!["--output", "--api", "--token-file"], vec!["--timeout"]),
+            ("svc rm", vec!["--timeout", "--output"], vec![]),
+            ("restart", vec!["--timeout"], vec![]),
+            ("run", vec!["--timeout", "--output"], vec![]),
+            ("logs", vec!["--api"], vec!["--output", "--timeout"]),
+            ("cluster recover", vec!["--wait"], vec!["--timeout"]),
+            ("healthcheck", vec!["--token-file"], vec!["--output", "--timeout", "--api", "--runtime"]),
+            ("api", vec!["--listen"], vec!["--output", "--labels", "--runtime", "--node"]),
+            ("worker", vec!["--node", "--labels"], vec!["--output", "--timeout", "--api", "--token"]),
+            ("completions", vec![], vec!["--output", "--timeout", "--api", "--token"]),
+        ] {
+            let text = help(line);
+            let has = |option: &&str| text.split_whitespace().any(|word| word == *option);
+            assert!(shown.iter().all(has) && !hidden.iter().any(has), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_the_help_leaves_out_is_read_all_the_same() {
+        for line in [
+            "kubeleet worker --token-file /t",
+            "kubeleet --token-file /t worker",
+            "kubeleet man --token-file /t",
+            "kubeleet svc ls --token-file /t",
+            "kubeleet api --token-file /t --labels a=b",
+            "kubeleet --token-file /t svc ls",
+        ] {
+            let matches = command_line().try_get_matches_from(line.split_whitespace()).unwrap();
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            let (_, file) = cli.globals.token_settings();
+            assert_eq!(file.unwrap().to_str(), Some("/t"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The rows of a table that grows: `ps -w` prints a row for each change.
+
+use std::collections::HashMap;
+
+use super::TableRow;
+
+/// The last state of each row.
+pub(crate) struct ChangedRows<T> {
+    last: HashMap<String, T>,
+    /// Widths of the columns, so that later rows stand below earlier ones.
+    pub(super) widths: Vec<usize>,
+}
+
+impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
+    /// Starts without rows.
+    pub(crate) fn new() -> Self {
+        Self { last: HashMap::new(), widths: Vec::new() }
+    }
+
+    /// Returns the items that are new or different, and forgets those that are gone.
+    pub(crate) fn changed(&mut self, items: Vec<T>) -> Vec<T> {
+        let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(*item);
+        let changed = items.iter().filter(is_changed).cloned().collect();
+        self.last = items.into_iter().map(|item| (item.unique_name(), item)).collect();
+        changed
+    }
+}
