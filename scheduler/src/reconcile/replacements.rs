@@ -1,6 +1,6 @@
 //! When a service whose pods are being replaced is looked at again. Pure: time is given.
 //!
-//! A new pod that runs publishes no hint, since most pods that begin to run are awaited by nobody. So a service
+//! A new pod that runs publishes no hint, since no replacement waits for most of them. So a service
 //! is read again soon after each step, and less and less often while nothing changes.
 
 use std::collections::HashMap;
