@@ -220,6 +220,21 @@ async fn apply_prints_created_unchanged_or_configured() {
 }
 
 #[tokio::test]
+async fn status_is_a_failure_only_while_redis_is_out_of_reach() {
+    for (connected, exit) in [(true, Exit::Ok), (false, Exit::Unreachable)] {
+        let status = serde_json::json!({
+            "redis": {"connected": connected, "master": "", "detail": ""}, "durability": null,
+            "nodes": {"total": 0, "ready": 0, "cordoned": 0, "dead": 0}, "services": 0, "pods": {},
+            "queues": {"waiting": 0, "in_flight": 0, "unschedulable": 0, "dead": 0}, "schedulers": 0,
+            "problems": ["there are no nodes"]
+        });
+        let (ended, shown, _) = run_line("status", move |_| ok_json(&status)).await;
+        assert_eq!(ended.unwrap(), exit);
+        assert!(shown.contains("there are no nodes"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn apply_writes_nothing_if_one_file_is_invalid() {
     let directory = tempfile::tempdir().unwrap();
     let (good, bad) = (directory.path().join("good.yaml"), directory.path().join("bad.yaml"));
