@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::document::{self, Node, Vocabulary};
 use common::duration::HumanDuration;
 
 /// Longer durations are refused: a deadline that far away may not be representable.
@@ -38,9 +39,16 @@ pub(super) fn replica_count(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number of pods: write 0, 1, 2 …"))
 }
 
+/// Parses a number of entries to show: 1 to 10000.
+pub(super) fn page_size(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))
+}
+
 /// Parses one of the names that the API accepts for an enum.
 pub(super) fn enum_value<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|e| e.to_string())
+    let read = document::read(&Node::text(text), Vocabulary::Fields).into_result();
+    read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())
 }
 
 #[cfg(test)]
