@@ -7,6 +7,7 @@ mod batch;
 mod cluster;
 mod context;
 mod durability;
+mod edit_dead_letter;
 mod error;
 mod events;
 mod globals;
@@ -17,6 +18,7 @@ mod recent_events;
 mod resolve;
 mod run;
 mod service;
+mod service_file;
 mod service_name;
 mod shell;
 mod status;
@@ -24,7 +26,6 @@ mod status;
 mod tests;
 mod values;
 mod wait;
-mod yaml_error;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,9 @@ use clap::{Args, Subcommand};
 
 use super::batch::Batch;
 use super::context::Context;
+use super::edit_dead_letter;
 use super::error::CommandError;
+use super::values;
 use crate::exit::Exit;
 use crate::output::{Format, queues};
 use crate::stderr;
@@ -21,17 +23,32 @@ pub(crate) enum QueueCommand {
     },
     /// Show the entries of a queue, the next one to be taken first.
     Peek {
-        /// Key of the queue in Redis: sq, dq, pq:worker1, rq:worker1, cs:worker1.
+        /// Key of the queue in Redis: sq, dq, uq, pq:worker1, rq:worker1, cs:worker1.
         key: String,
         /// Maximum number of entries.
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        #[arg(long, default_value_t = 20, value_parser = values::page_size)]
         limit: u32,
     },
     /// Move dead letters back to their queues.
-    Requeue(DeadLetterArgs),
+    Requeue(RequeueArgs),
+    /// Correct a dead letter in $EDITOR and move it back to its queue.
+    Edit {
+        /// Id, as `kubeleet queue peek dq` shows it.
+        id: String,
+    },
     /// Delete dead letters permanently.
     #[command(visible_alias = "rm")]
     Drop(DeadLetterArgs),
+}
+
+/// Arguments of `requeue`.
+#[derive(Debug, Args)]
+pub(crate) struct RequeueArgs {
+    #[command(flatten)]
+    dead_letters: DeadLetterArgs,
+    /// File with a corrected payload that replaces the one of the dead letter, or - for standard input.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "all")]
+    file: Option<String>,
 }
 
 /// Arguments of `requeue` and `drop`.
@@ -53,7 +70,13 @@ pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Res
     match command {
         QueueCommand::Ls { all } => list(all, context).await,
         QueueCommand::Peek { key, limit } => peek(&key, limit as usize, context).await,
-        QueueCommand::Requeue(args) => change_dead_letters(&args, DeadLetterAction::Requeue, context).await,
+        QueueCommand::Requeue(RequeueArgs { dead_letters, file: None }) => {
+            change_dead_letters(&dead_letters, DeadLetterAction::Requeue, context).await
+        }
+        QueueCommand::Requeue(RequeueArgs { dead_letters, file: Some(file) }) => {
+            edit_dead_letter::requeue_from_file(&dead_letters.ids, &file, context).await
+        }
+        QueueCommand::Edit { id } => edit_dead_letter::edit(&id, context).await,
         QueueCommand::Drop(args) => change_dead_letters(&args, DeadLetterAction::Drop, context).await,
     }
 }
@@ -108,7 +131,7 @@ async fn change_dead_letters(
     let mut batch = Batch::new();
     for id in &ids {
         let (result, done) = match action {
-            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id).await, "requeued"),
+            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id, None).await, "requeued"),
             DeadLetterAction::Drop => (context.client.delete_dead_letter(id).await, "dropped"),
         };
         if batch.accept(result.map_err(CommandError::from))?.is_some() {
