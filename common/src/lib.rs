@@ -31,7 +31,7 @@ pub mod store;
 mod system_error;
 pub mod telemetry;
 
-pub use system_error::system_error;
+pub use system_error::{system_error, without_error_numbers};
 
 /// Milliseconds since the Unix epoch on Redis' clock. The clock of a worker is never stored.
 pub type RedisMillis = u64;

@@ -127,7 +127,8 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 
 /// Shows the payloads of one queue without taking them.
 ///
-/// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`, `rq:<node>` and `cs:<node>`.
+/// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`, `rq:<node>`
+/// and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
     (status = 200, description = "The first payloads of the queue", body = QueueView),
     (status = 404, description = "There is no such queue"),
@@ -169,8 +170,8 @@ pub(crate) async fn list_dead_letters(
 
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
-/// A body replaces the payload: its bytes are queued as they are. What would come to nothing is refused, and the
-/// dead letter stays.
+/// A body replaces the payload: its bytes are queued as they are. What would come to nothing is refused, and
+/// the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",
@@ -208,8 +209,8 @@ pub(crate) async fn requeue_dead_letter(
         DeadLetterRequeue::Queued => Ok(StatusCode::NO_CONTENT),
         DeadLetterRequeue::Gone => Err(not_found(&id)),
         DeadLetterRequeue::PodEnded => conflict(format!(
-            "{pod} has ended, and its uuid cannot be used again for an hour; drop the dead letter, or edit it and \
-             change the uuid"
+            "{pod} has ended, and its uuid cannot be used again for an hour; drop the dead letter, or edit it \
+             and change the uuid"
         )),
         DeadLetterRequeue::PodExists => {
             conflict(format!("{pod} exists already and has not ended; change the uuid"))

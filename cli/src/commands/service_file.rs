@@ -159,7 +159,8 @@ mod tests {
             (
                 "command: a: b",
                 &[
-                    "3:11: a \":\" is not allowed here; check the indentation, and put text that has \": \" in quotation marks",
+                    "3:11: a \":\" is not allowed here; check the indentation, and put text that has \": \" in \
+                     quotation marks",
                 ],
             ),
             ("command: @a", &["3:10: this character cannot begin a value; put the text in quotation marks"]),
