@@ -135,8 +135,8 @@ mod tests {
             (
                 "ports: [{contaner: 80}]",
                 &[
-                    "3:10: unknown field \"contaner\"; did you mean \"container\"?",
                     "3:9: ports[0].container is missing",
+                    "3:10: unknown field \"contaner\"; did you mean \"container\"?",
                 ],
             ),
             ("ports: 80", &["3:8: ports must be a list, not 80"]),
