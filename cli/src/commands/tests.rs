@@ -175,7 +175,7 @@ async fn apply_prints_created_unchanged_or_configured() {
         ok_json(&service)
     };
     let (exit, shown, _) = run_line(&format!("apply -f {}", file.display()), respond).await;
-    assert_eq!(exit.unwrap(), Exit::Error);
+    assert_eq!(exit.unwrap(), Exit::Usage);
     assert_eq!(shown, "service/new created\nservice/same unchanged\nservice/other configured\n");
 }
 

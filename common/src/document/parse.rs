@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::mistake::Mistake;
-use super::node::{Entry, Node, Place, Value};
+use super::node::{Entry, Node, Value};
 use super::syntax;
 
 /// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
@@ -47,7 +47,7 @@ fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node
 }
 
 fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
-    let place = place(&parsed.referenced);
+    let place = syntax::place(&parsed.referenced);
     // What stands there, without the type that YAML infers.
     let written = || {
         let span = parsed.defined.span();
@@ -65,7 +65,7 @@ fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
         Parsed::List(items) => Value::List(items.into_iter().map(|item| node(item, text)).collect()),
         Parsed::Map(entries) => {
             let entry = |(key, value): (Spanned<String>, _)| Entry {
-                key_place: self::place(&key.referenced),
+                key_place: syntax::place(&key.referenced),
                 key: key.value,
                 node: node(value, text),
             };
@@ -73,10 +73,6 @@ fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
         }
     };
     Node::new(value, place)
-}
-
-pub(super) fn place(location: &serde_saphyr::Location) -> Option<Place> {
-    (location.line() > 0).then(|| Place { line: location.line(), column: location.column() })
 }
 
 /// A YAML value with the positions of its parts.

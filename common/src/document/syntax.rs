@@ -5,7 +5,6 @@ use serde_saphyr::Error;
 
 use super::mistake::Mistake;
 use super::node::Place;
-use super::parse::place;
 
 /// Parts of the YAML parser's messages, and what an author of a file can do.
 const YAML_MESSAGES: [(&str, &str); 24] = [
@@ -103,6 +102,11 @@ pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
         }
     };
     mistake(at, detail)
+}
+
+/// Returns a position of the YAML parser; none if it is unknown.
+pub(super) fn place(location: &serde_saphyr::Location) -> Option<Place> {
+    (location.line() > 0).then(|| Place { line: location.line(), column: location.column() })
 }
 
 /// Returns where a tab indents the line of an error or the one after it: the parser only notices that something
