@@ -153,8 +153,8 @@ mod tests {
                 &["2:8: image: cannot be combined with `containers`: set it in the container instead"],
             ),
             ("environment:\n\tA: 1", &["4:1: a tab indents this line; write spaces"]),
-            ("labels: {a: 1", &["4:1: a bracket is not closed, or a comma is missing"]),
-            ("command: \"a", &["4:1: the text ends too early; is a bracket or quotation mark not closed?"]),
+            ("labels: {a: 1", &["3:9: a bracket is not closed, or a comma is missing"]),
+            ("command: \"a", &["4:1: a quotation mark is not closed, or text follows the closing one"]),
             ("memory 64m", &["4:1: a \":\" is missing after the name of a field"]),
             (
                 "command: a: b",
