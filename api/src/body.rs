@@ -7,9 +7,8 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use common::json_pointer::escape;
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_path_to_error::{Path, Segment};
+use common::document::{self, Node, Vocabulary};
+use serde::de::DeserializeOwned;
 
 use crate::problem::{ApiProblem, ProblemKind};
 
@@ -89,99 +88,61 @@ fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
 /// Reads JSON.
 ///
 /// # Errors
-/// `MalformedBody` for a syntax error, `InvalidBody` for a field that does not fit `T`.
+/// `MalformedBody` for a syntax error, `InvalidBody` for fields that do not fit `T`.
 pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
-    match bytes.trim_ascii().first() {
-        None => return Err(ApiProblem::new(ProblemKind::MalformedBody, "the body is empty")),
-        // serde would read a list as the fields in their order of declaration.
-        Some(b'[') if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() => {
-            return Err(invalid_field(String::new(), "a list was given, an object is expected".to_owned()));
-        }
-        Some(_) => {}
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
+        return Err(ApiProblem::new(ProblemKind::MalformedBody, "the body is empty"));
     }
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let pointer = pointer_to(error.path());
-        let inner = error.into_inner();
-        if inner.is_data() {
-            invalid_field(pointer, inner.to_string())
-        } else {
-            ApiProblem::new(ProblemKind::MalformedBody, format!("the body is not JSON: {inner}"))
-        }
+    // serde would read a list as the fields in their order of declaration.
+    let is_list = text.starts_with(b"[");
+    if let Ok(value) = serde_json::from_slice(bytes)
+        && !is_list
+    {
+        return Ok(value);
+    }
+    // A tree of a large body takes many times its memory: it is only built to find the mistakes.
+    let document = document::json(bytes).map_err(|mistake| {
+        ApiProblem::new(ProblemKind::MalformedBody, format!("the body is not JSON: {mistake}"))
     })?;
-    reader.end().map_err(|error| {
-        let detail = format!("the body continues after the JSON value: {error}");
-        ApiProblem::new(ProblemKind::MalformedBody, detail)
-    })?;
-    Ok(value)
+    read_document(&document)
 }
 
 /// Reads a JSON value that is not a request body as it was sent, such as a patched document.
 ///
 /// # Errors
-/// `InvalidBody` for a field that does not fit `T`.
-pub(crate) fn read_value<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, ApiProblem> {
-    serde_path_to_error::deserialize(value)
-        .map_err(|error| invalid_field(pointer_to(error.path()), error.into_inner().to_string()))
+/// `InvalidBody` for fields that do not fit `T`.
+pub(crate) fn read_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, ApiProblem> {
+    read_document(&Node::from(value))
 }
 
-/// Reads one YAML document. The parser's own budget bounds aliases and nesting.
+/// Reads one YAML document.
 fn read_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
-    let mut pointer = None;
-    // YAML 1.2, and what people mean: only `true` and `false` are no text. Otherwise `y` in a command is refused.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let read = serde_saphyr::with_deserializer_from_slice_with_options(bytes, options, |reader| {
-        serde_path_to_error::deserialize(reader).map_err(|error| {
-            pointer = Some(pointer_to(error.path()));
-            error.into_inner()
-        })
-    });
-    read.map_err(|error| {
-        // The excerpt that the error can carry would repeat secrets of the environment.
-        let error = error.without_snippet();
-        let location = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
-        let message = error.to_string();
-        let text = match location {
-            Some(location) if !message.contains("line ") => message + &location,
-            _ => message,
+    let malformed = |detail: String| ApiProblem::new(ProblemKind::MalformedBody, detail);
+    let text = std::str::from_utf8(bytes).map_err(|_| malformed("the body is not UTF-8".to_owned()))?;
+    let (documents, mistakes) = document::yaml(text);
+    if let Some(mistake) = mistakes.first() {
+        return Err(malformed(format!("the body is not YAML: {mistake}")));
+    }
+    match documents.as_slice() {
+        [document] => read_document(document),
+        [] => Err(malformed("the body is empty".to_owned())),
+        many => Err(malformed(format!("the body has {} documents; send one per request", many.len()))),
+    }
+}
+
+fn read_document<T: DeserializeOwned>(document: &Node) -> Result<T, ApiProblem> {
+    document::read(document, Vocabulary::Fields).into_result().map_err(|mistakes| {
+        let detail = match mistakes.as_slice() {
+            [only] => only.to_string(),
+            many => format!("{} fields are invalid; the first: {}", many.len(), many[0]),
         };
-        match pointer {
-            Some(pointer) if serde_saphyr::from_slice::<IgnoredAny>(bytes).is_ok() => {
-                invalid_field(pointer, text)
-            }
-            _ => {
-                let detail = format!("the body is not one YAML document: {text}");
-                ApiProblem::new(ProblemKind::MalformedBody, detail)
-            }
-        }
+        let problem = ApiProblem::new(ProblemKind::InvalidBody, detail);
+        mistakes.into_iter().fold(problem, |problem, mistake| {
+            let detail = mistake.to_string();
+            problem.at(mistake.pointer, detail)
+        })
     })
-}
-
-fn invalid_field(mut pointer: String, detail: String) -> ApiProblem {
-    // For a field that is missing or repeated, serde points at the object; its message names the field.
-    if let Some(field) = field_named(&detail) {
-        pointer = format!("{pointer}/{}", escape(field));
-    }
-    let subject = if pointer.is_empty() { "the body" } else { pointer.as_str() };
-    ApiProblem::new(ProblemKind::InvalidBody, format!("{subject}: {detail}")).at(pointer, detail)
-}
-
-fn field_named(detail: &str) -> Option<&str> {
-    let rest = ["missing field `", "duplicate field `"].iter().find_map(|start| detail.split_once(start));
-    rest?.1.split_once('`').map(|(field, _)| field)
-}
-
-fn pointer_to(path: &Path) -> String {
-    let mut pointer = String::new();
-    for segment in path {
-        match segment {
-            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
-            Segment::Map { key } => pointer.push_str(&format!("/{}", escape(key))),
-            // These have no step in the document.
-            Segment::Enum { .. } | Segment::Unknown => {}
-        }
-    }
-    pointer
 }
 
 #[cfg(test)]

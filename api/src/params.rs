@@ -1,10 +1,11 @@
 //! Parameters: names in paths, queries, `If-Match`, and the limits of pages.
 
 use axum::extract::{FromRequestParts, Path, Query};
-use axum::http::StatusCode;
 use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
+use common::document::{self, Node, Vocabulary};
 use common::ids::{InvalidName, NodeName, PodId, ServiceName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
@@ -101,6 +102,20 @@ pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> 
     RefOr::T(Schema::Object(object))
 }
 
+/// Returns the names and values of a query. A name may occur several times.
+///
+/// # Errors
+/// `InvalidQuery` if it is not in the form of a query.
+pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem> {
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
+    pairs.map(|Query(pairs)| pairs).map_err(|_| {
+        ApiProblem::new(
+            ProblemKind::InvalidQuery,
+            "the query must have the form name=value&name=value, in UTF-8",
+        )
+    })
+}
+
 /// Extracts the query. `T` refuses unknown parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
@@ -108,10 +123,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiProblem> {
-        match Query::<T>::try_from_uri(&parts.uri) {
-            Ok(Query(value)) => Ok(Params(value)),
-            Err(rejection) => Err(ApiProblem::new(ProblemKind::InvalidQuery, rejection.body_text())),
-        }
+        let query = Node::from_pairs(query_pairs(&parts.uri)?);
+        let read = document::read(&query, Vocabulary::Parameters).into_result();
+        read.map(Params).map_err(|mistakes| {
+            let details: Vec<_> = mistakes.into_iter().map(|mistake| mistake.detail).collect();
+            ApiProblem::new(ProblemKind::InvalidQuery, details.join("; "))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7396) of a stored service. Pure.
 
 use common::service::Service;
-use common::spec::ServiceInput;
+use common::spec::{REPLICAS_NAMES, ServiceInput};
 use serde_json::{Map, Value};
 
 use crate::body::read_value;
@@ -37,17 +37,17 @@ pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<Ser
     }
     let mut document = Value::Object(document);
     json_patch::merge(&mut document, &Value::Object(patch));
-    read_value(document)
+    read_value(&document)
 }
 
 /// Renames `replica` and `numInstances` to `replicas`, the name in the stored form.
 fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
     let mut renamed = Map::new();
     for (key, value) in patch {
-        let name = if key == "replica" || key == "numInstances" { "replicas" } else { key };
+        let name = if REPLICAS_NAMES.contains(&key.as_str()) { REPLICAS_NAMES[0] } else { key };
         if renamed.insert(name.to_owned(), value.clone()).is_some() {
-            let detail = format!("`{key}` and another name of the same field are both given");
-            let problem = ApiProblem::new(ProblemKind::InvalidBody, detail.clone());
+            let detail = "\"replicas\" is set twice, under different names; keep one";
+            let problem = ApiProblem::new(ProblemKind::InvalidBody, detail);
             return Err(problem.at(format!("/{key}"), detail));
         }
     }

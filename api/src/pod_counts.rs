@@ -263,13 +263,15 @@ impl StatusCounter {
             return format!("it is being deleted; {remaining} of its pods remain");
         }
         let top = self.reasons.iter().max_by_key(|(_, (count, _))| *count);
-        match top {
-            Some((reason, (count, message))) if message.is_empty() => {
-                format!("{count} of {} pods: {reason}", s.desired)
-            }
-            Some((reason, (count, message))) => format!("{count} of {} pods: {reason}: {message}", s.desired),
-            None => String::new(),
-        }
+        let Some((reason, (count, message))) = top else { return String::new() };
+        // While a service is scaled down or updated it has more pods than are desired.
+        let pods = match *count {
+            count if count <= s.desired => format!("{count} of {} pods", s.desired),
+            1 => "1 pod".to_owned(),
+            count => format!("{count} pods"),
+        };
+        let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+        format!("{pods}: {reason}{message}")
     }
 }
 

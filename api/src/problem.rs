@@ -60,6 +60,7 @@ kinds! {
     InvalidBody = "invalid-body", BAD_REQUEST, "Invalid body";
     InvalidQuery = "invalid-query", BAD_REQUEST, "Invalid query";
     InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "Invalid service";
+    InvalidPayload = "invalid-payload", UNPROCESSABLE_ENTITY, "Invalid payload";
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
     RouteNotFound = "route-not-found", NOT_FOUND, "Route not found";
@@ -74,6 +75,7 @@ kinds! {
     ServiceDeleting = "service-deleting", CONFLICT, "Service is being deleted";
     ConcurrentModification = "service-busy", CONFLICT, "Concurrent modification";
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
+    DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";

@@ -13,7 +13,7 @@ use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::service::Service;
-use common::store::{DeadLetter, NodeQueues};
+use common::store::{DeadLetter, NodeQueues, UnschedulablePod};
 
 /// Returns a service with its status.
 pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
@@ -107,17 +107,22 @@ pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
 /// Returns a payload byte for byte, in base64 if it is not UTF-8.
 pub(crate) fn item(payload: Vec<u8>) -> QueueItem {
     match String::from_utf8(payload) {
-        Ok(payload) => QueueItem { payload, encoding: None },
+        Ok(payload) => QueueItem { payload, encoding: None, reason: None },
         Err(bytes) => {
             let payload = STANDARD.encode(bytes.as_bytes());
-            QueueItem { payload, encoding: Some("base64".to_owned()) }
+            QueueItem { payload, encoding: Some("base64".to_owned()), reason: None }
         }
     }
 }
 
+/// Returns a pod that fits no node.
+pub(crate) fn unschedulable(pod: UnschedulablePod) -> QueueItem {
+    QueueItem { reason: pod.reason, ..item(pod.payload) }
+}
+
 /// Returns a dead letter.
 pub(crate) fn dead_letter(dead_letter: DeadLetter) -> DeadLetterView {
-    let QueueItem { payload, encoding } = item(dead_letter.payload);
+    let QueueItem { payload, encoding, reason: _ } = item(dead_letter.payload);
     DeadLetterView {
         id: dead_letter.id,
         queue: dead_letter.queue,

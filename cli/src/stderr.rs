@@ -4,7 +4,7 @@ use std::io::Write;
 
 /// Prints `error: …`.
 pub(crate) fn error(text: &str) {
-    note(&format!("\x1b[1;31merror\x1b[0m: {text}"));
+    note(&format!("\x1b[1;31merror\x1b[0m: {}", common::without_error_numbers(text)));
 }
 
 /// Prints `warning: …`, for something the user should know although the command succeeded.

@@ -5,13 +5,14 @@
 //!   [`service`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
-//! - Helpers: [`backoff`], [`control_loop`], [`duration`], [`json_pointer`].
+//! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
 
 pub mod api;
 pub mod backoff;
 pub mod clock;
 pub mod config;
 pub mod control_loop;
+pub mod document;
 pub mod duration;
 pub mod event;
 pub mod failpoint;
@@ -28,7 +29,10 @@ pub mod selector;
 pub mod service;
 pub mod spec;
 pub mod store;
+mod system_error;
 pub mod telemetry;
+
+pub use system_error::{system_error, without_error_numbers};
 
 /// Milliseconds since the Unix epoch on Redis' clock. The clock of a worker is never stored.
 pub type RedisMillis = u64;

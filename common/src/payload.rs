@@ -4,9 +4,11 @@
 //! pods of a service, and from further fields of the same JSON for pushed pods: [`Payload::inline_spec`].
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::document::{self, Values, Vocabulary};
 use crate::ids::{PodId, PodName, SpecId};
 use crate::spec::{
     Command, ContainerSpec, Cpus, Environment, Memory, OnDisconnect, PodSpec, Port, RestartPolicy, Seconds,
@@ -56,12 +58,11 @@ pub struct Payload {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head<'a> {
+struct Head {
     name: PodName,
     #[serde(rename = "uuid")]
     id: PodId,
-    #[serde(borrow)]
-    image: std::borrow::Cow<'a, str>,
+    image: String,
     replica: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spec: Option<SpecId>,
@@ -77,11 +78,11 @@ impl Payload {
             return Err(InvalidPayload::TooLarge(raw.len()));
         }
         let text = std::str::from_utf8(&raw).map_err(|e| InvalidPayload::NotUtf8(e.valid_up_to()))?;
-        let head: Head<'_> = read(text.as_bytes())?;
+        let head: Head = read(text.as_bytes())?;
         check_image(&head.image)
             .map_err(|detail| InvalidPayload::BadField { field: "image", detail: detail.into() })?;
         let Head { name, id, image, replica, spec } = head;
-        Ok(Self { name, id, image: image.into_owned(), replica, spec, raw: raw.clone() })
+        Ok(Self { name, id, image, replica, spec, raw: raw.clone() })
     }
 
     /// Builds the payload of a service's pod. Equal arguments produce equal bytes, so reconciliation can
@@ -110,7 +111,7 @@ impl Payload {
             restart: body.restart,
         };
         if let Some(violation) = container.violations("").into_iter().next() {
-            return Err(InvalidPayload::NotAPod(without_values(&violation.to_string())));
+            return Err(InvalidPayload::NotAPod(violation.to_string()));
         }
         let pod = PodSpec {
             containers: vec![container],
@@ -121,54 +122,18 @@ impl Payload {
     }
 }
 
-/// Parses JSON. The error names the field.
-fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, InvalidPayload> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|e| InvalidPayload::NotAPod(without_values(&e.to_string())))?;
-    deserializer.end().map_err(|e| InvalidPayload::NotAPod(without_values(&e.to_string())))?;
-    Ok(value)
-}
-
-/// Words in front of a value that an error quotes in backticks.
-const BEFORE_VALUES: [&str; 7] =
-    ["integer ", "point ", "number ", "boolean ", "character ", "variant ", "string "];
-/// What follows a value in backticks.
-const AFTER_VALUE: &str = "`, expected ";
-
-/// Replaces the values that an error quotes by `…`: they can be secrets, and reasons go to logs and events.
-/// Names of fields stay.
-fn without_values(message: &str) -> String {
-    let (mut text, mut rest) = (String::new(), message);
-    while let Some(at) = rest.find(['"', '`']) {
-        let (before, quoted) = rest.split_at(at);
-        let quote = &quoted[..1];
-        text.push_str(before);
-        let is_value = quote == "\"" || BEFORE_VALUES.iter().any(|word| before.ends_with(word));
-        let end = match quoted.rfind(AFTER_VALUE) {
-            // The value itself may have this quote, and nothing is escaped.
-            Some(end) if is_value && quote == "`" => end + 1,
-            _ => end_of_quote(quoted),
+/// Parses JSON. The error names the field, and no values: they can be secrets, and reasons go to logs and events.
+fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, InvalidPayload> {
+    serde_json::from_slice(json).map_err(|_| {
+        let reason = match document::json(json) {
+            Err(mistake) => format!("it is not JSON: {mistake}"),
+            Ok(document) => match document::read_once::<T>(&document) {
+                Err(error) => error.message(Vocabulary::Fields, Values::Hidden),
+                Ok(_) => "a field is set twice, or the JSON is nested too deeply".to_owned(),
+            },
         };
-        text.push_str(if is_value { "…" } else { &quoted[..end] });
-        rest = &quoted[end..];
-    }
-    text + rest
-}
-
-/// Returns the length of the quoted text that `quoted` begins with; all of it if the quote has no end.
-fn end_of_quote(quoted: &str) -> usize {
-    let quote = quoted.as_bytes()[0];
-    let mut is_escaped = false;
-    for (at, byte) in quoted.bytes().enumerate().skip(1) {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            byte if byte == quote => return at + 1,
-            _ => {}
-        }
-    }
-    quoted.len()
+        InvalidPayload::NotAPod(reason)
+    })
 }
 
 /// The specification of a pushed pod.
@@ -262,13 +227,15 @@ mod tests {
 
     #[test]
     fn each_kind_of_invalid_payload_has_its_reason() {
-        let cases: [(&[u8], &str); 9] = [
-            (b"", "EOF"),
+        let cases: [(&[u8], &str); 11] = [
+            (b"", "not JSON: the text ends too early"),
             (b"\xff\xfe", "not UTF-8"),
             (b"[]", "not a pod"),
-            (b"{}", "missing field"),
+            (b"{}", "name is missing"),
             (br#"{"name":"t","uuid":"u","image":"i","replica":"3"}"#, "replica"),
-            (br#"{"name":"t","uuid":"u","image":"i","replica":-1}"#, "replica"),
+            (br#"{"name":"t","uuid":"u","image":"i","replica":-1}"#, "replica must be a whole number from 0"),
+            (b"{name:1}", "the name of a field must stand in quotation marks (line 1, column 2)"),
+            (b"hello", "text without quotation marks"),
             (br#"{"name":"../t","uuid":"u","image":"i","replica":1}"#, "pod name"),
             (br#"{"name":"t","uuid":"","image":"i","replica":1}"#, "pod uuid"),
             (br#"{"name":"t","uuid":"u","image":"a b","replica":1}"#, "image"),

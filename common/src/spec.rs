@@ -5,6 +5,7 @@
 //! generation, and the scheduler and the worker read it.
 
 mod host_ports;
+mod image;
 mod units;
 
 use std::collections::BTreeMap;
@@ -15,11 +16,15 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ServiceName, SpecId};
 use crate::json_pointer;
 pub use host_ports::HostPorts;
-pub(crate) use units::whole_number;
+pub use image::check_image;
+pub(crate) use units::replicas;
 pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
+
+/// The names of the number of replicas in a document; the first is the one of the normal form.
+pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
 
 /// The most memory one container may request: far more than a machine has, and exact in a Lua number.
 pub(crate) const MAX_MEMORY_BYTES: u64 = 1 << 50;
@@ -39,7 +44,7 @@ pub struct ServiceInput {
         alias = "replica",
         alias = "numInstances",
         default = "one",
-        deserialize_with = "units::whole_number"
+        deserialize_with = "units::replicas"
     )]
     #[schema(default = 1, example = 3)]
     pub replicas: u32,
@@ -303,24 +308,6 @@ impl ContainerSpec {
         }
         found
     }
-}
-
-/// Checks that a text can be an image reference. Whether the image exists is up to the engine.
-///
-/// # Errors
-/// The rule that the text breaks.
-pub fn check_image(image: &str) -> Result<(), &'static str> {
-    if image.is_empty() {
-        return Err("an image is required, as for `docker run`");
-    }
-    if image.len() > 512 {
-        return Err("an image reference has at most 512 bytes");
-    }
-    let legal = |b: u8| b.is_ascii_alphanumeric() || b"./:@_-+".contains(&b);
-    if !image.bytes().all(legal) || image.starts_with(['-', '.', '/']) {
-        return Err("an image reference consists of ASCII letters, digits and ./:@_-");
-    }
-    Ok(())
 }
 
 /// What a worker does with a pod once it has not reached Redis for the fence period.

@@ -43,6 +43,7 @@ use loops::external_workers::ExternalWorkerLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
+use loops::settled_dead_letters::SettledDeadLetterLoop;
 use loops::unschedulable::UnschedulableLoop;
 use timings::LoopTimings;
 
@@ -129,6 +130,7 @@ pub(crate) async fn run_context(
     loops.spawn(DrainLoop::new(&context), &stop);
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
+    loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;

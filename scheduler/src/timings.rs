@@ -22,7 +22,7 @@ pub(crate) struct LoopTimings {
     pub(crate) min_death_interval: Duration,
     /// How often to check for payloads on dead nodes; a declaration triggers a check at once. 5 s.
     pub(crate) drain_interval: Duration,
-    /// How often to check for silent schedulers. 5 s.
+    /// How often to check for silent schedulers, and for dead letters that are pointless. 5 s.
     pub(crate) reclaim_interval: Duration,
     /// The in-flight payloads of a scheduler that was silent for longer are reclaimed. 20 s.
     pub(crate) reclaim_after: Duration,

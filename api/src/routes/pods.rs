@@ -108,8 +108,8 @@ pub(crate) async fn stop_pod(
     for _ in 0..MAX_ATTEMPTS {
         let record = read(&app, &id).await?;
         let pods = [(id.clone(), record.node)];
-        let message = "stopped through the API";
-        let outcomes = app.store.stop_pods(record.service.as_ref(), &pods, "Stopped", message).await?;
+        let message = "stopped by a user";
+        let outcomes = app.store.stop_pods(record.service.as_ref(), &pods, "StopRequested", message).await?;
         match outcomes.first() {
             Some(StopOutcome::Moved) => {}
             _ => return Ok((StatusCode::ACCEPTED, Json(read_view(&app, &id).await?)).into_response()),

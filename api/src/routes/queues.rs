@@ -1,15 +1,16 @@
 //! `/queue`: the payloads in Redis, and the dead letters.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use common::api::{DeadLetterView, List, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
-use common::store::{BrokenKey, DeadLetter, QueueName};
+use common::store::{BrokenKey, DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
 use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
 
+use crate::body::read_bytes;
 use crate::params::{InPath, Params, PathName, invalid_cursor, page_size, string_schema};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -21,14 +22,15 @@ const CHUNK_SIZE: usize = 500;
 /// The key of a queue in Redis, except `dq`.
 pub(crate) struct QueueKey {
     text: String,
-    queue: QueueName,
+    /// `None` for `uq`, which is no list.
+    queue: Option<QueueName>,
 }
 
 impl PartialSchema for QueueKey {
     fn schema() -> RefOr<Schema> {
         string_schema(
-            "^(sq|(pq|rq|cs):[A-Za-z0-9][A-Za-z0-9._-]{0,62}|fq:[!-~]{1,64})$",
-            "`sq`, `pq:<node>`, `rq:<node>`, `cs:<node>` or `fq:<scheduler>`",
+            "^(sq|uq|(pq|rq|cs):[A-Za-z0-9][A-Za-z0-9._-]{0,62}|fq:[!-~]{1,64})$",
+            "`sq`, `uq`, `pq:<node>`, `rq:<node>`, `cs:<node>` or `fq:<scheduler>`",
             "pq:worker1",
         )
     }
@@ -38,11 +40,14 @@ impl PathName for QueueKey {
     const PARAMETER: &str = "key";
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
+        if text == "uq" {
+            return Ok(Self { text, queue: None });
+        }
         let queue = queue_name(&text).ok_or_else(|| {
-            let detail = "the queues are sq, dq, and with a name after the colon pq:, rq:, cs: and fq:";
+            let detail = "the queues are sq, uq, dq, and with a name after the colon pq:, rq:, cs: and fq:";
             ApiProblem::new(ProblemKind::QueueNotFound, format!("there is no queue {text:.80}; {detail}"))
         })?;
-        Ok(Self { text, queue })
+        Ok(Self { text, queue: Some(queue) })
     }
 }
 
@@ -122,7 +127,8 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 
 /// Shows the payloads of one queue without taking them.
 ///
-/// The queues are `sq`, `fq:<scheduler>`, `pq:<node>`, `rq:<node>` and `cs:<node>`.
+/// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`, `rq:<node>`
+/// and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
     (status = 200, description = "The first payloads of the queue", body = QueueView),
     (status = 404, description = "There is no such queue"),
@@ -132,8 +138,11 @@ pub(crate) async fn peek_queue(
     InPath(key): InPath<QueueKey>,
     Params(options): Params<PeekOptions>,
 ) -> Result<Json<QueueView>, ApiProblem> {
-    let payloads = app.store.peek(&key.queue, page_size(options.limit)?).await?;
-    let items = payloads.into_iter().map(views::item).collect();
+    let limit = page_size(options.limit)?;
+    let items = match &key.queue {
+        Some(queue) => app.store.peek(queue, limit).await?.into_iter().map(views::item).collect(),
+        None => app.store.unschedulable_pods(limit).await?.into_iter().map(views::unschedulable).collect(),
+    };
     Ok(Json(QueueView { queue: key.text, items }))
 }
 
@@ -160,16 +169,24 @@ pub(crate) async fn list_dead_letters(
 }
 
 /// Requeues a dead letter: its payload returns to the queue it came from.
+///
+/// A body replaces the payload: its bytes are queued as they are. What would come to nothing is refused, and
+/// the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
+    request_body(content = Option<String>, content_type = "application/octet-stream",
+        description = "The edited payload; none to requeue the payload as it is"),
     responses(
         (status = 204, description = "The payload is queued again"),
         (status = 404, description = "There is no such dead letter, or it came through no queue of kubeleet"),
+        (status = 409, description = "The pod has ended, exists already, or belongs to a service"),
+        (status = 422, description = "The body cannot be a pod"),
     )
 )]
 pub(crate) async fn requeue_dead_letter(
     State(app): State<AppState>,
     InPath(DeadLetterId(id)): InPath<DeadLetterId>,
+    EditedBody(edited): EditedBody,
 ) -> Result<StatusCode, ApiProblem> {
     let dead_letter = find(&app, &id).await?;
     if !dead_letter.can_be_requeued() {
@@ -180,7 +197,47 @@ pub(crate) async fn requeue_dead_letter(
         );
         return Err(ApiProblem::new(ProblemKind::QueueNotFound, detail));
     }
-    no_content_if(app.store.requeue_dead_letter(&dead_letter).await?, &id)
+    let pod = match &edited {
+        Some(edited) => format!("pod {}", edited.pod()),
+        None => "its pod".to_owned(),
+    };
+    let conflict = |detail: String| {
+        let detail = format!("dead letter {id} was not requeued: {detail}");
+        Err(ApiProblem::new(ProblemKind::DeadLetterConflict, detail))
+    };
+    match app.store.requeue_dead_letter(&dead_letter, edited.as_ref()).await? {
+        DeadLetterRequeue::Queued => Ok(StatusCode::NO_CONTENT),
+        DeadLetterRequeue::Gone => Err(not_found(&id)),
+        DeadLetterRequeue::PodEnded => conflict(format!(
+            "{pod} has ended, and its uuid cannot be used again for an hour; drop the dead letter, or edit it \
+             and change the uuid"
+        )),
+        DeadLetterRequeue::PodExists => {
+            conflict(format!("{pod} exists already and has not ended; change the uuid"))
+        }
+        DeadLetterRequeue::PodOfService => {
+            conflict(format!("{pod} belongs to a service; change the service instead, or change the uuid"))
+        }
+    }
+}
+
+/// The edited payload in a body, if there is one.
+pub(crate) struct EditedBody(Option<EditedPayload>);
+
+impl<S: Send + Sync> FromRequest<S> for EditedBody {
+    type Rejection = ApiProblem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
+        let bytes = read_bytes(request, state, "a body is at most 1 MiB").await?;
+        if bytes.is_empty() {
+            return Ok(Self(None));
+        }
+        let edited = EditedPayload::parse(bytes);
+        edited.map(|edited| Self(Some(edited))).map_err(|invalid| {
+            let detail = format!("the dead letter was not requeued: {invalid}");
+            ApiProblem::new(ProblemKind::InvalidPayload, detail)
+        })
+    }
 }
 
 /// Deletes a dead letter for good.

@@ -4,9 +4,8 @@ mod selection;
 mod stored;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use common::api::{List, ScaleInput, ServiceView};
 use common::ids::ServiceName;
@@ -21,7 +20,7 @@ use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
 use crate::body::JsonOrYaml;
 use crate::growth::Growth;
-use crate::params::{IfMatch, InPath, SelectorText};
+use crate::params::{IfMatch, InPath, SelectorText, query_pairs};
 use crate::patch;
 use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
@@ -80,10 +79,9 @@ pub(crate) async fn create_service(
 ))]
 pub(crate) async fn list_services(
     State(app): State<AppState>,
-    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    uri: Uri,
 ) -> Result<Json<List<ServiceView>>, ApiProblem> {
-    let Query(pairs) = query.map_err(|e| ApiProblem::new(ProblemKind::InvalidQuery, e.body_text()))?;
-    let selection = ServiceSelection::read(pairs)?;
+    let selection = ServiceSelection::read(query_pairs(&uri)?)?;
     let mut found = selection.services(&app).await?;
     let next = (found.len() > selection.limit).then(|| {
         found.truncate(selection.limit);

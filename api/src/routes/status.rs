@@ -141,8 +141,8 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
     }
     let queues = &overview.queues;
     if queues.unschedulable > 0 {
-        let count = queues.unschedulable;
-        problems.push(format!("{count} pods fit no node right now; GET /pod/<uuid> of one says why"));
+        let count = counted(queues.unschedulable, "unschedulable pod");
+        problems.push(format!("{count}: `kubeleet queue peek uq` says why"));
     }
     problems.extend(overview.reasons.iter().map(|(reason, (count, pod))| {
         let subject = if *count == 1 { "1 pod is".to_owned() } else { format!("{count} pods are") };
@@ -162,7 +162,8 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
         problems.push(format!("{sentence}; fix it with redis-cli, everything else goes on"));
     }
     if queues.dead > 0 {
-        problems.push(format!("{} dead letters need a decision: GET /queue/dq", queues.dead));
+        let count = counted(queues.dead, "dead letter");
+        problems.push(format!("{count}: `kubeleet queue peek dq` says why"));
     }
     problems.extend(overview.nodes.iter().filter_map(|node| {
         let (name, silence) = (&node.name, views::silence(node, overview.now));
@@ -185,4 +186,8 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
         problems.push(format!("and {more} more nodes: GET /node"));
     }
     problems
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -26,7 +26,85 @@ async fn an_invalid_body_has_the_right_problem() {
     let pointers: Vec<_> =
         problem["errors"].as_array().unwrap().iter().map(|e| e["pointer"].as_str().unwrap()).collect();
     assert_eq!(pointers, ["/image", "/memory"]);
+    let upper =
+        api.post("/service", r#"{"name":"web","image":"UPPER/Image"}"#).await.problem(422, "invalid-service");
+    assert_eq!(upper["detail"], "/image: the name in an image reference must be lower-case");
     assert_eq!(problem["instance"], "/service");
+}
+
+/// Each mistake, as the user reads it.
+#[tokio::test]
+async fn mistakes_are_in_plain_words() {
+    let Some(api) = Api::start() else { return };
+    let known = "known: name, replicas, labels, on_disconnect, stop_grace_period, containers, image, command, \
+                 environment, ports, memory, cpus, restart";
+    let table = [
+        ("json", "", "the body is empty"),
+        (
+            "json",
+            "{",
+            "the body is not JSON: the text ends too early; is a bracket or quotation mark not closed? \
+                       (line 1, column 1)",
+        ),
+        (
+            "json",
+            "{name:1}",
+            "the body is not JSON: the name of a field must stand in quotation marks (line 1, column 2)",
+        ),
+        ("json", "[]", "the document must be a map of fields, not a list"),
+        ("json", r#"{"name":"web","replicsa":2}"#, "unknown field \"replicsa\"; did you mean \"replicas\"?"),
+        ("json", r#"{"name":"web","colour":2}"#, &format!("unknown field \"colour\"; {known}")),
+        ("json", r#"{"image":"x"}"#, "name is missing"),
+        (
+            "json",
+            r#"{"name":"web","replicas":"two"}"#,
+            "replicas must be a whole number from 0 to 2000000, not \"two\"",
+        ),
+        (
+            "json",
+            r#"{"name":"web","replica":1,"replicas":2}"#,
+            "\"replicas\" is set twice, under different names; keep one",
+        ),
+        ("json", r#"{"name":"web","name":"db"}"#, "\"name\" is set twice"),
+        (
+            "json",
+            r#"{"name":"web","environment":{"C":null}}"#,
+            "environment.C must be a string, a number or a boolean, not null",
+        ),
+        (
+            "json",
+            r#"{"name":"web","replicas":-1,"restart":"x","foo":1}"#,
+            "3 fields are invalid; the first: replicas must be a whole number from 0 to 2000000, not -1",
+        ),
+        (
+            "yaml",
+            "name: a\nimage: x\n---\nname: b\nimage: y\n",
+            "the body has 2 documents; send one per request",
+        ),
+        (
+            "yaml",
+            "name: a\nname: b\n",
+            "the body is not YAML: \"name\" is set twice; is a line `---` missing above it? (line 2, column 1)",
+        ),
+        (
+            "yaml",
+            "name: a\nimage: x\nport: 80\n",
+            "unknown field \"port\"; did you mean \"ports\"? (line 3, column 1)",
+        ),
+    ];
+    for (format, body, detail) in table {
+        let kind = format!("application/{format}");
+        let answer = api.send("POST", "/service", &[("content-type", &kind)], body).await;
+        assert_eq!((answer.status, &answer.json()["detail"]), (400, &detail.into()), "{body}");
+    }
+    for (query, detail) in [
+        ("limit=x", "limit must be a whole number from 0, not \"x\""),
+        ("labels=a", "unknown parameter \"labels\"; known: service, node, phase, prefix, limit, after"),
+        ("limt=1", "unknown parameter \"limt\"; did you mean \"limit\"?"),
+    ] {
+        let problem = api.get(&format!("/pod?{query}")).await.problem(400, "invalid-query");
+        assert_eq!(problem["detail"], detail);
+    }
 }
 
 #[tokio::test]

@@ -22,9 +22,13 @@ async fn queues_are_peeked() {
     assert_eq!(pq["items"][0]["payload"], "a");
     assert_eq!(api.get("/queue/cs:worker1").await.expect(200)["items"][0]["payload"], "d");
     assert_eq!(api.get("/queue/rq:unknown").await.expect(200)["items"], serde_json::json!([]));
-    for none in ["uq", "pq:", "xq:worker1", "pq:-", "service:web"] {
+    for none in ["up", "pq:", "xq:worker1", "pq:-", "service:web"] {
         api.get(&format!("/queue/{none}")).await.problem(404, "queue-not-found");
     }
+    api.redis.cli::<()>(&["HSET", "uq", "one", first]).await;
+    api.redis.cli::<()>(&["HSET", "pod:one", "message", "0/2 nodes fit"]).await;
+    let unschedulable = api.get("/queue/uq").await.expect(200);
+    assert_eq!(unschedulable["items"][0], serde_json::json!({"payload": first, "reason": "0/2 nodes fit"}));
     api.redis.cli::<()>(&["SADD", "nodes", "worker1"]).await;
     let lengths = api.get("/queue").await.expect(200);
     assert_eq!((&lengths["waiting"], &lengths["nodes"][0]["pending"]), (&2.into(), &3.into()));
@@ -82,4 +86,29 @@ async fn a_dead_letter_goes_back_to_no_key_that_is_no_queue() {
     let dead_letter = api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(api.post(&format!("/queue/dq/{dead_letter}/requeue"), "").await.status, 204);
     assert_eq!(api.redis.cli::<u64>(&["LLEN", "pq:w1"]).await, 1);
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_edited_and_requeued() {
+    let Some(api) = Api::start() else { return };
+    push_dead_letter(&api, "{name:test}");
+    let id = api.get("/queue/dq").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/queue/dq/{id}/requeue");
+    let problem = api.post(&path, "{name:test}").await.problem(422, "invalid-payload");
+    let detail = "the dead letter was not requeued: payload is not a pod: it is not JSON: the name of a field must \
+                  stand in quotation marks (line 1, column 2)";
+    assert_eq!(problem["detail"], detail);
+    let upper = r#"{"name":"test","uuid":"one","image":"UPPER/Image","replica":0}"#;
+    let problem = api.post(&path, upper).await.problem(422, "invalid-payload");
+    assert!(problem["detail"].as_str().unwrap().contains("must be lower-case"), "{problem}");
+
+    let corrected = r#"{"name":"test","uuid":"one","image":"x","replica":0}"#;
+    api.redis.cli::<()>(&["HSET", "pod:one", "phase", "stopped"]).await;
+    let problem = api.post(&path, corrected).await.problem(409, "dead-letter-conflict");
+    assert!(problem["detail"].as_str().unwrap().contains("pod one has ended"), "{problem}");
+    assert_eq!(api.get("/queue").await.expect(200)["dead"], 1, "nothing was lost");
+    api.redis.cli::<()>(&["DEL", "pod:one"]).await;
+    assert_eq!(api.post(&path, corrected).await.status, 204);
+    assert_eq!(api.get("/queue/sq").await.expect(200)["items"][0]["payload"], corrected);
+    assert_eq!(api.get("/queue").await.expect(200)["dead"], 0);
 }

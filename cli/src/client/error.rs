@@ -94,6 +94,7 @@ impl ClientError {
                 401 | 403 => Exit::Unauthorized,
                 404 => Exit::NotFound,
                 409 | 412 => Exit::Conflict,
+                422 => Exit::Usage,
                 503 | 504 => Exit::Unreachable,
                 _ => Exit::Error,
             },

@@ -195,9 +195,16 @@ impl Client {
         self.all_pages("reading dead letters", &["queue", "dq"], &[]).await
     }
 
-    /// Moves a dead letter back to its queue.
-    pub(crate) async fn requeue_dead_letter(&self, id: &str) -> Result<(), ClientError> {
-        let request = self.request(Method::POST, &["queue", "dq", id, "requeue"], &[]);
+    /// Moves a dead letter back to its queue; with `edited`, these bytes in the place of its payload.
+    pub(crate) async fn requeue_dead_letter(
+        &self,
+        id: &str,
+        edited: Option<Vec<u8>>,
+    ) -> Result<(), ClientError> {
+        let mut request = self.request(Method::POST, &["queue", "dq", id, "requeue"], &[]);
+        if let Some(edited) = edited {
+            request = request.header("content-type", "application/octet-stream").body(edited);
+        }
         self.send_for_success(&format!("requeueing dead letter {id}"), request).await
     }
 

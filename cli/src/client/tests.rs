@@ -23,7 +23,7 @@ async fn every_status_has_its_exit_code() {
         (409, Exit::Conflict),
         (412, Exit::Conflict),
         (413, Exit::Error),
-        (422, Exit::Error),
+        (422, Exit::Usage),
         (500, Exit::Error),
         (502, Exit::Error),
         (503, Exit::Unreachable),

@@ -12,10 +12,9 @@ use super::context::Context;
 use super::diff::Comparison;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
-use super::service_document::ServiceDocument;
+use super::service_file::{self, display_name};
 use super::service_files::{self, FileArgs};
 use super::wait::Goal;
-use super::yaml_error;
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::humanize;
@@ -57,9 +56,15 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
 
 /// Reads and checks the services of all files.
 pub(super) fn read_services(files: &[String]) -> Result<Vec<ServiceInput>, CommandError> {
-    let mut services = Vec::new();
+    let (mut services, mut mistakes) = (Vec::new(), Vec::new());
     for file in service_files::expand(files)? {
-        services.extend(parse(&file, &read(&file)?).map_err(CommandError::Other)?);
+        match service_file::parse(&file, &read(&file)?) {
+            Ok(parsed) => services.extend(parsed),
+            Err(found) => mistakes.extend(found),
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(CommandError::Usage(mistakes.join("\n")));
     }
     check_names(&services)?;
     Ok(services)
@@ -113,40 +118,11 @@ fn read(file: &str) -> Result<String, CommandError> {
     }
 }
 
-fn display_name(file: &str) -> &str {
-    if file == "-" { "standard input" } else { file }
-}
-
-/// Parses the services of one file. JSON is valid YAML.
-pub(super) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, String> {
-    // As the API reads it: `y` and `on` are text.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let documents: Vec<ServiceDocument> =
-        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-            let position = error.location().map(|at| format!(":{}:{}", at.line(), at.column()));
-            format!("{}{}: {}", display_name(file), position.unwrap_or_default(), yaml_error::message(&error))
-        })?;
-    let services: Vec<ServiceInput> = documents.into_iter().flat_map(|document| document.0).collect();
-    if services.is_empty() {
-        return Err(format!("{}: no service in it", display_name(file)));
-    }
-    let violations: Vec<String> = services.iter().flat_map(violations).collect();
-    if violations.is_empty() {
-        return Ok(services);
-    }
-    Err(format!("{}: invalid:\n  {}", display_name(file), violations.join("\n  ")))
-}
-
-fn violations(service: &ServiceInput) -> Vec<String> {
-    let violations = service.clone().normalize().err().unwrap_or_default();
-    violations.into_iter().map(|violation| format!("service {}: {violation}", service.name)).collect()
-}
-
 fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     let mut seen = BTreeSet::new();
     match services.iter().find(|service| !seen.insert(service.name.as_str())) {
         None => Ok(()),
-        Some(service) => Err(CommandError::Other(format!(
+        Some(service) => Err(CommandError::Usage(format!(
             "service {} is defined twice in these files; nothing was applied",
             service.name
         ))),
@@ -159,41 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_and_json_mean_the_same() {
-        let yaml = "name: web\nimage: nginx\nreplica: 3\nmemory: 64m\nrestart: no\n\
-                    environment:\n  N: 1\n  B: true\n";
-        let json = r#"{"name":"web","image":"nginx","replica":3,"memory":"64m","restart":"no",
-            "environment":{"N":1,"B":true}}"#;
-        let parsed = parse("-", yaml).unwrap();
-        assert_eq!(parsed, parse("-", json).unwrap());
-        assert_eq!((parsed.len(), parsed[0].replicas), (1, 3));
-    }
-
-    #[test]
-    fn a_file_can_hold_several_documents() {
-        let text = "---\nname: a\nimage: x\n---\n# a comment\n---\nname: b\nimage: y\nreplicas: 0\n...\n";
-        let names: Vec<_> = parse("-", text).unwrap().into_iter().map(|s| s.name.to_string()).collect();
-        assert_eq!(names, ["a", "b"]);
-    }
-
-    #[test]
-    fn an_error_has_its_position_and_plain_words() {
-        let error = parse("web.yaml", "name: a\nimage: x\n---\nname: web\nimgae: nginx\n").unwrap_err();
-        assert!(error.starts_with("web.yaml:5:") && error.contains("imgae"), "{error}");
-        assert!(!error.contains("line 5"), "{error}");
-        let error = parse("-", "name: web\nimage: nginx\nmemory: 1k\n").unwrap_err();
-        assert!(error.contains("standard input") && error.contains("service web: /memory"), "{error}");
-        let error = parse("-", "name: web\nimage: nginx\nname: db\n").unwrap_err();
-        assert!(error.contains("`name` is there twice; is a line with `---` missing"), "{error}");
-        let error = parse("-", "name: web\nimage: nginx\nreplicas: two\n").unwrap_err();
-        assert!(error.ends_with(": expected a whole number from 0 up"), "{error}");
-        assert!(parse("-", "").unwrap_err().contains("no service"));
-        assert!(parse("x.json", "{\"name\":").is_err());
-    }
-
-    #[test]
     fn a_service_must_not_be_defined_twice() {
-        let services = parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
+        let services = service_file::parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
         assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
     }
 }

@@ -1,23 +1,18 @@
 //! `service edit`: opens a service in an editor, and writes it unless another client changed it meanwhile.
 
 use std::path::Path;
-use std::process::Command;
 
 use clap::Args;
 use common::spec::ServiceInput;
 
-use super::apply;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::object;
-use super::service_form;
+use super::{editor, service_file, service_form};
 use crate::exit::Exit;
 use crate::output::humanize;
 use crate::stderr;
-
-/// Used when neither `VISUAL` nor `EDITOR` is set.
-const DEFAULT_EDITOR: &str = "vi";
 
 /// Arguments of `service edit`.
 #[derive(Debug, Args)]
@@ -33,7 +28,7 @@ pub(super) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
     let service = context.client.service(&args.service).await?;
     let before = service_form::yaml(&service_form::stored(&service))?;
     let file = temporary_file(&before)?;
-    open_editor(&editor(), file.path())?;
+    editor::open(&editor::command(), file.path())?;
     let after = std::fs::read_to_string(file.path()).map_err(|e| file_error(file.path(), &e))?;
     if after == before {
         context.output.print_result(&service, "unchanged")?;
@@ -59,7 +54,8 @@ async fn apply_edited(
     revision: u64,
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
-    let services = apply::parse("the edited service", text).map_err(CommandError::Usage)?;
+    let services = service_file::parse("the edited service", text)
+        .map_err(|mistakes| CommandError::Usage(mistakes.join("\n")))?;
     let [input] = <[ServiceInput; 1]>::try_from(services)
         .map_err(|_| CommandError::Usage("the edited file must hold one service".to_owned()))?;
     if input.name.as_str() != name {
@@ -71,11 +67,6 @@ async fn apply_edited(
     Ok(())
 }
 
-fn editor() -> String {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT_EDITOR.to_owned())
-}
-
 /// Creates a file that only its owner can read: environment values may be secret.
 fn temporary_file(text: &str) -> Result<tempfile::NamedTempFile, CommandError> {
     let directory = std::env::temp_dir();
@@ -83,22 +74,6 @@ fn temporary_file(text: &str) -> Result<tempfile::NamedTempFile, CommandError> {
     let file = file.map_err(|e| file_error(&directory, &e))?;
     std::fs::write(file.path(), text).map_err(|e| file_error(file.path(), &e))?;
     Ok(file)
-}
-
-/// Waits until the editor ends. A shell splits its command line, which may have options.
-fn open_editor(editor: &str, path: &Path) -> Result<(), CommandError> {
-    let script = format!("{editor} \"$1\"");
-    let status = Command::new("sh").args(["-c", &script, "sh"]).arg(path).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => {
-            Err(CommandError::Other(format!("the editor {editor:?} failed ({status}); nothing was changed")))
-        }
-        Err(error) => {
-            let reason = humanize::system_error(&error);
-            Err(CommandError::Other(format!("cannot start the editor {editor:?}: {reason}")))
-        }
-    }
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> CommandError {

@@ -9,6 +9,8 @@ mod context;
 mod diff;
 mod durability;
 mod edit;
+mod edit_dead_letter;
+mod editor;
 mod env_file;
 mod error;
 mod events;
@@ -26,7 +28,7 @@ mod restart;
 mod run;
 mod selector_args;
 mod service;
-mod service_document;
+mod service_file;
 mod service_files;
 mod service_form;
 mod service_name;
@@ -38,7 +40,6 @@ mod values;
 mod version;
 mod wait;
 mod watch_pods;
-mod yaml_error;
 
 use std::process::ExitCode;
 

@@ -4,8 +4,10 @@ use clap::{Args, Subcommand};
 
 use super::batch::Batch;
 use super::context::{self, Context};
+use super::edit_dead_letter;
 use super::error::CommandError;
 use super::object;
+use super::values;
 use crate::exit::Exit;
 use crate::output::{Format, ListStyle, queues};
 use crate::stderr;
@@ -37,15 +39,20 @@ pub(crate) enum QueueCommand {
     Ls(ListArgs),
     /// Show the entries of a queue, the next one to be taken first.
     Peek {
-        /// Key of the queue in Redis: sq, dq, pq:worker1, rq:worker1, cs:worker1.
+        /// Key of the queue in Redis: sq, dq, uq, pq:worker1, rq:worker1, cs:worker1.
         #[arg(value_parser = object::queue)]
         key: String,
         /// Maximum number of entries.
-        #[arg(long, default_value_t = DEFAULT_LIMIT, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        #[arg(long, default_value_t = DEFAULT_LIMIT, value_parser = values::page_size)]
         limit: u32,
     },
     /// Move dead letters back to their queues.
-    Requeue(DeadLetterArgs),
+    Requeue(RequeueArgs),
+    /// Correct a dead letter in $EDITOR and move it back to its queue.
+    Edit {
+        /// Id, as `kubeleet queue peek dq` shows it.
+        id: String,
+    },
     /// Delete dead letters permanently.
     #[command(visible_alias = "rm")]
     Drop(DeadLetterArgs),
@@ -59,6 +66,16 @@ pub(crate) struct ListArgs {
     pub(super) all: bool,
     #[command(flatten)]
     pub(super) style: ListStyle,
+}
+
+/// Arguments of `requeue`.
+#[derive(Debug, Args)]
+pub(crate) struct RequeueArgs {
+    #[command(flatten)]
+    dead_letters: DeadLetterArgs,
+    /// File with a corrected payload that replaces the one of the dead letter, or - for standard input.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "all")]
+    file: Option<String>,
 }
 
 /// Arguments of `requeue` and `drop`.
@@ -97,7 +114,13 @@ pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Res
     match command {
         QueueCommand::Ls(args) => list(&args, context).await,
         QueueCommand::Peek { key, limit } => peek(&key, limit as usize, context).await,
-        QueueCommand::Requeue(args) => change_dead_letters(&args, DeadLetterAction::Requeue, context).await,
+        QueueCommand::Requeue(RequeueArgs { dead_letters, file: None }) => {
+            change_dead_letters(&dead_letters, DeadLetterAction::Requeue, context).await
+        }
+        QueueCommand::Requeue(RequeueArgs { dead_letters, file: Some(file) }) => {
+            edit_dead_letter::requeue_from_file(&dead_letters.ids, &file, context).await
+        }
+        QueueCommand::Edit { id } => edit_dead_letter::edit(&id, context).await,
         QueueCommand::Drop(args) => change_dead_letters(&args, DeadLetterAction::Drop, context).await,
     }
 }
@@ -153,7 +176,7 @@ async fn change_dead_letters(
     let mut batch = Batch::new();
     for id in &ids {
         let (result, done) = match action {
-            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id).await, "requeued"),
+            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id, None).await, "requeued"),
             DeadLetterAction::Drop => (context.client.delete_dead_letter(id).await, "dropped"),
         };
         if batch.accept(result.map_err(CommandError::from))?.is_some() {

@@ -86,6 +86,9 @@ fn accepts_valid_command_lines() {
         "node cordon worker1 worker2",
         "queue peek pq:worker1 --limit 5",
         "queue requeue 0123456789ab",
+        "queue requeue 0123456789ab --file better.json",
+        "queue edit 0123456789ab",
+        "queue peek uq",
         "queue drop --all --yes",
         "events -w --tail 5",
         "status --api node1:7070 --token-file /token",
@@ -116,6 +119,9 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("queue drop --all", "--yes"),
         ("queue drop", "required"),
         ("queue drop a --all --yes", "cannot be used"),
+        ("queue requeue --all --yes -f x", "cannot be used"),
+        ("queue peek dq --limit many", "is not a whole number from 1 to 10000"),
+        ("run nginx --restart sometimes", "must be one of always, on-failure, never, not \"sometimes\""),
         ("service scale web", "REPLICAS"),
         ("service scale web -1", "unexpected argument"),
         ("service scale web two", "is not a number of pods"),
@@ -215,7 +221,7 @@ async fn apply_prints_created_unchanged_or_configured() {
         ok_json(&service)
     };
     let (exit, shown, _) = run_line(&format!("apply -f {}", file.display()), respond).await;
-    assert_eq!(exit.unwrap(), Exit::Error);
+    assert_eq!(exit.unwrap(), Exit::Usage);
     assert_eq!(shown, "service/new created\nservice/same unchanged\nservice/other configured\n");
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use common::document::{self, Node, Vocabulary};
 use common::duration::HumanDuration;
 use common::spec::{OnDisconnect, RestartPolicy};
 
@@ -50,9 +51,16 @@ pub(super) fn on_disconnect() -> impl TypedValueParser<Value = OnDisconnect> {
     PossibleValuesParser::new(["keep", "stop"]).try_map(|text| enum_value(&text))
 }
 
+/// Parses a number of entries to show: 1 to 10000.
+pub(super) fn page_size(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))
+}
+
 /// Parses one of the names that the API accepts for an enum.
-fn enum_value<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned()))
+fn enum_value<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    let read = document::read(&Node::text(text), Vocabulary::Fields).into_result();
+    read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())
 }
 
 #[cfg(test)]

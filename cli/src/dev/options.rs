@@ -11,7 +11,7 @@ use crate::settings::SettingFlags;
 #[derive(Args)]
 pub(crate) struct DevOptions {
     /// Number of workers: worker1, worker2 …
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 2, value_parser = worker_count)]
     pub(super) workers: u32,
     /// Start two replicas of Redis and three sentinels as well.
     #[arg(long)]
@@ -29,4 +29,9 @@ impl DevOptions {
         self.settings = self.settings.with_token(token);
         self
     }
+}
+
+fn worker_count(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=1000).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 1000"))
 }

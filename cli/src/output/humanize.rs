@@ -1,5 +1,6 @@
 //! Values in the form that people read: ages, amounts of memory, cores, labels.
 
+pub(crate) use common::system_error;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -42,16 +43,6 @@ pub(crate) fn count(n: u64, what: &str) -> String {
 /// Returns `key=value` for each label.
 pub(crate) fn labels(labels: &BTreeMap<String, String>) -> Vec<String> {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
-}
-
-/// Returns the system's message without its number: `Connection refused`, not `Connection refused (os error
-/// 111)`.
-pub(crate) fn system_error(error: &dyn std::error::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" (os error ") {
-        Some((message, _number)) => message.to_owned(),
-        None => text,
-    }
 }
 
 /// Returns the text on one line, cut to at most `max` characters.

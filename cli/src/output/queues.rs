@@ -75,9 +75,14 @@ pub(crate) fn dead_letter_name(id: &str) -> String {
     format!("letter/{id}")
 }
 
-/// Returns the payloads of a queue, one per line, the next one to be taken first.
+/// Returns the payloads of a queue, one per line, the next one to be taken first. A reason stands before its
+/// payload.
 pub(crate) fn payloads(queue: &QueueView) -> String {
-    let line = |item: &QueueItem| payload_text(&item.payload, item.encoding.as_deref(), usize::MAX) + "\n";
+    let line = |item: &QueueItem| {
+        let reason = item.reason.as_deref().map(|reason| humanize::shorten(reason, usize::MAX) + "  ");
+        let payload = payload_text(&item.payload, item.encoding.as_deref(), usize::MAX);
+        format!("{}{payload}\n", reason.unwrap_or_default())
+    };
     queue.items.iter().map(line).collect()
 }
 

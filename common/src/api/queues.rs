@@ -39,7 +39,7 @@ pub struct QueueView {
     /// Key of the queue in Redis.
     #[schema(example = "pq:worker1")]
     pub queue: String,
-    /// First payloads of the queue. Of a set (`cs:<node>`), some payloads in no particular order.
+    /// First payloads of the queue. Of a set (`cs:<node>`, `uq`), some payloads in no particular order.
     pub items: Vec<QueueItem>,
 }
 
@@ -51,6 +51,9 @@ pub struct QueueItem {
     /// `base64` if the payload is not UTF-8 and is therefore encoded; otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+    /// Why the pod fits no node; only in `uq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A dead letter: a payload that could not become a pod.

@@ -144,7 +144,7 @@ pub enum DurabilityState {
 #[serde(deny_unknown_fields)]
 pub struct ScaleInput {
     /// Desired number of pods. `replica` and `numInstances` are accepted as names of this field.
-    #[serde(alias = "replica", alias = "numInstances", deserialize_with = "crate::spec::whole_number")]
+    #[serde(alias = "replica", alias = "numInstances", deserialize_with = "crate::spec::replicas")]
     #[schema(example = 5)]
     pub replicas: u32,
 }

@@ -230,25 +230,6 @@ impl fmt::Debug for Environment {
 
 impl<'de> Deserialize<'de> for Environment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A value. Users write bare numbers and booleans in YAML and JSON; engines take strings only.
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "the value of a variable: a string, a number or a boolean")]
-        enum Scalar {
-            Text(String),
-            Bool(bool),
-            Int(i64),
-            Float(f64),
-        }
-        impl From<Scalar> for String {
-            fn from(scalar: Scalar) -> String {
-                match scalar {
-                    Scalar::Text(text) => text,
-                    Scalar::Bool(flag) => flag.to_string(),
-                    Scalar::Int(n) => n.to_string(),
-                    Scalar::Float(n) => n.to_string(),
-                }
-            }
-        }
         /// Not an untagged enum: that would report errors at the whole environment instead of at the
         /// variable.
         struct Reader;
@@ -258,23 +239,19 @@ impl<'de> Deserialize<'de> for Environment {
                 f.write_str("a map of names to values, or a list of KEY=value")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Environment, A::Error> {
-                let variables = BTreeMap::<String, Scalar>::deserialize(MapAccessDeserializer::new(map))?;
-                collect(variables.into_iter().map(|(name, value)| Ok((name, value.into()))))
+                let variables = BTreeMap::<String, Variable>::deserialize(MapAccessDeserializer::new(map))?;
+                collect(variables.into_iter().map(|(name, Variable(value))| (name, value)))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Environment, A::Error> {
-                let entries = Vec::<String>::deserialize(SeqAccessDeserializer::new(seq))?;
-                collect(entries.into_iter().map(|entry| match entry.split_once('=') {
-                    Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-                    None => Err("each entry must be KEY=value".to_owned()),
-                }))
+                let entries = Vec::<Assignment>::deserialize(SeqAccessDeserializer::new(seq))?;
+                collect(entries.into_iter().map(|Assignment(name, value)| (name, value)))
             }
         }
         fn collect<E: de::Error>(
-            variables: impl Iterator<Item = Result<(String, String), String>>,
+            variables: impl Iterator<Item = (String, String)>,
         ) -> Result<Environment, E> {
             let mut environment = Environment::default();
-            for variable in variables {
-                let (name, value) = variable.map_err(E::custom)?;
+            for (name, value) in variables {
                 environment.insert(&name, value).map_err(E::custom)?;
             }
             Ok(environment)
@@ -283,20 +260,86 @@ impl<'de> Deserialize<'de> for Environment {
     }
 }
 
+/// The value of a variable. Users write bare numbers and booleans in YAML and JSON; engines take strings only.
+struct Variable(String);
+
+impl<'de> Deserialize<'de> for Variable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Variable;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, a number or a boolean")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Variable, E> {
+                Ok(Variable(text.to_owned()))
+            }
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Variable, E> {
+                Ok(Variable(flag.to_string()))
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Variable, E> {
+                Ok(Variable(n.to_string()))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Variable, E> {
+                Ok(Variable(n.to_string()))
+            }
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Variable, E> {
+                Ok(Variable(n.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// `KEY=value` in a list of variables.
+struct Assignment(String, String);
+
+impl<'de> Deserialize<'de> for Assignment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Assignment;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("KEY=value")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Assignment, E> {
+                let (name, value) = text.split_once('=').ok_or_else(|| E::custom("write KEY=value"))?;
+                Ok(Assignment(name.to_owned(), value.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(Reader)
+    }
+}
+
+/// Reads a number of replicas. Whether it is too large is for [`super::ServiceInput::normalize`] to say.
+///
+/// # Errors
+/// If it is not a whole number.
+pub(crate) fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    whole_number(deserializer, super::MAX_REPLICAS.into())
+}
+
+fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    whole_number(deserializer, u16::MAX.into())
+}
+
 /// Reads a whole number that may be written as `3.0`: JSON has one type for both, and some writers choose that form.
+/// Errors name `max` as the largest valid number.
 ///
 /// # Errors
 /// If the number has a fraction, or does not fit `T`.
-pub(crate) fn whole_number<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+fn whole_number<'de, D, T>(deserializer: D, max: u64) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<u64>,
 {
-    struct Reader;
+    struct Reader {
+        max: u64,
+    }
     impl Visitor<'_> for Reader {
         type Value = u64;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a whole number from 0")
+            write!(f, "a whole number from 0 to {}", self.max)
         }
         fn visit_u64<E: de::Error>(self, n: u64) -> Result<u64, E> {
             Ok(n)
@@ -309,14 +352,14 @@ where
             if is_whole { Ok(n as u64) } else { Err(E::invalid_value(de::Unexpected::Float(n), &self)) }
         }
     }
-    let number = deserializer.deserialize_u64(Reader)?;
+    let number = deserializer.deserialize_u64(Reader { max })?;
     T::try_from(number)
-        .map_err(|_| de::Error::invalid_value(de::Unexpected::Unsigned(number), &"a smaller whole number"))
+        .map_err(|_| de::Error::invalid_value(de::Unexpected::Unsigned(number), &Reader { max }))
 }
 
 fn optional_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
     #[derive(Deserialize)]
-    struct Number(#[serde(deserialize_with = "whole_number")] u16);
+    struct Number(#[serde(deserialize_with = "port")] u16);
     Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(port)| port))
 }
 
@@ -391,7 +434,7 @@ impl<'de> Deserialize<'de> for Port {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Long {
-            #[serde(deserialize_with = "whole_number")]
+            #[serde(deserialize_with = "port")]
             container: u16,
             #[serde(default, deserialize_with = "optional_port")]
             host: Option<u16>,

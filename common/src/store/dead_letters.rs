@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use redis::cmd;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -11,7 +12,9 @@ use super::scripts::{dead_letter_requeue, reject};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName, PodId, SchedulerId};
-use crate::payload::Payload;
+use crate::lifecycle::Phase;
+use crate::node::Resources;
+use crate::payload::{InvalidPayload, Payload};
 
 /// How many entries are read in one round trip, and how many bytes by one call.
 const ENTRIES_PER_READ: usize = 16;
@@ -49,6 +52,46 @@ pub struct DeadLetter {
     /// When it was rejected.
     pub at: RedisMillis,
     entry: Vec<u8>,
+}
+
+/// A payload that replaces the one of a dead letter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EditedPayload {
+    payload: Payload,
+    request: Resources,
+}
+
+impl EditedPayload {
+    /// Checks the payload. The policy of a node can refuse it nevertheless.
+    ///
+    /// # Errors
+    /// If it is not a valid pod.
+    pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
+        let payload = Payload::parse(raw)?;
+        let pod = payload.inline_spec()?.pod;
+        let request = Resources { cpu_millis: pod.cpu_millis(), memory_bytes: pod.memory_bytes(), pods: 1 };
+        Ok(Self { payload, request })
+    }
+
+    /// Returns the id of the pod.
+    pub fn pod(&self) -> &PodId {
+        &self.payload.id
+    }
+}
+
+/// The result of [`Store::requeue_dead_letter`]. Unless it is `Queued`, nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadLetterRequeue {
+    /// The payload is queued.
+    Queued,
+    /// The dead letter does not exist any more.
+    Gone,
+    /// The pod has ended: the payload would be dropped.
+    PodEnded,
+    /// An edited payload names another pod, which has not ended.
+    PodExists,
+    /// An edited payload names a pod of a service.
+    PodOfService,
 }
 
 impl DeadLetter {
@@ -176,31 +219,88 @@ impl Store {
         Ok(found)
     }
 
-    /// Requeues the payload of a dead letter. Returns false if the dead letter is gone.
+    /// Requeues the payload of a dead letter, or `edited` in its place.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
-    pub async fn requeue_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
+    pub async fn requeue_dead_letter(
+        &self,
+        dead_letter: &DeadLetter,
+        edited: Option<&EditedPayload>,
+    ) -> Result<DeadLetterRequeue, StoreError> {
         let what = "requeueing a dead letter";
         if !dead_letter.can_be_requeued() {
             return Err(StoreError::Refused(format!("{:?} is no queue of kubeleet", dead_letter.queue)));
         }
-        let parsed = Payload::parse(dead_letter.payload.clone().into()).ok();
-        let id = parsed.as_ref().map(|payload| &payload.id);
+        let parsed = match edited {
+            Some(edited) => Some(edited.payload.clone()),
+            None => Payload::parse(dead_letter.payload.clone().into()).ok(),
+        };
+        let (pod, request) =
+            (parsed.as_ref(), edited.map_or_else(Resources::default, |edited| edited.request));
         let requeue = dead_letter_requeue::Head {
             dq: keys::DQ,
             source_queue: &dead_letter.queue,
             sq: keys::SQ,
-            pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
+            pod_key: pod.map_or_else(|| "pod:".to_owned(), |pod| keys::pod(&pod.id)),
             dead_letter: &dead_letter.entry[..],
-            payload: &dead_letter.payload[..],
-            uuid: id,
+            payload: edited.map_or(&dead_letter.payload[..], |edited| &edited.payload.raw[..]),
+            uuid: pod.map(|pod| &pod.id),
+            is_edited: edited.is_some(),
+            name: pod.map(|pod| &pod.name),
+            image: pod.map_or("", |pod| &pod.image),
+            replica: pod.map_or(0, |pod| pod.replica),
+            resources: &request,
         };
         match word(what, self.link.script(&requeue.call()).await?)?.as_str() {
-            "OK" => Ok(true),
-            "GONE" => Ok(false),
+            "OK" => Ok(DeadLetterRequeue::Queued),
+            "GONE" => Ok(DeadLetterRequeue::Gone),
+            "ENDED" => Ok(DeadLetterRequeue::PodEnded),
+            "EXISTS" => Ok(DeadLetterRequeue::PodExists),
+            "IN_SERVICE" => Ok(DeadLetterRequeue::PodOfService),
             other => Err(unexpected(what, other)),
         }
+    }
+
+    /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod belonged
+    /// to a service that has been deleted, scaled down or replaced since. The payload of such a pod is built from
+    /// its service, so that none is lost. Returns the dropped ones, and whether there were `count`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn drop_settled_dead_letters(
+        &self,
+        offset: usize,
+        count: usize,
+    ) -> Result<(Vec<DeadLetter>, bool), StoreError> {
+        let found = self.dead_letters(offset, count).await?;
+        let has_more = found.len() == count;
+        let of_services = found.into_iter().filter_map(|dead_letter| {
+            let payload = Payload::parse(dead_letter.payload.clone().into()).ok()?;
+            payload.spec.is_some().then_some((dead_letter, payload.id))
+        });
+        let of_services: Vec<_> = of_services.collect();
+        let mut dropped = Vec::new();
+        if of_services.is_empty() {
+            return Ok((dropped, has_more));
+        }
+        let mut pipe = redis::pipe();
+        for (_, id) in &of_services {
+            pipe.cmd("HMGET").arg(keys::pod(id)).arg("phase").arg("service");
+        }
+        for ((dead_letter, _), reply) in of_services.into_iter().zip(self.link.pipeline_each(pipe).await?) {
+            // A key of another type is reported elsewhere.
+            let record = reply
+                .ok()
+                .and_then(|value| redis::from_redis_value::<(Option<String>, Option<String>)>(value).ok());
+            // The phase is final: no other process can want the pod again.
+            let is_settled =
+                matches!(&record, Some((Some(phase), Some(_))) if phase == Phase::Stopped.as_str());
+            if is_settled && self.discard_dead_letter(&dead_letter).await? {
+                dropped.push(dead_letter);
+            }
+        }
+        Ok((dropped, has_more))
     }
 
     /// Deletes a dead letter. Returns false if it is gone already.

@@ -10,7 +10,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no connection to a Redis master, or it broke while the command was in progress.
-    #[error("Redis cannot be reached for {what}: {why}; check KUBELEET_REDIS_URL and that Redis runs")]
+    #[error("Redis is unreachable ({why}); check KUBELEET_REDIS_URL and that Redis runs")]
     Unreachable {
         /// The command.
         what: String,

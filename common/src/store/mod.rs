@@ -45,7 +45,7 @@ pub use capacity::{ClusterSize, RedisMemory};
 pub use check::Finding;
 pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};
-pub use dead_letters::DeadLetter;
+pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use dead_nodes::{DeclareOutcome, DrainOutcome};
 pub use error::StoreError;
 pub use external_workers::{ExternalBeat, ExternalSign};
@@ -61,7 +61,7 @@ pub use link::{
 pub use logs::{LogChunk, LogRequest};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
-pub use queues::{QueueLengths, QueueName};
+pub use queues::{QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};

@@ -4,7 +4,13 @@ use redis::cmd;
 
 use super::broken::length_or_broken;
 use super::{BrokenKey, Store, StoreError, keys, or_broken};
-use crate::ids::{NodeName, SchedulerId};
+use crate::ids::{NodeName, PodId, SchedulerId};
+
+/// A field of a hash and its value.
+type RawEntry = (Vec<u8>, Vec<u8>);
+
+/// How many entries of a hash one command reads, approximately.
+const MAX_SCAN: usize = 1000;
 
 /// The lengths of the queues that do not belong to a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -32,6 +38,15 @@ pub enum QueueName {
     Starting(NodeName),
     /// `cs:<node>`.
     Running(NodeName),
+}
+
+/// A pod that fits no node right now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnschedulablePod {
+    /// Its payload, byte for byte.
+    pub payload: Vec<u8>,
+    /// Why it fits no node; `None` if its record does not say so any more.
+    pub reason: Option<String>,
 }
 
 impl Store {
@@ -69,6 +84,38 @@ impl Store {
             in_flight: lengths[3..].iter().sum(),
         };
         Ok((lengths, broken))
+    }
+
+    /// Returns up to `count` pods that fit no node right now, in no particular order.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unschedulable_pods(&self, count: usize) -> Result<Vec<UnschedulablePod>, StoreError> {
+        let (mut found, mut cursor) = (Vec::<(PodId, Vec<u8>)>::new(), 0_u64);
+        while found.len() < count {
+            let mut scan = cmd("HSCAN");
+            scan.arg(keys::UQ).arg(cursor).arg("COUNT").arg(count.min(MAX_SCAN));
+            let (next, page): (u64, Vec<RawEntry>) = self.link.query(&scan).await?;
+            let pod = |(id, payload)| Some((PodId::new(String::from_utf8(id).ok()?).ok()?, payload));
+            found.extend(page.into_iter().filter_map(pod));
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        found.truncate(count);
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for (id, _) in &found {
+            pipe.cmd("HGET").arg(keys::pod(id)).arg("message");
+        }
+        let reasons = self.link.pipeline_each(pipe).await?.into_iter();
+        // A record of another type is reported elsewhere.
+        let reasons = reasons.map(|reply| reply.ok().and_then(|value| redis::from_redis_value(value).ok()));
+        let pods = found.into_iter().zip(reasons);
+        Ok(pods.map(|((_, payload), reason)| UnschedulablePod { payload, reason }).collect())
     }
 
     /// Returns up to `count` payloads of a queue, byte for byte, the next to be taken first.

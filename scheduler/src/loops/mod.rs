@@ -7,4 +7,5 @@ pub(crate) mod external_workers;
 pub(crate) mod place;
 pub(crate) mod reclaim;
 pub(crate) mod reconcile;
+pub(crate) mod settled_dead_letters;
 pub(crate) mod unschedulable;

@@ -30,6 +30,7 @@ impl World {
                 self.change(&[b"LMOVE", &words[1][..], &words[2], b"RIGHT", b"LEFT"], &words[1..3])
             }
             "LMOVE" => self.change(words, &words[1..3]),
+            "LREM" => self.change(words, &words[1..2]),
             "SRANDMEMBER" => {
                 let count = String::from_utf8_lossy(&words[2]).parse().unwrap();
                 let mut members = sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]));

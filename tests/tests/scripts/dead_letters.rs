@@ -3,7 +3,7 @@
 use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::payload::Payload;
-use common::store::{RequeueOutcome, WriteOutcome};
+use common::store::{DeadLetterRequeue, EditedPayload, RequeueOutcome, WriteOutcome};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, pushed};
 
@@ -65,11 +65,9 @@ async fn a_rejected_pod_fails_and_is_pending_again_after_a_requeue() {
         assert_eq!((failed.phase, failed.reason.as_str()), (Phase::Failed, "DeadLettered"), "{phase}");
         assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
         let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
-        assert!(fixture.store.requeue_dead_letter(&dead_letter).await.unwrap());
-        assert!(
-            !changing_nothing(&fixture, fixture.store.requeue_dead_letter(&dead_letter)).await.unwrap(),
-            "it is gone"
-        );
+        let requeue = || fixture.store.requeue_dead_letter(&dead_letter, None);
+        assert_eq!(requeue().await.unwrap(), DeadLetterRequeue::Queued);
+        assert_eq!(changing_nothing(&fixture, requeue()).await.unwrap(), DeadLetterRequeue::Gone);
         assert_eq!(fixture.record(&record.id).await.phase, Phase::Pending, "{phase}");
         assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "sq"]).await, 1, "{phase}");
         assert_eq!(fixture.violations().await, Vec::<String>::new(), "{phase}");
@@ -84,9 +82,107 @@ async fn an_unknown_pushed_pod_is_requeued_to_its_node() {
     push(&fixture, "rq:w1", &payload.raw).await;
     session.reject(&payload.raw, Some(&payload.id), "privileged is denied here").await.unwrap().unwrap();
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
-    assert!(fixture.store.requeue_dead_letter(&dead_letter).await.unwrap());
+    let requeued = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
+    assert_eq!(requeued, DeadLetterRequeue::Queued);
     let queued: Vec<Vec<u8>> = fixture.redis.cli(&["LRANGE", "pq:w1", "0", "-1"]).await;
     assert_eq!(queued, [payload.raw.to_vec()]);
+}
+
+fn edited(text: &str) -> EditedPayload {
+    EditedPayload::parse(text.as_bytes().to_vec().into()).unwrap()
+}
+
+#[tokio::test]
+async fn an_edited_payload_replaces_the_one_of_the_dead_letter() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    // One that no process could read, and one that the worker claimed and its policy refused.
+    push(&fixture, "rq:w1", b"{name:test}").await;
+    session.reject(b"{name:test}", None, "no JSON").await.unwrap().unwrap();
+    let refused = pushed("test", "refused");
+    push(&fixture, "rq:w1", &refused.raw).await;
+    fixture.claim(&session, std::slice::from_ref(&refused)).await;
+    session.reject(&refused.raw, Some(&refused.id), "denied here").await.unwrap().unwrap();
+
+    let dead_letters = fixture.store.dead_letters(0, 2).await.unwrap();
+    let corrected = r#"{"name":"better","uuid":"refused","image":"other:2","replica":7,"memory":"64m"}"#;
+    let requeued = fixture.store.requeue_dead_letter(&dead_letters[0], Some(&edited(corrected))).await;
+    assert_eq!(requeued.unwrap(), DeadLetterRequeue::Queued);
+    assert_eq!(fixture.redis.cli::<Vec<String>>(&["LRANGE", "sq", "0", "-1"]).await, [corrected]);
+    let fields = ["HMGET", "pod:refused", "phase", "payload", "name", "image", "replica", "memory"];
+    let stored: Vec<String> = fixture.redis.cli(&fields).await;
+    assert_eq!(stored, ["pending", corrected, "better", "other:2", "7", "67108864"]);
+
+    let corrected = r#"{"name":"test","uuid":"new","image":"x","replica":0}"#;
+    let requeued = fixture.store.requeue_dead_letter(&dead_letters[1], Some(&edited(corrected))).await;
+    assert_eq!(requeued.unwrap(), DeadLetterRequeue::Queued);
+    assert_eq!(fixture.redis.cli::<Vec<String>>(&["LRANGE", "pq:w1", "0", "-1"]).await, [corrected]);
+    assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "dq"]).await, 0);
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_requeue_that_would_come_to_nothing_changes_nothing() {
+    for (phase, plain, with_edit) in [
+        (Phase::Running, DeadLetterRequeue::Queued, DeadLetterRequeue::PodOfService),
+        (Phase::Stopped, DeadLetterRequeue::PodEnded, DeadLetterRequeue::PodEnded),
+        (Phase::Succeeded, DeadLetterRequeue::PodEnded, DeadLetterRequeue::PodEnded),
+    ] {
+        let fixture = Fixture::new().await;
+        let Placed { session, record, payload } = fixture.pod_in(phase, "web", "w1").await;
+        push(&fixture, "rq:w1", &payload.raw).await;
+        session.reject(&payload.raw, None, "a copy").await.unwrap().unwrap();
+        let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+        let text = format!(r#"{{"name":"x","uuid":"{}","image":"x","replica":0}}"#, record.id);
+        let edited = edited(&text);
+        let requeue = fixture.store.requeue_dead_letter(&dead_letter, Some(&edited));
+        assert_eq!(changing_nothing(&fixture, requeue).await.unwrap(), with_edit, "{phase}");
+        let requeue = fixture.store.requeue_dead_letter(&dead_letter, None);
+        assert_eq!(requeue.await.unwrap(), plain, "{phase}");
+        let kept = usize::from(plain != DeadLetterRequeue::Queued);
+        assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "dq"]).await, kept, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn an_edited_payload_must_not_name_a_pod_that_exists() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let other = pushed("test", "other");
+    push(&fixture, "rq:w1", &other.raw).await;
+    fixture.claim(&session, std::slice::from_ref(&other)).await;
+    push(&fixture, "rq:w1", b"junk").await;
+    session.reject(b"junk", None, "no JSON").await.unwrap().unwrap();
+    let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
+    let edited = edited(r#"{"name":"x","uuid":"other","image":"x","replica":0}"#);
+    let requeue = fixture.store.requeue_dead_letter(&dead_letter, Some(&edited));
+    assert_eq!(changing_nothing(&fixture, requeue).await.unwrap(), DeadLetterRequeue::PodExists);
+}
+
+#[tokio::test]
+async fn only_dead_letters_of_services_whose_pods_are_no_longer_wanted_are_dropped() {
+    let fixture = Fixture::new().await;
+    let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
+    session.pop_more(1).await.unwrap();
+    session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
+    let mine = pushed("test", "mine");
+    push(&fixture, "rq:w1", &mine.raw).await;
+    fixture.claim(&session, std::slice::from_ref(&mine)).await;
+    session.reject(&mine.raw, Some(&mine.id), "denied").await.unwrap().unwrap();
+    fixture.store.stop_pods(None, &[(mine.id.clone(), None)], "Deleted", "deleted").await.unwrap();
+    let drop_settled = || fixture.store.drop_settled_dead_letters(0, 10);
+    let (dropped, has_more) = changing_nothing(&fixture, drop_settled()).await.unwrap();
+    assert_eq!(
+        (dropped, has_more),
+        (vec![], false),
+        "its service still wants it, and the other is the only copy"
+    );
+    let pods = [(record.id.clone(), None)];
+    fixture.store.stop_pods(record.service.as_ref(), &pods, "Deleted", "deleted").await.unwrap();
+    let (dropped, _) = drop_settled().await.unwrap();
+    assert_eq!(dropped.iter().map(|d| &d.payload[..]).collect::<Vec<_>>(), [&payload.raw[..]]);
+    let kept = fixture.store.dead_letters(0, 10).await.unwrap();
+    assert_eq!(kept.iter().map(|d| &d.payload[..]).collect::<Vec<_>>(), [&mine.raw[..]]);
 }
 
 #[tokio::test]

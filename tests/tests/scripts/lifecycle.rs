@@ -6,7 +6,7 @@
 use common::ids::AssignmentId;
 use common::lifecycle::{Phase, PodEvent, transition};
 use common::spec::HostPorts;
-use common::store::{FinishReport, PodOutcome, PodRef};
+use common::store::{DeadLetterRequeue, FinishReport, PodOutcome, PodRef};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::Placed;
 
@@ -129,7 +129,12 @@ async fn requeue(fixture: &Fixture, placed: &Placed) {
         session.reject(&payload.raw, None, "a copy").await.unwrap().unwrap();
     }
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
-    assert!(fixture.store.requeue_dead_letter(&dead_letter).await.unwrap());
+    let outcome = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
+    if matches!(record.phase, Phase::Stopped | Phase::Succeeded) {
+        assert_eq!(outcome, DeadLetterRequeue::PodEnded);
+        return;
+    }
+    assert_eq!(outcome, DeadLetterRequeue::Queued);
     if record.phase != Phase::Failed {
         // The copy is in the worker's queue; its claim drops it.
         let () = fixture.redis.cli(&[&b"LREM"[..], b"pq:w1", b"1", &payload.raw]).await;

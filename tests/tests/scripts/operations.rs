@@ -288,7 +288,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
         "dead_letter_requeue" => {
             store.reject_in_flight(&me, &payload.raw, Some(&id), "why").await.unwrap();
             let dead_letter = store.dead_letters(0, 1).await.unwrap().remove(0);
-            operation!(Some(id), [store, dead_letter] store.requeue_dead_letter(&dead_letter))
+            operation!(Some(id), [store, dead_letter] store.requeue_dead_letter(&dead_letter, None))
         }
         "reject" => {
             let raw = payload.raw;

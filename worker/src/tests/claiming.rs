@@ -57,6 +57,21 @@ async fn invalid_payloads_go_to_the_dead_letters_while_valid_ones_run() {
 }
 
 #[tokio::test]
+async fn a_command_that_cannot_be_started_is_retried_and_no_dead_letter() {
+    let Some(rig) = Rig::new("a_command_that_cannot_be_started") else { return };
+    let worker = rig.worker();
+    rig.push(&payload("typo", "no-command"));
+    rig.until_reason("typo", "StartFailed").await;
+    let message = rig.record("typo").await.unwrap().message;
+    assert!(message.contains("the command cannot be started: \"x\": not found; retrying in"), "{message}");
+    assert_eq!(rig.length("dq"), 0);
+    // It is corrected or deleted as any other pod.
+    rig.stop("typo").await;
+    rig.until("typo", Phase::Stopped).await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services() {
     let name = "the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services";
     let Some(mut rig) = Rig::new(name) else { return };

@@ -32,8 +32,7 @@ impl ServiceSelection {
                 }
                 "after" => after = Some(value),
                 other => {
-                    let detail =
-                        format!("unknown parameter {other:?}; the parameters are label, limit, after");
+                    let detail = format!("unknown parameter {other:?}; known: label, limit, after");
                     return Err(invalid(detail));
                 }
             }

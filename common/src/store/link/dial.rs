@@ -18,6 +18,7 @@ use super::fault::LinkFault;
 use super::transport::{Connection, Transport};
 use super::url::{HostPort, Login, RedisUrl, Tls};
 use crate::backoff::Backoff;
+use crate::without_error_numbers;
 
 /// A connection that lasted this long was stable. After its loss the first attempts to reconnect are quick
 /// again.
@@ -147,7 +148,7 @@ impl Dialer {
         }
         let mut fault = LinkFault::of("connect", error);
         if let StoreError::Unreachable { why, .. } = &mut fault.error {
-            *why = format!("{address}: {error}");
+            *why = without_error_numbers(&format!("{address}: {error}"));
         }
         fault
     }

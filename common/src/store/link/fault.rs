@@ -5,6 +5,7 @@
 use redis::{ErrorKind, RedisError};
 
 use super::super::error::StoreError;
+use crate::without_error_numbers;
 
 /// A failure of a command or a connection, and what has to happen to the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl LinkFault {
     /// The connection broke, or could not be opened.
     pub(super) fn lost(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            error: StoreError::Unreachable { what: what.into(), why: why.into() },
+            error: StoreError::Unreachable { what: what.into(), why: without_error_numbers(&why.into()) },
             action: ConnectionAction::Reconnect,
         }
     }

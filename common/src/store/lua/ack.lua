@@ -17,7 +17,7 @@ for p = 1, pod_count do
 end
 
 local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running')
-local message = 'runs on ' .. node
+local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
   local payload, uuid, assignment, address, name = pod_args(p)

@@ -1,18 +1,36 @@
--- Requeues the payload of a dead letter: to the queue it came through, or to sq if its pod is known.
+-- Requeues the payload of a dead letter, or an edited payload in its place: to the queue it came through, or to
+-- sq if its pod is known. What would come to nothing is refused, and the dead letter stays.
 -- Reply: 'OK' | 'GONE'
+--   'ENDED'       the pod has ended: a worker would drop the payload
+--   'EXISTS'      an edited payload names another pod that has not ended
+--   'IN_SERVICE'  the pod belongs to a service, from which its payload is built: an edited one cannot last
 local dq, source_queue, sq, pod_key = head_keys()
--- The uuid is '' when the payload is unreadable.
-local dead_letter, payload, uuid = head_args()
+-- The uuid is '' when the payload is unreadable. `is_edited` is '1' or '0'; only then the fields after it count.
+local dead_letter, payload, uuid, is_edited, name, image, replica = head_args()
 redis.call('LLEN', source_queue)
 redis.call('LLEN', sq)
-local phase, reason
-if uuid ~= '' then phase, reason = unpack(redis.call('HMGET', pod_key, 'phase', 'reason'), 1, 2) end
-if redis.call('LREM', dq, 1, dead_letter) == 0 then return 'GONE' end
+local phase, reason, service
+if uuid ~= '' then
+  phase, reason, service = unpack(redis.call('HMGET', pod_key, 'phase', 'reason', 'service'), 1, 3)
+end
+if not redis.call('LPOS', dq, dead_letter) then return 'GONE' end
+local is_dead = phase == 'failed' and reason == 'DeadLettered'
+if not is_dead and (phase == 'stopped' or phase == 'succeeded' or phase == 'failed') then return 'ENDED' end
+if is_edited == '1' and phase and service then return 'IN_SERVICE' end
+if is_edited == '1' and phase and not is_dead then return 'EXISTS' end
+
+redis.call('LREM', dq, 1, dead_letter)
 local target = source_queue
-if phase == 'failed' and reason == 'DeadLettered' then
+if is_dead then
   return_to_pending(pod_key, '', '')
+  if is_edited == '1' then
+    redis.call('HSET', pod_key, 'payload', payload, 'name', name, 'image', image, 'replica', replica)
+    redis.call('HDEL', pod_key, 'ports')
+    set_resources(pod_key, head_resources())
+  end
   target = sq
 end
 redis.call('LPUSH', target, payload)
-emit('queue', target, 'DeadLetterRequeued', '', '', '', 'a dead letter was queued again')
+emit('queue', target, 'DeadLetterRequeued', '', '', '',
+  is_edited == '1' and 'a dead letter was edited and queued again' or 'a dead letter was queued again')
 return 'OK'

@@ -25,7 +25,7 @@ for p = 1, pod_count do
     end
     if not phase or (phase == 'assigned' and holder == node) then
       redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP)
-      emit('pod', uuid, 'PodStarted', name, node, 'running', 'runs on the external worker ' .. node)
+      emit('pod', uuid, 'PodStarted', name, node, 'running', 'started on the external worker ' .. node)
       found = found + 1
     end
   end

@@ -24,6 +24,9 @@ if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') then allow_at_maxmemory() end
 note_unconfirmed(unconfirmed, service, write)
 
+local function pods_wanted()
+  return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
+end
 if not state then
   redis.call('SET', spec_key, spec_text)
   redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
@@ -31,14 +34,15 @@ if not state then
     'created_at', STAMP, 'updated_at', STAMP,
     'revision', 1, 'revised_by', write, 'write', write)
   redis.call('SADD', services, service)
-  emit('service', service, 'ServiceCreated', service, '', '', 'desired replicas: ' .. replicas)
+  emit('service', service, 'ServiceCreated', service, '', '', pods_wanted())
   -- The process that creates a service creates its pods as well: reconcile need not look at once.
   redis.call('PUBLISH', 'wake:reconcile', 'created ' .. service)
   return { 'CREATED', NOW }
 end
 
 local function scaled_message()
-  return 'desired replicas: ' .. replicas .. ' (before: ' .. current_replicas .. ')'
+  if current_replicas == replicas then return 'its labels changed' end
+  return 'scaled from ' .. current_replicas .. ' to ' .. replicas
 end
 if is_same then
   if current_replicas == replicas and current_labels == labels then return { 'UNCHANGED', generation } end
@@ -55,7 +59,7 @@ if current_spec then redis.call('SADD', former_specs, current_spec) end
 redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_text', spec_text,
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)
-emit('service', service, 'ServiceReplaced', service, '', '',
-  'generation ' .. generation .. ', desired replicas: ' .. replicas)
+emit('service', service, 'ServiceUpdated', service, '', '',
+  'generation ' .. generation .. ', ' .. pods_wanted())
 redis.call('PUBLISH', 'wake:reconcile', service)
 return { 'REPLACED', generation }

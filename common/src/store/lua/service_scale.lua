@@ -17,7 +17,7 @@ if before ~= replicas then
   redis.call('HSET', service_key, 'replicas', replicas, 'updated_at', STAMP,
     'revision', revision + 1, 'revised_by', write, 'write', write)
   emit('service', service, 'ServiceScaled', service, '', '',
-    'desired replicas: ' .. replicas .. ' (before: ' .. before .. ')')
+    'scaled from ' .. before .. ' to ' .. replicas)
   redis.call('PUBLISH', 'wake:reconcile', service)
 end
 return { 'OK', tonumber(before) }

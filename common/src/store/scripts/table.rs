@@ -150,7 +150,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [dq, source_queue, sq, pod_key],
-        args: [dead_letter, payload, uuid],
+        args: [dead_letter, payload, uuid, is_edited, name, image, replica, resources],
         moves: [Requeue],
     }
     declare_dead {

@@ -141,9 +141,6 @@ impl EngineFailure {
 
 /// Sorts an error that the engine answered.
 fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
-    // The command is not in the image, or is not executable: the same request would fail again.
-    let is_bad_command =
-        ["executable file not found", "exec format error"].iter().any(|text| message.contains(text));
     // Another program uses the port, and may release it.
     let is_port_taken =
         ["port is already allocated", "address already in use"].iter().any(|text| message.contains(text));
@@ -155,14 +152,24 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
         _ if is_port_taken => RuntimeError::PortTaken(message.to_owned()),
+        // The container exists, but its command is not in the image, or is not executable. Another image may be
+        // pushed under the same tag.
+        (EngineCall::Start, 400 | 500) if message.contains("exec") => {
+            RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
+        }
         (_, 400) => RuntimeError::Refused(message.to_owned()),
-        _ if is_bad_command => RuntimeError::Refused(message.to_owned()),
         (_, 503 | 504) => RuntimeError::Engine(format!("could not {call}: {message}")),
         _ if message.contains("context deadline exceeded") => {
             RuntimeError::Engine(format!("could not {call}: {message}"))
         }
         _ => RuntimeError::Failed(format!("could not {call}: {message}")),
     }
+}
+
+/// Returns the part of the OCI runtime's message that is about the command.
+fn without_preface(message: &str) -> &str {
+    let about_command = message.rfind("exec: ").map_or(message, |at| &message[at + "exec: ".len()..]);
+    about_command.trim_end().trim_end_matches(": unknown")
 }
 
 /// Returns the error with its sources: the client library has the reason (connection refused) only there.
@@ -226,9 +233,22 @@ mod tests {
                 EngineCall::Start,
                 400,
                 "OCI runtime create failed: exec: \"x\": executable file not found",
-                "refused",
+                "failed",
             ),
-            (EngineCall::Start, 500, "crun: executable file not found in $PATH", "refused"),
+            (EngineCall::Start, 500, "crun: executable file not found in $PATH", "failed"),
+            (
+                EngineCall::Start,
+                400,
+                "OCI runtime create failed: exec: \"/etc\": permission denied",
+                "failed",
+            ),
+            (
+                EngineCall::Start,
+                400,
+                "standard_init_linux.go:228: exec user process: exec format error",
+                "failed",
+            ),
+            (EngineCall::Create, 400, "invalid exec option", "refused"),
             (
                 EngineCall::Start,
                 500,
@@ -243,6 +263,14 @@ mod tests {
         for (call, status, message, expected) in cases {
             assert_eq!(kind(&sort(call, status, message)), expected, "{call:?} {status} {message}");
         }
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_started_is_named_without_the_runtimes_preface() {
+        let message = "OCI runtime create failed: runc create failed: unable to start container process: \
+                       exec: \"x\": executable file not found in $PATH: unknown";
+        let expected = "the command cannot be started: \"x\": executable file not found in $PATH";
+        assert_eq!(sort(EngineCall::Start, 400, message), RuntimeError::Failed(expected.to_owned()));
     }
 
     #[test]

@@ -178,13 +178,13 @@ async fn the_error_for_a_missing_image_has_the_engines_message() {
 }
 
 #[tokio::test]
-async fn a_container_that_cannot_start_is_refused_and_removed() {
+async fn a_container_that_cannot_start_is_removed() {
     let Some(fixture) = Fixture::new().await else { return };
     let mut request = fixture.request("noexec", "");
     request.container.command.0 = vec!["no-such-program".to_owned()];
     let error = fixture.docker.run(&request).await.unwrap_err();
     assert!(
-        matches!(&error, RuntimeError::Refused(message) if message.contains("no-such-program")),
+        matches!(&error, RuntimeError::Failed(message) if message.contains("no-such-program")),
         "{error:?}"
     );
     assert_eq!(fixture.list().await, []);

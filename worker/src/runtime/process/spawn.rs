@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use common::system_error;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::folder::{Folder, Record};
@@ -41,10 +42,15 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
         .spawn()
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
-                RuntimeError::Refused(format!("command {program:?} cannot be run on this node: {error}"))
+                RuntimeError::Failed(format!(
+                    "the command {program:?} cannot be started: {}",
+                    system_error(&error)
+                ))
             }
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                RuntimeError::Refused(format!("command {program:?} is not an executable program: {error}"))
+                RuntimeError::Failed(format!(
+                    "the command {program:?} cannot be started: it is not a program"
+                ))
             }
             _ => failed("start it", error),
         })?;

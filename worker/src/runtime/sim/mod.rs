@@ -23,8 +23,8 @@ use super::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Runti
 
 /// How the simulated engine behaves.
 ///
-/// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, `port-taken…` finds its
-/// host port in use, and `crash…` exits with code 1 right after each start.
+/// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
+/// `no-command…` cannot be started, `port-taken…` finds its host port in use, and `crash…` exits with code 1 right after each start.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Duration of each start and restart.
@@ -161,6 +161,9 @@ impl SimRuntime {
         check_image(image)?;
         if image.starts_with("broken") {
             return Err(RuntimeError::Refused(format!("simulated: {image} cannot run here")));
+        }
+        if image.starts_with("no-command") {
+            return Err(RuntimeError::Failed("the command cannot be started: \"x\": not found".to_owned()));
         }
         if image.starts_with("port-taken") {
             return Err(RuntimeError::PortTaken("simulated: Bind for 127.0.0.1:8080 failed".to_owned()));

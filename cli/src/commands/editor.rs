@@ -1,0 +1,35 @@
+//! The user's editor.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::error::CommandError;
+use crate::output::humanize;
+
+/// Used when neither `VISUAL` nor `EDITOR` is set.
+const DEFAULT: &str = "vi";
+
+/// Returns the command line of the editor.
+pub(super) fn command() -> String {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
+}
+
+/// Opens a file in an editor, and waits until the editor ends. A shell splits its command line, which may have
+/// options: `code --wait`.
+///
+/// # Errors
+/// It cannot be started, or ends with a failure.
+pub(super) fn open(editor: &str, path: &Path) -> Result<(), CommandError> {
+    let script = format!("{editor} \"$1\"");
+    match Command::new("sh").args(["-c", &script, "sh"]).arg(path).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(CommandError::Other(format!("the editor {editor:?} failed ({status}); nothing was changed")))
+        }
+        Err(error) => {
+            let reason = humanize::system_error(&error);
+            Err(CommandError::Other(format!("cannot start the editor {editor:?}: {reason}")))
+        }
+    }
+}

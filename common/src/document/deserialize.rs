@@ -1,0 +1,185 @@
+//! Reads a [`Node`] as any type that implements `Deserialize`.
+
+use std::collections::HashSet;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::mistake::{ReadError, one_of};
+use super::node::{Entry, Node, Step, Value};
+
+/// A deserializer over a part of a document. Its errors know the path from here on.
+pub(super) struct Part<'de>(pub(super) &'de Node);
+
+impl<'de> Part<'de> {
+    /// Returns the text, also of a number or a boolean without quotation marks.
+    fn as_text(&self) -> Option<&'de str> {
+        match &self.0.value {
+            Value::Text(text) | Value::Plain(_, text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn visit<V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, ReadError> {
+        match value {
+            Value::Null | Value::Removed => visitor.visit_unit(),
+            Value::Bool(flag) => visitor.visit_bool(*flag),
+            Value::Unsigned(n) => visitor.visit_u64(*n),
+            Value::Signed(n) => visitor.visit_i64(*n),
+            Value::Float(n) => visitor.visit_f64(*n),
+            Value::Text(text) => visitor.visit_borrowed_str(text),
+            Value::Plain(value, _) => Self::visit(value, visitor),
+            Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
+            Value::Map(entries) => {
+                let mut access = Entries { entries, at: 0, seen: HashSet::new() };
+                visitor.visit_map(&mut access).map_err(|error| access.complete(error))
+            }
+        }
+    }
+}
+
+impl<'de> de::Deserializer<'de> for Part<'de> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        Self::visit(&self.0.value, visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.as_text() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        match self.0.value {
+            Value::Null | Value::Removed => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    /// A list is not accepted for the fields in their order.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match self.0.value {
+            Value::List(_) => Err(de::Error::invalid_type(de::Unexpected::Seq, &"a map of fields")),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    /// Only variants without data occur in documents.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        match self.as_text() {
+            Some(text) => {
+                let variant: StrDeserializer<'_, ReadError> = text.into_deserializer();
+                visitor.visit_enum(variant)
+            }
+            None => self.deserialize_any(WantsName(variants)).map(|never| match never {}),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map identifier ignored_any
+    }
+}
+
+/// Refuses everything: what is not a string cannot be the name of a variant.
+struct WantsName(&'static [&'static str]);
+
+impl Visitor<'_> for WantsName {
+    type Value = std::convert::Infallible;
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&one_of(self.0))
+    }
+}
+
+struct Items<'de> {
+    items: std::iter::Enumerate<std::slice::Iter<'de, Node>>,
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'de> {
+    type Error = ReadError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        let next = self.items.find(|(_, item)| !matches!(item.value, Value::Removed));
+        let Some((index, item)) = next else { return Ok(None) };
+        seed.deserialize(Part(item)).map(Some).map_err(|error| error.inside(Step::Index(index)))
+    }
+}
+
+struct Entries<'de> {
+    entries: &'de [Entry],
+    /// How many keys were read.
+    at: usize,
+    seen: HashSet<&'de str>,
+}
+
+impl Entries<'_> {
+    fn step(&self) -> Option<Step> {
+        let entry = self.at.checked_sub(1).and_then(|at| self.entries.get(at));
+        entry.map(|entry| Step::Field(entry.key.clone()))
+    }
+
+    /// Adds the current key to an error that the visitor raised about it.
+    fn complete(&self, error: ReadError) -> ReadError {
+        match self.step() {
+            Some(step) if error.lacks_its_key() => error.inside(step),
+            _ => error,
+        }
+    }
+
+    fn inside(&self, error: ReadError) -> ReadError {
+        match self.step() {
+            Some(step) => error.inside(step),
+            None => error,
+        }
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Entries<'de> {
+    type Error = ReadError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+        let Some(entry) = self.entries.get(self.at) else { return Ok(None) };
+        self.at += 1;
+        if !self.seen.insert(&entry.key) {
+            return Err(self.inside(ReadError::set_twice()));
+        }
+        let key = de::value::BorrowedStrDeserializer::new(&entry.key);
+        seed.deserialize(key).map(Some).map_err(|error| self.inside(error))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
+        let entry = self.at.checked_sub(1).and_then(|at| self.entries.get(at));
+        let Some(entry) = entry else { return Err(de::Error::custom("a value without a key")) };
+        seed.deserialize(Part(&entry.node)).map_err(|error| self.inside(error))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.entries.len() - self.at)
+    }
+}

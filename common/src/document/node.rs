@@ -1,0 +1,175 @@
+//! A document as a tree whose parts know where they stand.
+
+use std::fmt;
+
+use crate::json_pointer;
+
+/// A position in a text, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Line.
+    pub line: u64,
+    /// Column, in characters.
+    pub column: u64,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// A value in a document. There is no `Debug`, because values can be secrets.
+#[derive(Clone)]
+pub struct Node {
+    pub(super) value: Value,
+    /// `None` if the text has no lines that matter, as a query or a body on one line.
+    pub(super) place: Option<Place>,
+}
+
+#[derive(Clone)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    /// A number or a boolean without quotation marks, in a format that has no others for text: it is a text where
+    /// one is wanted, as it was written.
+    Plain(Box<Value>, String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+    /// An item of a list that was taken out; the others keep their indexes.
+    Removed,
+}
+
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_place: Option<Place>,
+    pub(super) node: Node,
+}
+
+/// A step from a node to one of its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    Field(String),
+    Index(usize),
+}
+
+impl Node {
+    pub(super) fn new(value: Value, place: Option<Place>) -> Self {
+        Self { value, place }
+    }
+
+    /// Returns a map of texts without quotation marks, such as the parameters of a query.
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        let entry = |(key, text)| Entry { key, key_place: None, node: Self::new(plain(text), None) };
+        Self::new(Value::Map(pairs.into_iter().map(entry).collect()), None)
+    }
+
+    /// Returns a text as a document.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(Value::Text(text.into()), None)
+    }
+
+    /// Returns true if the node is a map with this field.
+    pub fn has_field(&self, name: &str) -> bool {
+        matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name))
+    }
+
+    /// Takes a field out, if the node is a map that has it.
+    pub fn remove_field(&mut self, name: &str) {
+        while self.remove(&[Step::Field(name.to_owned())]) {}
+    }
+
+    /// Takes out the items of a list in this field; `None`, and nothing is changed, if the field is no list.
+    pub fn take_list(&mut self, field: &str) -> Option<Vec<Node>> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
+            Value::List(items) => Some(std::mem::take(items)),
+            _ => None,
+        })
+    }
+
+    /// Returns where the part with this JSON pointer stands, or else the innermost part that exists and would
+    /// contain it.
+    pub fn place_of(&self, pointer: &str) -> Option<Place> {
+        let mut node = self;
+        for key in pointer.split('/').skip(1).map(json_pointer::unescape) {
+            let next = match &node.value {
+                Value::Map(entries) => entries.iter().rev().find(|e| e.key == key).map(|e| &e.node),
+                Value::List(items) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            node = next;
+        }
+        node.place
+    }
+
+    /// Returns where the last of the keys with this path stands, or else what [`Node::place_of`] returns.
+    pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<Place> {
+        let key = match path.split_last() {
+            Some((Step::Field(field), parents)) => self.at(parents).and_then(|parent| match &parent.value {
+                Value::Map(entries) => entries.iter().rev().find(|e| e.key == *field)?.key_place,
+                _ => None,
+            }),
+            _ => None,
+        };
+        key.or_else(|| self.place_of(pointer))
+    }
+
+    fn at(&self, path: &[Step]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, step| match (&node.value, step) {
+            (Value::Map(entries), Step::Field(field)) => {
+                entries.iter().rev().find(|e| e.key == *field).map(|e| &e.node)
+            }
+            (Value::List(items), Step::Index(index)) => items.get(*index),
+            _ => None,
+        })
+    }
+
+    /// Takes out the part with this path; the last one if a key stands there twice. Returns false if there is
+    /// no such part.
+    pub(super) fn remove(&mut self, path: &[Step]) -> bool {
+        let Some((step, rest)) = path.split_first() else { return false };
+        match (&mut self.value, step) {
+            (Value::Map(entries), Step::Field(field)) => {
+                let Some(at) = entries.iter().rposition(|entry| entry.key == *field) else { return false };
+                match rest {
+                    [] => {
+                        entries.remove(at);
+                        true
+                    }
+                    rest => entries[at].node.remove(rest),
+                }
+            }
+            (Value::List(items), Step::Index(index)) if *index < items.len() => match rest {
+                [] => !matches!(std::mem::replace(&mut items[*index].value, Value::Removed), Value::Removed),
+                rest => items[*index].remove(rest),
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Returns what a text without quotation marks is.
+fn plain(text: String) -> Value {
+    let number = || {
+        let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let unsigned = text.parse().ok().map(Value::Unsigned);
+        let number = unsigned.or_else(|| text.parse().ok().map(Value::Signed));
+        number.or_else(|| text.parse().ok().map(Value::Float)).filter(|_| is_number)
+    };
+    let value = match text.as_str() {
+        "true" => Some(Value::Bool(true)),
+        "false" => Some(Value::Bool(false)),
+        _ => number(),
+    };
+    match value {
+        Some(value) => Value::Plain(Box::new(value), text),
+        None => Value::Text(text),
+    }
+}

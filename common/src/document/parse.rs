@@ -1,0 +1,222 @@
+//! Parses YAML and JSON into [`Node`]s.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use super::mistake::Mistake;
+use super::node::{Entry, Node, Value};
+use super::syntax;
+
+/// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
+const MAX_REPEATED_VALUES: usize = 20_000;
+
+/// Parses the YAML documents of a text. JSON is YAML, too. Empty documents are left out.
+///
+/// # Errors
+/// The mistakes in the syntax; the parser stops at the first one, unless it is a key that stands there twice.
+/// Such a document is returned without the later value, so that the other mistakes can be found.
+pub fn yaml(text: &str) -> (Vec<Node>, Vec<Mistake>) {
+    match yaml_documents(text, DuplicateKeyPolicy::Error) {
+        Ok(documents) => (documents, Vec::new()),
+        Err(error) => {
+            let mistake = syntax::of_yaml(&error, text);
+            let rest = match syntax::is_repeated_key(&error) {
+                true => yaml_documents(text, DuplicateKeyPolicy::FirstWins).unwrap_or_default(),
+                false => Vec::new(),
+            };
+            (rest, vec![mistake])
+        }
+    }
+}
+
+fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node>, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        // YAML 1.2, and what people mean: only `true` and `false` are no text. Otherwise `y` in a command is
+        // refused.
+        strict_booleans: true,
+        // An excerpt would repeat secrets of the environment.
+        with_snippet: false,
+        duplicate_keys: duplicates,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
+    };
+    let documents: Vec<Spanned<Parsed>> = serde_saphyr::from_multiple_with_options(text, options)?;
+    Ok(documents.into_iter().map(|document| node(document, text)).collect())
+}
+
+fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
+    let place = syntax::place(&parsed.referenced);
+    // What stands there, without the type that YAML infers.
+    let written = || {
+        let span = parsed.defined.span();
+        let start = usize::try_from(span.byte_offset()?).ok()?;
+        let end = start.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
+        text.get(start..end).map(|written| written.trim().to_owned())
+    };
+    let value = match parsed.value {
+        Parsed::Scalar(Value::Text(text)) => Value::Text(text),
+        Parsed::Scalar(Value::Null) => Value::Null,
+        Parsed::Scalar(value) => match written() {
+            Some(written) => Value::Plain(Box::new(value), written),
+            None => value,
+        },
+        Parsed::List(items) => Value::List(items.into_iter().map(|item| node(item, text)).collect()),
+        Parsed::Map(entries) => {
+            let entry = |(key, value): (Spanned<String>, _)| Entry {
+                key_place: syntax::place(&key.referenced),
+                key: key.value,
+                node: node(value, text),
+            };
+            Value::Map(entries.into_iter().map(entry).collect())
+        }
+    };
+    Node::new(value, place)
+}
+
+/// A YAML value with the positions of its parts.
+enum Parsed {
+    Scalar(Value),
+    List(Vec<Spanned<Parsed>>),
+    Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
+}
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Parsed;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Null))
+            }
+            fn visit_none<E: de::Error>(self) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Null))
+            }
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Bool(flag)))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Unsigned(n)))
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(u64::try_from(n).map_or(Value::Signed(n), Value::Unsigned)))
+            }
+            fn visit_u128<E: de::Error>(self, n: u128) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Float(n as f64)))
+            }
+            fn visit_i128<E: de::Error>(self, n: i128) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Float(n as f64)))
+            }
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Float(n)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Parsed, E> {
+                Ok(Parsed::Scalar(Value::Text(text.to_owned())))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Parsed, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    items.push(item);
+                }
+                Ok(Parsed::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Parsed::Map(entries))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Parses one JSON value.
+///
+/// # Errors
+/// The mistake in the syntax.
+pub fn json(text: &[u8]) -> Result<Node, Mistake> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = WithoutPlaces::deserialize(&mut reader).map_err(|error| syntax::of_json(&error))?;
+    reader.end().map_err(|error| syntax::of_json(&error))?;
+    Ok(value.0)
+}
+
+/// A JSON value. The parser knows no positions, and most JSON has only one line.
+struct WithoutPlaces(Node);
+
+impl<'de> Deserialize<'de> for WithoutPlaces {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        fn scalar<E>(value: Value) -> Result<WithoutPlaces, E> {
+            Ok(WithoutPlaces(Node::new(value, None)))
+        }
+        impl<'de> Visitor<'de> for Reader {
+            type Value = WithoutPlaces;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("any value")
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<WithoutPlaces, E> {
+                scalar(Value::Null)
+            }
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<WithoutPlaces, E> {
+                scalar(Value::Bool(flag))
+            }
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<WithoutPlaces, E> {
+                scalar(Value::Unsigned(n))
+            }
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<WithoutPlaces, E> {
+                scalar(Value::Signed(n))
+            }
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<WithoutPlaces, E> {
+                scalar(Value::Float(n))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<WithoutPlaces, E> {
+                scalar(Value::Text(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<WithoutPlaces, A::Error> {
+                let mut items = Vec::new();
+                while let Some(WithoutPlaces(item)) = seq.next_element()? {
+                    items.push(item);
+                }
+                scalar(Value::List(items))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WithoutPlaces, A::Error> {
+                let mut entries = Vec::new();
+                while let Some((key, WithoutPlaces(node))) = map.next_entry()? {
+                    entries.push(Entry { key, key_place: None, node });
+                }
+                scalar(Value::Map(entries))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl From<&serde_json::Value> for Node {
+    fn from(json: &serde_json::Value) -> Self {
+        let value = match json {
+            serde_json::Value::Null => Value::Null,
+            serde_json::Value::Bool(flag) => Value::Bool(*flag),
+            serde_json::Value::Number(n) => match (n.as_u64(), n.as_i64()) {
+                (Some(n), _) => Value::Unsigned(n),
+                (None, Some(n)) => Value::Signed(n),
+                (None, None) => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
+            },
+            serde_json::Value::String(text) => Value::Text(text.clone()),
+            serde_json::Value::Array(items) => Value::List(items.iter().map(Node::from).collect()),
+            serde_json::Value::Object(fields) => Value::Map(
+                fields
+                    .iter()
+                    .map(|(key, value)| Entry { key: key.clone(), key_place: None, node: value.into() })
+                    .collect(),
+            ),
+        };
+        Node::new(value, None)
+    }
+}

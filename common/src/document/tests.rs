@@ -1,0 +1,133 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+use crate::spec::ServiceInput;
+
+fn mistakes(text: &str) -> Vec<String> {
+    let (documents, syntax) = yaml(text);
+    let found = documents.iter().flat_map(|d| read::<ServiceInput>(d, Vocabulary::Fields).mistakes);
+    syntax.into_iter().chain(found).map(|mistake| mistake.to_string()).collect()
+}
+
+/// Words of parsers and of Rust, which no message may have.
+const WORDS_OF_PROGRAMMERS: [&str; 12] = [
+    "serde",
+    "untagged",
+    "invalid type",
+    "u16",
+    "u32",
+    "u64",
+    "DuplicateKeyPolicy",
+    "from_str",
+    "expected",
+    "variant",
+    "struct ",
+    "did not find",
+];
+
+#[test]
+fn no_message_speaks_to_programmers() {
+    let values = [
+        "null",
+        "true",
+        "-1",
+        "1e300",
+        ".inf",
+        "x",
+        "[x]",
+        "{x: y}",
+        "!!int x",
+        "*x",
+        "\"",
+        "[",
+        "@",
+        "{a: 1, a: 2}",
+    ];
+    let fields = [
+        "name",
+        "replicas",
+        "labels",
+        "on_disconnect",
+        "stop_grace_period",
+        "containers",
+        "image",
+        "command",
+        "environment",
+        "ports",
+        "memory",
+        "cpus",
+        "restart",
+        "unknown",
+    ];
+    for (field, value) in fields.iter().flat_map(|field| values.map(|value| (field, value))) {
+        for text in [format!("{field}: {value}\n"), format!("containers:\n- {field}: {value}\n")] {
+            for found in mistakes(&text) {
+                let word = WORDS_OF_PROGRAMMERS.iter().find(|word| found.contains(**word));
+                assert_eq!(word, None, "{text}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_errors_are_in_plain_words() {
+    for (text, detail) in [
+        ("", "the text ends too early; is a bracket or quotation mark not closed? (line 1, column 1)"),
+        ("nonsense", "text must stand in quotation marks (line 1, column 2)"),
+        ("{\"a\":1} x", "text follows the end of the JSON value (line 1, column 9)"),
+        ("{\"a\":1,}", "a comma too many (line 1, column 8)"),
+        ("{a:1}", "the name of a field must stand in quotation marks (line 1, column 2)"),
+        ("{\"a\" 1}", "a \":\" is missing after the name of a field (line 1, column 6)"),
+        ("{\"a\":1 \"b\":2}", "a comma or a closing bracket is missing (line 1, column 8)"),
+        ("\"\\q\"", "a backslash in quotation marks begins something unknown (line 1, column 3)"),
+        ("{\"a\":1e999}", "this is not a number (line 1, column 10)"),
+    ] {
+        assert_eq!(json(text.as_bytes()).err().unwrap().to_string(), detail, "{text}");
+    }
+}
+
+#[test]
+fn aliases_and_merges_are_read_at_the_place_of_their_use() {
+    let text = "name: a\nlabels: &l {x: 1.10}\nimage: b\n---\nname: c\nimage: d\n";
+    let (documents, _) = yaml(text);
+    let services =
+        documents.iter().map(|d| read::<ServiceInput>(d, Vocabulary::Fields).into_result().unwrap());
+    // A number is a text where one is wanted, as it was written.
+    assert_eq!(services.map(|s| s.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
+    let found = mistakes("name: web\nports: &p [x]\ncontainers:\n- {image: a, ports: *p}\n");
+    assert_eq!(found.len(), 2);
+    assert!(found[1].ends_with("(line 4, column 21)"), "{found:?}");
+}
+
+#[test]
+fn aliases_cannot_make_a_small_text_large() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..9 {
+        let below = format!("*a{}, ", level - 1).repeat(10);
+        text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+    }
+    let found = mistakes(&text);
+    assert!(found[0].starts_with("aliases (*name) repeat too many values"), "{found:?}");
+}
+
+#[test]
+fn at_most_twenty_mistakes_are_reported() {
+    let text: String = (0..100).map(|n| format!("field{n}: 1\n")).collect();
+    assert_eq!(mistakes(&text).len(), MAX_MISTAKES);
+}
+
+#[test]
+fn a_message_can_hide_values() {
+    for text in [
+        "name: hunter2!",
+        "replicas: hunter2",
+        "memory: hunter2",
+        "restart: \"hunter2\\\"\"",
+        "ports: [hunter2]",
+    ] {
+        let (documents, _) = yaml(text);
+        let error = read_once::<ServiceInput>(&documents[0]).unwrap_err();
+        assert!(error.message(Vocabulary::Fields, Values::Shown).contains("hunter2"), "{text}");
+        let hidden = error.message(Vocabulary::Fields, Values::Hidden);
+        assert!(!hidden.contains("hunter2"), "{hidden}");
+    }
+}

@@ -1,0 +1,48 @@
+//! Drops dead letters that have become pointless.
+//!
+//! A pod of a service became a dead letter, and the service has been corrected or deleted since: nothing is left
+//! to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the only copy.
+
+use std::time::Duration;
+
+use common::control_loop::{Loop, Next};
+use common::store::{Store, StoreError};
+
+use crate::SchedulerContext;
+
+/// The number of dead letters that one step looks at.
+const PAGE_SIZE: usize = 500;
+
+pub(crate) struct SettledDeadLetterLoop {
+    store: Store,
+    interval: Duration,
+    /// Where the next step begins. The newest dead letters come first.
+    offset: usize,
+}
+
+impl Loop for SettledDeadLetterLoop {
+    const NAME: &'static str = "settled_dead_letters";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let (dropped, has_more) = self.store.drop_settled_dead_letters(self.offset, PAGE_SIZE).await?;
+        for dead_letter in &dropped {
+            tracing::info!(
+                dead_letter = dead_letter.id,
+                "dropped a dead letter: the service of its pod has been changed or deleted since"
+            );
+        }
+        self.offset = if has_more { self.offset + PAGE_SIZE - dropped.len() } else { 0 };
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(self.interval).await;
+        Ok(())
+    }
+}
+
+impl SettledDeadLetterLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        Self { store: context.store.clone(), interval: context.timings.reclaim_interval, offset: 0 }
+    }
+}
