@@ -200,7 +200,7 @@ mod tests {
             ("environment:\n\tA: 1", &["4:1: a tab indents this line; write spaces"]),
             ("labels: {a: 1", &["3:9: a bracket is not closed, or a comma is missing"]),
             ("command: \"a", &["4:1: a quotation mark is not closed, or text follows the closing one"]),
-            ("memory 64m", &["4:1: a \":\" is missing after the name of a field"]),
+            ("memory 64m", &["3:1: a \":\" is missing after the name of a field"]),
             (
                 "command: a: b",
                 &[
