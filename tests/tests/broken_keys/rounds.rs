@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::ids::{NodeName, PodId};
-use kubeleet_tests::in_process::{Act, InProcessCluster};
+use kubeleet_tests::in_process::InProcessCluster;
+use kubeleet_tests::recorded_engine::Act;
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::check;
 
+use crate::explain::explain;
 use crate::wrong_values::{Command, WrongValue};
 
 /// Long enough for two comparisons of all keys.
@@ -46,7 +48,7 @@ impl Walk {
     }
 
     pub(crate) fn fail(&mut self, round: &str, what: String) {
-        println!("FAILED {round}: {what:.3000}");
+        println!("FAILED {round}: {what:.8000}");
         self.failures.push(format!("{round}: {what}"));
     }
 
@@ -54,6 +56,7 @@ impl Walk {
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
+        self.cluster.engine.forget_pauses();
         self.write(broken.iter().flat_map(|value| &value.commands)).await;
         self.cluster.request_full_pass().await;
         if let Err(wrong) = self.goes_on(named).await {
@@ -68,7 +71,9 @@ impl Walk {
         for act in self.cluster.engine.acts_since(acts_before) {
             let is_canary = act.handle.contains("/canary-");
             if act.act != Act::Started && !is_canary && !named.pods.contains(&act.pod) {
-                self.fail(title, format!("{} was {:?} although no write names it", act.handle, act.act));
+                let why = explain(&self.cluster, &act.pod, &act.handle).await;
+                let what = format!("{} was {:?} although no write names it", act.handle, act.act);
+                self.fail(title, format!("{what}\n{why}"));
             }
         }
         if let Some(why) = self.cluster.ended() {
