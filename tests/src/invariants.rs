@@ -120,6 +120,16 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
+/// What keeps these services from having converged.
+pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let pods = records(keyspace);
+    let mut wrong = strays(keyspace, &pods);
+    for service in services {
+        wrong.extend(service_unrest(keyspace, service, &pods));
+    }
+    wrong
+}
+
 fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Pod>) -> Vec<String> {
     let key = format!("service:{service}");
     let state = keyspace.field(&key, "state");

@@ -11,6 +11,8 @@ use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
 use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
 
+use crate::invariants::Running;
+
 /// What was done to a pod's container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
@@ -80,6 +82,21 @@ impl RecordedEngine {
     /// The simulated engine.
     pub fn sim(&self) -> &SimRuntime {
         &self.inner
+    }
+
+    /// The containers of these nodes that run.
+    pub async fn containers(&self, nodes: &[NodeName]) -> Vec<Running> {
+        let mut running = Vec::new();
+        for node in nodes {
+            let listed = self.inner.list(node).await.unwrap();
+            let live = listed.into_iter().filter(|container| container.state.may_run());
+            running.extend(live.map(|Container { pod, assignment, .. }| Running {
+                pod: pod.to_string(),
+                assignment: assignment.to_string(),
+                node: node.to_string(),
+            }));
+        }
+        running
     }
 
     /// The number of entries.

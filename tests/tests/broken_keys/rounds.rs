@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::ids::{NodeName, PodId};
 use kubeleet_tests::in_process::InProcessCluster;
+use kubeleet_tests::invariants::{against_containers, services_unrest};
 use kubeleet_tests::recorded_engine::Act;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ use crate::wrong_values::{Command, WrongValue};
 /// Long enough for two comparisons of all keys.
 const HEALING: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(20);
+
+/// The image of services that fit on no node.
+pub(crate) const TOO_LARGE: &str = "too-large";
 
 /// What the writes of a round name: only these may be harmed.
 #[derive(Debug, Default)]
@@ -221,28 +225,40 @@ impl Walk {
             for service in &self.services {
                 let found = listed.iter().find(|found| found["name"] == service["name"]);
                 let Some(found) = found else { return Err(format!("{} is not listed", name_of(service))) };
-                let runs =
-                    found["status"]["running"] == service["replicas"] || service["image"] == "too-large";
+                let runs = found["status"]["running"] == service["replicas"] || service["image"] == TOO_LARGE;
                 check(runs, || format!("{}: {}", name_of(service), found["status"]))?;
             }
             let (_, body) = http.send(Method::GET, "/node?limit=1000", None).await;
             let nodes = body["items"].as_array().cloned().unwrap_or_default();
             let (ready, other): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node["ready"] == true);
-            let missing: Vec<&NodeName> = self
-                .cluster
-                .nodes
-                .iter()
-                .filter(|node| !nodes.iter().any(|found| found["name"] == node.as_str()))
-                .collect();
+            let is_missing = |node: &&NodeName| !nodes.iter().any(|found| found["name"] == node.as_str());
+            let missing: Vec<&NodeName> = self.cluster.nodes.iter().filter(is_missing).collect();
             if let Some(node) = missing.first() {
-                let record: Vec<String> = self.cluster.redis.cli(&["HGETALL", &format!("node:{node}")]).await;
-                let beat: Option<String> = self.cluster.redis.cli(&["ZSCORE", "beats", node.as_str()]).await;
-                return Err(format!("{missing:?} are not listed: {beat:?} {record:?}"));
+                let record = self.cluster.redis_keyspace().await.fields(&format!("node:{node}"));
+                return Err(format!("{missing:?} are not listed: {record:?}"));
             }
             check(ready.len() == self.cluster.nodes.len(), || format!("not all nodes are ready: {other:?}"))
         })
-        .await
+        .await?;
+        wait(HEALING, || async { settled(&self.cluster, &self.services).await }).await
     }
+}
+
+/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a container
+/// whose pod has another record. It would end in the next round, as if that had caused it.
+async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
+    let keyspace = cluster.redis_keyspace().await;
+    let is_queue = |key: &str| {
+        key == "sq" || ["fq:", "pq:", "rq:", "stop:"].iter().any(|prefix| key.starts_with(prefix))
+    };
+    let queues = keyspace.entries().map(|(key, _)| key).filter(|key| is_queue(key));
+    let full = queues.filter(|key| !keyspace.elements(key).is_empty());
+    let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
+    let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
+    unrest.extend(services_unrest(&keyspace, fitting));
+    let nodes: Vec<String> = cluster.nodes.iter().map(NodeName::to_string).collect();
+    unrest.extend(against_containers(&keyspace, &nodes, &cluster.engine.containers(&cluster.nodes).await));
+    check(unrest.is_empty(), || unrest.join("; "))
 }
 
 fn describe(finding: &Value) -> String {

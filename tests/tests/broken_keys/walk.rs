@@ -10,7 +10,7 @@ use kubeleet_tests::keyspace::Entry;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
-use crate::rounds::{Named, Walk, name_of};
+use crate::rounds::{Named, TOO_LARGE, Walk, name_of};
 use crate::wrong_values::{WrongValue, type_of, wrong_values};
 
 const NODES: u32 = 24;
@@ -32,7 +32,7 @@ fn services() -> Vec<Value> {
     all.push(json!({"name": "many", "image": "x", "replicas": PODS}));
     all.push(json!({"name": "strict", "image": "x", "replicas": 10, "on_disconnect": "stop"}));
     all.push(json!({"name": "bystander", "image": "x", "replicas": 10}));
-    all.push(json!({"name": "huge", "image": "too-large", "replicas": 1, "memory": "900GiB"}));
+    all.push(json!({"name": "huge", "image": TOO_LARGE, "replicas": 1, "memory": "900GiB"}));
     all
 }
 
