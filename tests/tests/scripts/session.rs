@@ -450,8 +450,10 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
 
 #[tokio::test]
 async fn a_broken_record_affects_only_its_own_pod_of_a_batch() {
-    let broken: [&[&str]; 4] = [
+    let broken: [&[&str]; 6] = [
         &["SET", "pod:cursed", "1"],
+        &["HSET", "pod:cursed", "phase", "running", "node", "w1", "assignment", ""],
+        &["HSET", "pod:cursed", "phase", "running", "node", "", "assignment", "a"],
         &["HSET", "pod:cursed", "phase", "Running", "node", "w1", "assignment", "a"],
         &["HSET", "pod:cursed", "phase", "running", "assignment", "a"],
         &["HSET", "pod:cursed", "node", "w1", "attempts", "x"],

@@ -48,6 +48,7 @@ pub(crate) struct PodCopy {
     /// The phase as it is stored, which may be no text.
     pub(crate) raw_phase: Vec<u8>,
     pub(crate) node: String,
+    pub(crate) assignment: String,
     pub(crate) service: String,
     pub(crate) spec: String,
     pub(crate) replica: String,
@@ -62,11 +63,12 @@ impl PodCopy {
         let raw_phase = raw(fields, "phase");
         let text = |field: &str| text(fields, field);
         let (phase, node, service) = (text("phase"), text("node"), text("service"));
-        let (spec, replica) = (text("spec"), text("replica"));
+        let (spec, replica, assignment) = (text("spec"), text("replica"), text("assignment"));
         Self {
             phase,
             raw_phase,
             node,
+            assignment,
             service,
             spec,
             replica,
@@ -220,6 +222,11 @@ fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         let (key, seen_phase) = (format!("pod:{id}"), pod.raw_phase.clone());
         if Phase::parse(&pod.phase).is_none() {
             let problem = format!("has the phase {:?}, which does not exist", pod.phase);
+            return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
+        }
+        // As `read_record` in the scripts: no worker may act on it.
+        if is_placed(pod) && (pod.node.is_empty() || pod.assignment.is_empty()) {
+            let problem = format!("is {} without a node or an assignment", pod.phase);
             return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
         }
         let problem = pod.unreadable.as_ref()?;
@@ -471,6 +478,7 @@ mod tests {
             phase: text(phase),
             raw_phase: phase.as_bytes().to_vec(),
             node: text(node),
+            assignment: text("a1"),
             service: text(service),
             spec: if service.is_empty() { String::new() } else { text("s1") },
             replica: text("0"),
@@ -507,7 +515,7 @@ mod tests {
     #[test]
     fn each_fault_is_found_with_its_key_and_its_repair() {
         type Fault = fn(&mut KeyCopy);
-        let cases: [(&str, Fault, &[&str]); 13] = [
+        let cases: [(&str, Fault, &[&str]); 14] = [
             (
                 "wrong type",
                 |c| c.wrong_types.push(("sq".into(), "list", "string".into())),
@@ -517,6 +525,11 @@ mod tests {
                 "phase",
                 |c| c.pods.get_mut("a").unwrap().phase = "Running".into(),
                 &["pod:a: has the phase \"Running\", which does not exist; renames"],
+            ),
+            (
+                "assignment",
+                |c| c.pods.get_mut("a").unwrap().assignment = String::new(),
+                &["pod:a: is running without a node or an assignment; renames"],
             ),
             (
                 "leaked",
