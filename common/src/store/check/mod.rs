@@ -183,7 +183,7 @@ impl Store {
         let key = format!("spec:{spec}");
         let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;
         let is_lasting = self.link.query::<i64>(cmd("TTL").arg(&key)).await? == -1;
-        if !is_lasting || !stored.as_ref().is_some_and(|text| SpecFile::read(text).is_ok()) {
+        if !is_lasting || stored.as_ref().is_none_or(|text| SpecFile::read(text).is_err()) {
             copy.missing_specs.insert(service.to_owned(), (spec, stored.unwrap_or_default()));
         }
         Ok(())
