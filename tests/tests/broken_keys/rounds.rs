@@ -248,9 +248,8 @@ impl Walk {
 /// whose pod has another record. It would end in the next round, as if that had caused it.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
-    let is_queue = |key: &str| {
-        key == "sq" || ["fq:", "pq:", "rq:", "stop:"].iter().any(|prefix| key.starts_with(prefix))
-    };
+    let is_queue =
+        |key: &str| key == "sq" || ["fq:", "pq:", "rq:"].iter().any(|prefix| key.starts_with(prefix));
     let queues = keyspace.entries().map(|(key, _)| key).filter(|key| is_queue(key));
     let full = queues.filter(|key| !keyspace.elements(key).is_empty());
     let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
