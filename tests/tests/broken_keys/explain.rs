@@ -10,6 +10,19 @@ use kubeleet_tests::kept_log;
 /// The last lines of each kind that are told.
 const MAX_LINES: usize = 25;
 
+/// Returns what is known about the first container that a text names, as `Running` is printed; empty if it names
+/// none.
+pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
+    let field = |name: &str| text.split(&format!("{name}: \"")).nth(1)?.split('"').next();
+    let Some((pod, node)) = field("pod").zip(field("node")) else { return String::new() };
+    let Ok(pod) = PodId::new(pod) else { return String::new() };
+    let listed: Vec<Vec<u8>> =
+        cluster.redis.try_cli(&["SMEMBERS", &format!("cs:{node}")]).await.unwrap_or_default();
+    let is_named = |raw: &Vec<u8>| String::from_utf8_lossy(raw).contains(pod.as_str());
+    let is_listed = listed.iter().any(is_named);
+    format!("  in cs:{node}: {is_listed}\n{}", explain(cluster, &pod, &format!("{node}/")).await)
+}
+
 /// Returns what is known about a pod whose container has this handle, `<node>/<container>`.
 pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &str) -> String {
     let node = handle.split('/').next().unwrap_or_default();

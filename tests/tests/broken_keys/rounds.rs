@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::check;
 
-use crate::explain::explain;
+use crate::explain::{explain, explain_named_in};
 use crate::wrong_values::{Command, WrongValue};
 
 /// Long enough for two comparisons of all keys.
@@ -70,7 +70,8 @@ impl Walk {
             self.fail(title, wrong);
         }
         if let Err(wrong) = self.repaired(named).await {
-            self.fail(title, wrong);
+            let why = explain_named_in(&self.cluster, &wrong).await;
+            self.fail(title, format!("{wrong}\n{why}"));
         }
         for act in self.cluster.engine.acts_since(acts_before) {
             let is_canary = act.handle.contains("/canary-");
@@ -83,7 +84,12 @@ impl Walk {
         if let Some(why) = self.cluster.ended() {
             panic!("{title}: a daemon ended: {why}");
         }
-        println!("{title}: {} values in {:.1?}", broken.len(), begin.elapsed());
+        let longest_pause = self.cluster.engine.longest_pauses().into_values().max().unwrap_or_default();
+        println!(
+            "{title}: {} values in {:.1?}, longest pause between heartbeats {longest_pause:.1?}",
+            broken.len(),
+            begin.elapsed()
+        );
     }
 
     /// Everything else goes on, and after a repair the cluster is whole.

@@ -192,7 +192,6 @@ async fn walk_single(walk: &mut Walk, keys: &[String]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "it still finds pods that are stopped although no write names them; `make walk` runs it"]
 async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
     let mut walk = cluster().await;
     let mut single = Vec::new();
