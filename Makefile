@@ -131,7 +131,7 @@ fuzz:                ## random writes to Redis while 200 pods run: WRITES=100000
 walk:                ## every key in Redis with every wrong value
 	@scripts/install build redis
 	$(DEV_BUILD)
-	KUBELEET_WALK_ALL=1 $(FUZZ) every_key -- --ignored --nocapture
+	KUBELEET_WALK_ALL=1 $(FUZZ) every_key -- --nocapture
 
 mistakes:            ## a full Redis, other clusters on the engine, greedy clients: MISTAKES_SECONDS=600 of each
 	@scripts/install build redis

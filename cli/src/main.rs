@@ -7,6 +7,7 @@ mod commands;
 mod daemon_exit;
 mod daemons;
 mod dev;
+mod dev_token;
 mod exit;
 mod healthcheck;
 mod help;

@@ -1,146 +1,21 @@
 //! A cluster whose daemons are tasks of the test process, on a real Redis and a simulated engine that records
 //! what is done to each pod. It is for tests that break Redis many times: a step takes a fraction of a second.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use common::clock::BootClock;
 use common::config::Config;
-use common::ids::{ClusterId, NodeName, PodId};
+use common::ids::{ClusterId, NodeName};
 use common::store::{LinkOptions, Store};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use testkit::fixtures;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use worker::runtime::sim::{SimOptions, SimRuntime};
-use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
 use worker::{IdentityStore, OtherLease, WorkerEnv, WorkerTimings};
 
-use crate::{Http, Keyspace, LIMIT, Redis};
-
-/// What was done to a pod's container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    /// It was created and started.
-    Started,
-    /// It was started again.
-    Restarted,
-    /// It was stopped and removed.
-    Stopped,
-}
-
-/// An entry of the engine's record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EngineAct {
-    /// The pod.
-    pub pod: PodId,
-    /// The engine's handle: `<node>/<container>`.
-    pub handle: String,
-    /// What was done.
-    pub act: Act,
-}
-
-/// A simulated engine that records what is done to pods. Clones are the same engine.
-#[derive(Clone)]
-pub struct RecordedEngine {
-    inner: SimRuntime,
-    record: Arc<Mutex<Record>>,
-}
-
-#[derive(Default)]
-struct Record {
-    pods: HashMap<String, PodId>,
-    acts: Vec<EngineAct>,
-}
-
-impl RecordedEngine {
-    fn new() -> Self {
-        Self { inner: SimRuntime::new(SimOptions::default()), record: Arc::default() }
-    }
-
-    /// The simulated engine.
-    pub fn sim(&self) -> &SimRuntime {
-        &self.inner
-    }
-
-    /// The number of entries.
-    pub fn len(&self) -> usize {
-        self.lock().acts.len()
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The entries from this number on.
-    pub fn acts_since(&self, start: usize) -> Vec<EngineAct> {
-        self.lock().acts[start..].to_vec()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, handle: &str, act: Act) {
-        let mut record = self.lock();
-        if let Some(pod) = record.pods.get(handle).cloned() {
-            record.acts.push(EngineAct { pod, handle: handle.to_owned(), act });
-        }
-    }
-}
-
-impl Runtime for RecordedEngine {
-    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
-        self.inner.ping()
-    }
-
-    fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
-        self.inner.list(node)
-    }
-
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.inner.ensure_image(image)
-    }
-
-    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
-        Box::pin(async move {
-            let container = self.inner.run(request).await?;
-            self.lock().pods.insert(container.handle.clone(), container.pod.clone());
-            self.note(&container.handle, Act::Started);
-            Ok(container)
-        })
-    }
-
-    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.note(handle, Act::Restarted);
-        self.inner.restart(handle)
-    }
-
-    fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.note(handle, Act::Stopped);
-        self.inner.stop(handle, grace)
-    }
-
-    fn logs<'a>(
-        &'a self,
-        handle: &'a str,
-        tail: usize,
-        follow: bool,
-    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
-        self.inner.logs(handle, tail, follow)
-    }
-
-    fn hints<'a>(
-        &'a self,
-        node: &'a NodeName,
-    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
-        self.inner.hints(node)
-    }
-}
+use crate::recorded_engine::RecordedEngine;
+use crate::{Http, Keyspace, LIMIT, Redis, kept_log};
 
 /// See the module. Dropped, its daemons are aborted.
 pub struct InProcessCluster {
@@ -161,6 +36,7 @@ pub struct InProcessCluster {
 impl InProcessCluster {
     /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits until all are registered.
     pub async fn start(workers: u32) -> Self {
+        kept_log::start();
         let redis = Redis::start().await;
         let folder = tempfile::tempdir().unwrap();
         let config = config(&redis.url(), folder.path().to_str().unwrap());
@@ -182,7 +58,7 @@ impl InProcessCluster {
         for node in &nodes {
             let config = Arc::new(Config { node: node.clone(), ..config.clone() });
             let env = WorkerEnv {
-                runtime: Arc::new(engine.clone()),
+                runtime: Arc::new(engine.of_node(node)),
                 clock: Arc::new(BootClock),
                 lease_store: None,
                 identity_store: Some(Arc::new(RememberedIdentity::default())),

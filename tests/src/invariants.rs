@@ -114,13 +114,36 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     }
     for (service, entry) in keyspace.below("service:") {
         let Entry::Hash(_) = entry else { continue };
-        wrong.extend(service_unrest(keyspace, service, &pods));
+        wrong.extend(service_unrest(keyspace, service, &pods, Newer::IsWrong));
     }
     wrong.extend(strays(keyspace, &pods));
     wrong
 }
 
-fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Pod>) -> Vec<String> {
+/// What keeps these services from having converged. A pod of a newer generation than its service keeps nothing:
+/// its number was broken by hand, and it is never replaced.
+pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let pods = records(keyspace);
+    let mut wrong = strays(keyspace, &pods);
+    for service in services {
+        wrong.extend(service_unrest(keyspace, service, &pods, Newer::IsRight));
+    }
+    wrong
+}
+
+/// Whether a pod may be of a newer generation than its service: its record was broken by hand.
+#[derive(Clone, Copy)]
+enum Newer {
+    IsWrong,
+    IsRight,
+}
+
+fn service_unrest(
+    keyspace: &Keyspace,
+    service: &str,
+    pods: &BTreeMap<String, Pod>,
+    newer: Newer,
+) -> Vec<String> {
     let key = format!("service:{service}");
     let state = keyspace.field(&key, "state");
     if state != "active" {
@@ -128,6 +151,11 @@ fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Po
     }
     let wanted: BTreeSet<String> =
         (0..number(keyspace, &key, "replicas")).map(|index| index.to_string()).collect();
+    let generation = keyspace.field(&key, "generation");
+    let is_current = |made: &str| match newer {
+        Newer::IsWrong => made == generation,
+        Newer::IsRight => made.parse().unwrap_or(0_u64) >= generation.parse().unwrap_or(0),
+    };
     let mut wrong = Vec::new();
     let mut taken = BTreeSet::new();
     if let Some(Entry::Hash(slots)) = keyspace.get(&format!("slots:{service}")) {
@@ -138,7 +166,7 @@ fn service_unrest(keyspace: &Keyspace, service: &str, pods: &BTreeMap<String, Po
                 wrong.push(format!("service {service}, replica {index}: pod {uuid} is {phase:?}"));
             }
             let made = keyspace.field(&format!("pod:{uuid}"), "generation");
-            if made != keyspace.field(&key, "generation") {
+            if !is_current(&made) {
                 wrong.push(format!("service {service}, replica {index}: pod {uuid} is of generation {made}"));
             }
             taken.insert(index.clone());

@@ -19,11 +19,13 @@ pub mod http;
 pub mod in_process;
 pub mod invariants;
 pub mod journal;
+pub mod kept_log;
 pub mod keyspace;
 pub mod overlap;
 pub mod pod_life;
 pub mod processes;
 pub mod proxy;
+pub mod recorded_engine;
 pub mod simulator;
 pub mod steps;
 

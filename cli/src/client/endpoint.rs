@@ -48,6 +48,11 @@ impl Endpoint {
         url
     }
 
+    /// Returns the port.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.0.port_or_known_default()
+    }
+
     /// Returns true if the API is on this machine. Proxy settings of the environment do not apply then.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();

@@ -14,6 +14,7 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use endpoint::Endpoint;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};
 pub(crate) use http::Client;

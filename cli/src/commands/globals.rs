@@ -8,7 +8,8 @@ use common::config::Secret;
 
 use super::error::CommandError;
 use super::values;
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, Endpoint};
+use crate::dev_token;
 use crate::output::{Format, humanize};
 
 /// Options of all commands.
@@ -51,9 +52,13 @@ impl Globals {
         (self.token.as_ref(), self.token_file.as_deref())
     }
 
-    /// Returns a client for this API with this token.
+    /// Returns a client for this API with this token. Without one, a `dev` of this user may have saved it.
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
-        Ok(Client::new(&self.api, self.read_token()?)?)
+        let token = match self.read_token()? {
+            Some(token) => Some(token),
+            None => dev_token::saved_for(&Endpoint::parse(&self.api)?),
+        };
+        Ok(Client::new(&self.api, token)?)
     }
 
     fn read_token(&self) -> Result<Option<Secret>, ClientError> {

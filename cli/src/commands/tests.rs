@@ -121,7 +121,6 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("queue drop a --all --yes", "cannot be used"),
         ("queue requeue --all --yes -f x", "cannot be used"),
         ("queue peek dq --limit many", "is not a whole number from 1 to 10000"),
-        ("run nginx --restart sometimes", "must be one of always, on-failure, never, not \"sometimes\""),
         ("service scale web", "REPLICAS"),
         ("service scale web -1", "unexpected argument"),
         ("service scale web two", "is not a number of pods"),

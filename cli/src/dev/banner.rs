@@ -6,17 +6,28 @@ use std::time::Duration;
 
 use common::config::RuntimeKind;
 
+use super::credentials::Credentials;
 use super::engine::{Engine, HELLO_IMAGE};
 use super::options::DevOptions;
-use super::redis::PrivateRedis;
+
+/// What clients of the cluster need to know.
+pub(super) struct Clients<'a> {
+    pub(super) api: SocketAddr,
+    /// The port of Redis.
+    pub(super) redis: u16,
+    pub(super) credentials: &'a Credentials,
+}
+
+impl Clients<'_> {
+    /// Returns the redis-cli command that connects to Redis.
+    fn redis_cli(&self) -> String {
+        format!("{}redis-cli -p {}", self.credentials.redis_cli_prefix(), self.redis)
+    }
+}
 
 /// Prints the cluster's size and addresses.
-pub(super) fn cluster(
-    options: &DevOptions,
-    engine: &Engine,
-    redis: &PrivateRedis,
-    api: SocketAddr,
-) -> anyhow::Result<()> {
+pub(super) fn cluster(options: &DevOptions, engine: &Engine, clients: &Clients<'_>) -> anyhow::Result<()> {
+    let api = clients.api;
     let ha = if options.ha { ", two replicas, three sentinels" } else { "" };
     let workers = if options.workers == 1 { "worker" } else { "workers" };
     let mut out = anstream::stdout();
@@ -28,7 +39,7 @@ pub(super) fn cluster(
         engine.description
     )?;
     writeln!(out, "  api        http://{api}   (docs: http://{api}/docs)")?;
-    writeln!(out, "  redis-cli  {}", redis.cli_command())?;
+    writeln!(out, "  redis-cli  {}", clients.redis_cli())?;
     out.flush()?;
     Ok(())
 }
@@ -48,7 +59,8 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
 }
 
 /// Prints commands to try next.
-pub(super) fn next_steps(engine: &Engine, redis: &PrivateRedis, api: SocketAddr) -> anyhow::Result<()> {
+pub(super) fn next_steps(engine: &Engine, clients: &Clients<'_>) -> anyhow::Result<()> {
+    let api = clients.api;
     let (image, list_command) = match engine.kind {
         RuntimeKind::Docker => (HELLO_IMAGE, "docker ps --filter label=orchestrator=kubeleet".to_owned()),
         RuntimeKind::Process | RuntimeKind::Sim => ("hello", format!("kubeleet --api http://{api} pod ls")),
@@ -62,12 +74,13 @@ pub(super) fn next_steps(engine: &Engine, redis: &PrivateRedis, api: SocketAddr)
     writeln!(out, "  {list_command}")?;
     writeln!(
         out,
-        r#"  curl http://{api}/service -d '{{"name":"web","image":"{image}","replica":3{command}}}'"#
+        r#"  curl {}http://{api}/service -d '{{"name":"web","image":"{image}","replica":3{command}}}'"#,
+        clients.credentials.curl_option()
     )?;
     writeln!(
         out,
         r#"  {} LPUSH pq:worker1 '{{"name":"test","uuid":"mine","image":"{image}","replica":3{command}}}'"#,
-        redis.cli_command()
+        clients.redis_cli()
     )?;
     writeln!(out, "\nCtrl-C stops everything and leaves nothing behind.")?;
     out.flush()?;

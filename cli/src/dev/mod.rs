@@ -3,13 +3,16 @@
 //! Everything it creates is private (Redis, temporary directory, `hello` image) and removed when it ends.
 
 mod banner;
+mod credentials;
 mod engine;
 pub(crate) mod options;
 mod redis;
 mod sample_service;
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::daemons::cancel_on_signal;
 use crate::settings::SettingFlags;
+use banner::Clients;
+use credentials::Credentials;
 use engine::Engine;
 use options::DevOptions;
 use redis::PrivateRedis;
@@ -42,17 +47,21 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let _lock = lock_worker_names()?;
     let home = tempfile::Builder::new()
         .prefix("kubeleet-dev-")
+        .permissions(Permissions::from_mode(0o700))
         .tempdir()
         .context("cannot create a temporary directory")?;
-    let redis = PrivateRedis::start(&home.path().join("redis"), options.ha).await?;
-    configure(&mut config, flags, home.path(), &redis)?;
     let engine = Engine::choose(&config, flags.has_runtime(), home.path()).await?;
     config.runtime = engine.kind;
+    let credentials = Credentials::create(&mut config, home.path())?;
+    let redis = PrivateRedis::start(&home.path().join("redis"), options.ha, credentials.password()).await?;
+    configure(&mut config, flags, home.path(), &redis)?;
     let nodes = engine.free_worker_names(options.workers).await?;
 
     let mut daemons = Daemons::start(&config, &engine, &nodes, &shutdown).await?;
     let store = daemons.store.clone();
-    let welcome = welcome(&options, &engine, &redis, daemons.api, &store);
+    let _token = credentials.save_token(daemons.api.port())?;
+    let clients = Clients { api: daemons.api, redis: redis.port(), credentials: &credentials };
+    let welcome = welcome(&options, &engine, &clients, &store);
     let welcomed = tokio::select! {
         result = welcome => result,
         result = daemons.run_until(&shutdown) => result,
@@ -106,15 +115,14 @@ fn configure(
 async fn welcome(
     options: &DevOptions,
     engine: &Engine,
-    redis: &PrivateRedis,
-    api: SocketAddr,
+    clients: &Clients<'_>,
     store: &Store,
 ) -> anyhow::Result<()> {
-    banner::cluster(options, engine, redis, api)?;
+    banner::cluster(options, engine, clients)?;
     if !options.no_hello {
         sample_service::deploy(engine, store, options.workers as usize).await?;
     }
-    banner::next_steps(engine, redis, api)
+    banner::next_steps(engine, clients)
 }
 
 /// The daemons, as tasks of this process.

@@ -133,8 +133,8 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn former_specs(&self) -> Result<Vec<SpecId>, StoreError> {
-        let ids: Vec<String> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
-        Ok(ids.into_iter().filter_map(|id| SpecId::new(id).ok()).collect())
+        let ids: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
+        Ok(ids.into_iter().filter_map(|id| SpecId::new(String::from_utf8(id).ok()?).ok()).collect())
     }
 
     /// Lets former specifications expire that no pod names any more. Returns their number.

@@ -229,9 +229,12 @@ impl Session {
                     Some(unknown),
                 ],
             ) => {
+                // What another program added to the stop requests is any bytes. An error would expire the lease of
+                // a worker whose heartbeat Redis has recorded.
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
-                    let ids: Vec<String> = read(what, value)?;
-                    Ok(ids.into_iter().filter_map(|id| PodId::new(id).ok()).collect())
+                    let ids: Vec<Vec<u8>> = read(what, value)?;
+                    let id = |bytes| PodId::new(String::from_utf8(bytes).ok()?).ok();
+                    Ok(ids.into_iter().filter_map(id).collect())
                 };
                 Ok(Ok(HeartbeatReply {
                     master_changed_at: read(what, changed)?,

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use common::ids::NodeName;
 use kubeleet_tests::Keyspace;
-use kubeleet_tests::in_process::{Act, InProcessCluster};
+use kubeleet_tests::in_process::InProcessCluster;
+use kubeleet_tests::recorded_engine::Act;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
+use crate::explain::explain;
 use crate::rounds::{Named, Walk};
 use crate::writes::{Protected, Writer};
 
@@ -109,7 +111,8 @@ async fn random_writes_stop_no_pod_that_they_do_not_name() {
         walk.look(&format!("after {done} writes"), &named).await;
         for act in walk.cluster.engine.acts_since(0) {
             if act.act != Act::Started && untouchable.contains(act.pod.as_str()) {
-                walk.fail("fuzzing", format!("{} was {:?}: {}", act.pod, act.act, act.handle));
+                let why = explain(&walk.cluster, &act.pod, &act.handle).await;
+                walk.fail("fuzzing", format!("{} was {:?}: {}\n{why}", act.pod, act.act, act.handle));
             }
         }
         walk.stop_if_failed(&format!("seed {seed}, after {done} writes"));

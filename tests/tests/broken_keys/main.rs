@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, and prints how far it is"
 )]
 
+mod explain;
 mod fuzz;
 mod rounds;
 mod walk;

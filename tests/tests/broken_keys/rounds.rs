@@ -4,16 +4,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::ids::{NodeName, PodId};
-use kubeleet_tests::in_process::{Act, InProcessCluster};
+use kubeleet_tests::in_process::InProcessCluster;
+use kubeleet_tests::invariants::{against_containers, services_unrest};
+use kubeleet_tests::recorded_engine::Act;
 use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::check;
 
+use crate::explain::{explain, explain_named_in};
 use crate::wrong_values::{Command, WrongValue};
 
 /// Long enough for two comparisons of all keys.
 const HEALING: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(20);
+
+/// The image of services that fit on no node.
+pub(crate) const TOO_LARGE: &str = "too-large";
 
 /// What the writes of a round name: only these may be harmed.
 #[derive(Debug, Default)]
@@ -46,7 +52,7 @@ impl Walk {
     }
 
     pub(crate) fn fail(&mut self, round: &str, what: String) {
-        println!("FAILED {round}: {what:.3000}");
+        println!("FAILED {round}: {what:.8000}");
         self.failures.push(format!("{round}: {what}"));
     }
 
@@ -54,6 +60,8 @@ impl Walk {
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
+        self.cluster.engine.forget_pauses();
+        let leftovers = without_record(&self.cluster).await;
         self.write(broken.iter().flat_map(|value| &value.commands)).await;
         self.cluster.request_full_pass().await;
         if let Err(wrong) = self.goes_on(named).await {
@@ -62,19 +70,32 @@ impl Walk {
         for wrong in self.not_named(broken).await {
             self.fail(title, wrong);
         }
-        if let Err(wrong) = self.repaired(named).await {
-            self.fail(title, wrong);
+        let whole = match self.repaired(named).await {
+            Ok(()) => self.settled().await,
+            Err(wrong) => Err(wrong),
+        };
+        if let Err(wrong) = whole {
+            let why = explain_named_in(&self.cluster, &wrong).await;
+            self.fail(title, format!("{wrong}\n{why}"));
         }
         for act in self.cluster.engine.acts_since(acts_before) {
             let is_canary = act.handle.contains("/canary-");
-            if act.act != Act::Started && !is_canary && !named.pods.contains(&act.pod) {
-                self.fail(title, format!("{} was {:?} although no write names it", act.handle, act.act));
+            let is_named = named.pods.contains(&act.pod) || leftovers.contains(act.pod.as_str());
+            if act.act != Act::Started && !is_canary && !is_named {
+                let why = explain(&self.cluster, &act.pod, &act.handle).await;
+                let what = format!("{} was {:?} although no write names it", act.handle, act.act);
+                self.fail(title, format!("{what}\n{why}"));
             }
         }
         if let Some(why) = self.cluster.ended() {
             panic!("{title}: a daemon ended: {why}");
         }
-        println!("{title}: {} values in {:.1?}", broken.len(), begin.elapsed());
+        let longest_pause = self.cluster.engine.longest_pauses().into_values().max().unwrap_or_default();
+        println!(
+            "{title}: {} values in {:.1?}, longest pause between heartbeats {longest_pause:.1?}",
+            broken.len(),
+            begin.elapsed()
+        );
     }
 
     /// Everything else goes on, and after a repair the cluster is whole.
@@ -216,28 +237,56 @@ impl Walk {
             for service in &self.services {
                 let found = listed.iter().find(|found| found["name"] == service["name"]);
                 let Some(found) = found else { return Err(format!("{} is not listed", name_of(service))) };
-                let runs =
-                    found["status"]["running"] == service["replicas"] || service["image"] == "too-large";
+                let runs = found["status"]["running"] == service["replicas"] || service["image"] == TOO_LARGE;
                 check(runs, || format!("{}: {}", name_of(service), found["status"]))?;
             }
             let (_, body) = http.send(Method::GET, "/node?limit=1000", None).await;
             let nodes = body["items"].as_array().cloned().unwrap_or_default();
             let (ready, other): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node["ready"] == true);
-            let missing: Vec<&NodeName> = self
-                .cluster
-                .nodes
-                .iter()
-                .filter(|node| !nodes.iter().any(|found| found["name"] == node.as_str()))
-                .collect();
+            let is_missing = |node: &&NodeName| !nodes.iter().any(|found| found["name"] == node.as_str());
+            let missing: Vec<&NodeName> = self.cluster.nodes.iter().filter(is_missing).collect();
             if let Some(node) = missing.first() {
-                let record: Vec<String> = self.cluster.redis.cli(&["HGETALL", &format!("node:{node}")]).await;
-                let beat: Option<String> = self.cluster.redis.cli(&["ZSCORE", "beats", node.as_str()]).await;
-                return Err(format!("{missing:?} are not listed: {beat:?} {record:?}"));
+                let record = self.cluster.redis_keyspace().await.fields(&format!("node:{node}"));
+                return Err(format!("{missing:?} are not listed: {record:?}"));
             }
             check(ready.len() == self.cluster.nodes.len(), || format!("not all nodes are ready: {other:?}"))
         })
         .await
     }
+
+    /// Waits until nothing is under way any more.
+    async fn settled(&self) -> Result<(), String> {
+        wait(HEALING, || async { settled(&self.cluster, &self.services).await }).await
+    }
+}
+
+/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a container
+/// whose pod has another record. It would end in the next round, as if that had caused it.
+async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
+    let keyspace = cluster.redis_keyspace().await;
+    let is_queue =
+        |key: &str| key == "sq" || ["fq:", "pq:", "rq:"].iter().any(|prefix| key.starts_with(prefix));
+    let queues = keyspace.entries().map(|(key, _)| key).filter(|key| is_queue(key));
+    let full = queues.filter(|key| !keyspace.elements(key).is_empty());
+    let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
+    let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
+    unrest.extend(services_unrest(&keyspace, fitting));
+    // Where most records were lost the worker leaves the containers alone: until a person decides, or until there
+    // are more others.
+    let is_holding = |node: &&NodeName| !keyspace.field("held", node.as_str()).is_empty();
+    let nodes = cluster.nodes.iter().filter(|node| !is_holding(node));
+    let nodes: Vec<NodeName> = nodes.cloned().collect();
+    let names: Vec<String> = nodes.iter().map(NodeName::to_string).collect();
+    unrest.extend(against_containers(&keyspace, &names, &cluster.engine.containers(&nodes).await));
+    check(unrest.is_empty(), || unrest.join("; "))
+}
+
+/// The pods whose containers run, and that have no record: an earlier round has taken it, and they may go at any
+/// time.
+async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
+    let keyspace = cluster.redis_keyspace().await;
+    let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);
+    running.filter(|pod| keyspace.get(&format!("pod:{pod}")).is_none()).collect()
 }
 
 fn describe(finding: &Value) -> String {

@@ -448,10 +448,26 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     assert_eq!((held.containers, held.reason), (3, HoldReason::Records));
 }
 
+/// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods, while
+/// Redis goes on to count the node as alive.
+#[tokio::test]
+async fn a_stop_request_that_names_no_pod_fails_no_heartbeat() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let wanted = PodId::random();
+    for member in [&b"\xff\x00nonsense"[..], b"", b"no pod", wanted.as_str().as_bytes()] {
+        let _: u64 = fixture.redis.cli(&[&b"SADD"[..], b"stop:w1", member]).await;
+    }
+    let reply = session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    assert_eq!(reply.stop, [wanted]);
+}
+
 #[tokio::test]
 async fn a_broken_record_affects_only_its_own_pod_of_a_batch() {
-    let broken: [&[&str]; 4] = [
+    let broken: [&[&str]; 6] = [
         &["SET", "pod:cursed", "1"],
+        &["HSET", "pod:cursed", "phase", "running", "node", "w1", "assignment", ""],
+        &["HSET", "pod:cursed", "phase", "running", "node", "", "assignment", "a"],
         &["HSET", "pod:cursed", "phase", "Running", "node", "w1", "assignment", "a"],
         &["HSET", "pod:cursed", "phase", "running", "assignment", "a"],
         &["HSET", "pod:cursed", "node", "w1", "attempts", "x"],

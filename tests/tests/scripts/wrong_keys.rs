@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::ids::SchedulerId;
 use common::lifecycle::Phase;
-use common::store::{Fenced, ForeignKey};
+use common::store::{Fenced, Finding, ForeignKey};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
@@ -166,6 +166,35 @@ async fn a_check_repairs_records_that_no_daemon_can_read() {
         let again = fixture.store.check().await.unwrap();
         assert!(!again.contains(finding), "{fault:?}: {again:?}");
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_writes_a_specification_again_that_a_service_names() {
+    let faults: [&[&str]; 5] = [
+        &["HSET", "service:web", "spec", "NaN"],
+        &["DEL", "spec:ID"],
+        &["SET", "spec:ID", ""],
+        &["SET", "spec:ID", "nonsense"],
+        &["EXPIRE", "spec:ID", "60"],
+    ];
+    for fault in faults {
+        let fixture = Fixture::new().await;
+        let service = fixture.service("web", 1).await;
+        let fault: Vec<String> =
+            fault.iter().map(|word| word.replace("ID", service.spec_id.as_str())).collect();
+        let _: redis::Value = fixture.redis.cli(&fault).await;
+        let found = fixture.store.check().await.unwrap();
+        let is_asked = |finding: &&Finding| finding.repair().contains("from the record of service web");
+        let finding = found.iter().find(is_asked).unwrap_or_else(|| panic!("{fault:?}: {found:?}"));
+        assert!(fixture.store.repair(finding).await.unwrap(), "{fault:?}");
+        assert!(!fixture.store.check().await.unwrap().contains(finding), "{fault:?}");
+        // Another process has none in its cache.
+        let (store, service) = (fixture.redis.store(), fixture.store.service(&service.name).await.unwrap());
+        let service = service.unwrap();
+        assert_eq!(*store.pod_spec(&service.spec_id).await.unwrap().unwrap(), service.pod, "{fault:?}");
+        let expires: i64 = fixture.redis.cli(&["TTL", &format!("spec:{}", service.spec_id)]).await;
+        assert_eq!(expires, -1, "{fault:?}");
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct KeyCopy {
     /// The members of `services`, and the records: service to its current specification.
     pub(crate) services: BTreeSet<String>,
     pub(crate) service_specs: BTreeMap<String, String>,
+    /// Active services whose current specification does not exist, expires or is unreadable: service to
+    /// specification, and the text that it has.
+    pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
     /// The records of pods.
     pub(crate) pods: BTreeMap<String, PodCopy>,
     /// The records of pods of a wrong type: what is known about them is nothing.
@@ -45,6 +48,7 @@ pub(crate) struct PodCopy {
     /// The phase as it is stored, which may be no text.
     pub(crate) raw_phase: Vec<u8>,
     pub(crate) node: String,
+    pub(crate) assignment: String,
     pub(crate) service: String,
     pub(crate) spec: String,
     pub(crate) replica: String,
@@ -59,11 +63,12 @@ impl PodCopy {
         let raw_phase = raw(fields, "phase");
         let text = |field: &str| text(fields, field);
         let (phase, node, service) = (text("phase"), text("node"), text("service"));
-        let (spec, replica) = (text("spec"), text("replica"));
+        let (spec, replica, assignment) = (text("spec"), text("replica"), text("assignment"));
         Self {
             phase,
             raw_phase,
             node,
+            assignment,
             service,
             spec,
             replica,
@@ -146,6 +151,9 @@ pub(crate) enum Repair {
     AddElement { element: String, record: String },
     /// Let it expire.
     Expire,
+    /// Write the specification again from the record of this service, if the service still names it and it still
+    /// has this text.
+    RestoreSpec { service: String, spec: String, seen: Vec<u8> },
     /// Remove an element of the key, if the record of the pod or node still has this phase and node.
     RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
     /// The reconcile loop repairs it within a minute.
@@ -164,6 +172,9 @@ impl Finding {
             Repair::MoveAside { .. } | Repair::MoveBroken { .. } => {
                 format!("renames it to broken:{}, which expires in a week", self.key)
             }
+            Repair::RestoreSpec { service, .. } => {
+                format!("writes it again from the record of service {service}")
+            }
             Repair::Expire => "lets it expire in an hour".to_owned(),
             Repair::RemoveElement { .. } => "removes the entry".to_owned(),
             Repair::Wait => "nothing: the reconcile loop repairs it within two minutes".to_owned(),
@@ -181,6 +192,7 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(broken_slots(copy));
     found.extend(strangers_in_slots(copy));
     found.extend(leaked_specs(copy));
+    found.extend(missing_specs(copy));
     found.extend(unknown_members(copy));
     found.extend(slots_without_pods(copy));
     found.extend(pods_without_slots(copy));
@@ -210,6 +222,11 @@ fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         let (key, seen_phase) = (format!("pod:{id}"), pod.raw_phase.clone());
         if Phase::parse(&pod.phase).is_none() {
             let problem = format!("has the phase {:?}, which does not exist", pod.phase);
+            return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
+        }
+        // As `read_record` in the scripts: no worker may act on it.
+        if is_placed(pod) && (pod.node.is_empty() || pod.assignment.is_empty()) {
+            let problem = format!("is {} without a node or an assignment", pod.phase);
             return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
         }
         let problem = pod.unreadable.as_ref()?;
@@ -283,6 +300,15 @@ fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         .collect();
     let leaked = copy.lasting_specs.iter().filter(move |spec| !named.contains(spec));
     leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::Expire))
+}
+
+/// Without its specification no pod of a service can start any more, and those that run hide it.
+fn missing_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
+    copy.missing_specs.iter().map(|(service, (spec, seen))| {
+        let problem = format!("service {service} names it, and it is missing, unreadable or expires");
+        let repair = Repair::RestoreSpec { service: service.clone(), spec: spec.clone(), seen: seen.clone() };
+        finding(format!("spec:{spec}"), problem, repair)
+    })
 }
 
 fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
@@ -452,6 +478,7 @@ mod tests {
             phase: text(phase),
             raw_phase: phase.as_bytes().to_vec(),
             node: text(node),
+            assignment: text("a1"),
             service: text(service),
             spec: if service.is_empty() { String::new() } else { text("s1") },
             replica: text("0"),
@@ -488,7 +515,7 @@ mod tests {
     #[test]
     fn each_fault_is_found_with_its_key_and_its_repair() {
         type Fault = fn(&mut KeyCopy);
-        let cases: [(&str, Fault, &[&str]); 12] = [
+        let cases: [(&str, Fault, &[&str]); 14] = [
             (
                 "wrong type",
                 |c| c.wrong_types.push(("sq".into(), "list", "string".into())),
@@ -500,11 +527,23 @@ mod tests {
                 &["pod:a: has the phase \"Running\", which does not exist; renames"],
             ),
             (
+                "assignment",
+                |c| c.pods.get_mut("a").unwrap().assignment = String::new(),
+                &["pod:a: is running without a node or an assignment; renames"],
+            ),
+            (
                 "leaked",
                 |c| {
                     c.lasting_specs.insert("old".into());
                 },
                 &["spec:old: no service and no pod names it; lets it expire"],
+            ),
+            (
+                "missing",
+                |c| {
+                    c.missing_specs.insert("web".into(), ("s1".into(), Vec::new()));
+                },
+                &["spec:s1: service web names it, and it is missing, unreadable or expires; writes it again"],
             ),
             (
                 "node",

@@ -14,6 +14,7 @@ use super::pods::{read_pod, read_slot};
 use super::reply::{RawFields, word};
 use super::scripts::repair;
 use super::services::read_service;
+use super::stored_spec::SpecFile;
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::ids::{NodeName, PodId, ServiceName};
 use crate::payload::Payload;
@@ -35,6 +36,7 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn repair(&self, finding: &Finding) -> Result<bool, StoreError> {
+        let service_key;
         let (action, element, record, seen_phase, seen_node) = match &finding.repair {
             Repair::Wait | Repair::Decide { .. } => return Ok(false),
             Repair::MoveAside { actual_type } => ("move_aside", actual_type.as_bytes(), "pod:", &b""[..], ""),
@@ -44,6 +46,10 @@ impl Store {
             }
             Repair::RemoveSlot { field, seen } => ("remove_slot", &field[..], "pod:", &seen[..], ""),
             Repair::Expire => ("expire", &b""[..], "pod:", &b""[..], ""),
+            Repair::RestoreSpec { service, spec, seen } => {
+                service_key = format!("service:{service}");
+                ("restore_spec", spec.as_bytes(), service_key.as_str(), &seen[..], "")
+            }
             Repair::AddElement { element, record } => {
                 ("add", element.as_bytes(), record.as_str(), &b""[..], "")
             }
@@ -166,6 +172,19 @@ impl Store {
             && let Err(error) = read_service(&service, as_reply(&fields))
         {
             copy.broken_services.insert(name.to_owned(), (BrokenKey::new(name, &error).problem, fields));
+        } else if text(&fields, "state") == "active" {
+            self.copy_spec(copy, name, text(&fields, "spec")).await?;
+        }
+        Ok(())
+    }
+
+    /// Called after the service was read: a specification that it replaces meanwhile lasts for a while.
+    async fn copy_spec(&self, copy: &mut KeyCopy, service: &str, spec: String) -> Result<(), StoreError> {
+        let key = format!("spec:{spec}");
+        let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;
+        let is_lasting = self.link.query::<i64>(cmd("TTL").arg(&key)).await? == -1;
+        if !is_lasting || stored.as_ref().is_none_or(|text| SpecFile::read(text).is_err()) {
+            copy.missing_specs.insert(service.to_owned(), (spec, stored.unwrap_or_default()));
         }
         Ok(())
     }

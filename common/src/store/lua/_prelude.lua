@@ -150,6 +150,7 @@ end
 
 local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
   succeeded = true, failed = true }
+-- The phases of a pod that is on a node.
 local PLACED = { assigned = true, running = true, stopping = true }
 
 -- Reads the phase, node and assignment of a pod, and the further fields that are asked for. Returns nil if
@@ -161,7 +162,7 @@ local function read_record(pod_key, ...)
     return error(record.err)
   end
   local phase, node, assignment = unpack(record, 1, 3)
-  local is_whole = PHASES[phase] and (not PLACED[phase] or (node and assignment))
+  local is_whole = PHASES[phase] and (not PLACED[phase] or ((node or '') ~= '' and (assignment or '') ~= ''))
   local is_none = not phase and not node and not assignment
   if is_whole or is_none then return record end
 end

@@ -8,6 +8,8 @@ local key, aside, record_key = head_keys()
 --   'remove_fields'  remove fields, one in each line of `element`, of a record that has this phase
 --   'remove_slot'    remove the field `element`, which has the value `seen_phase`
 --   'expire'         let the key expire
+--   'restore_spec'   write the specification `element`, which has the text `seen_phase` ('': none), again from
+--                    the record of a service that names it
 --   'add'            add `element` to a set, if the record exists
 --   'remove'         remove the entry `element`, if the record has this phase and node (both '': no record)
 local action, element, seen_phase, seen_node = head_args()
@@ -46,6 +48,15 @@ local function remove_fields()
   return removed > 0
 end
 
+local function restore_spec()
+  local spec, text = unpack(redis.call('HMGET', record_key, 'spec', 'spec_text'), 1, 2)
+  if spec ~= element or not text then return false end
+  local is_as_seen = key_type == 'none' and seen_phase == ''
+    or key_type == 'string' and redis.call('GET', key) == seen_phase
+  -- One that expires does so no more.
+  return is_as_seen and redis.call('SET', key, text).ok == 'OK'
+end
+
 local done = false
 if action == 'remove' then
   done = remove()
@@ -61,6 +72,8 @@ elseif action == 'remove_fields' then
 elseif action == 'remove_slot' then
   done = key_type == 'hash' and redis.call('HGET', key, element) == seen_phase
     and redis.call('HDEL', key, element) == 1
+elseif action == 'restore_spec' then
+  done = restore_spec()
 elseif action == 'add' then
   done = (key_type == 'set' or key_type == 'none') and redis.call('EXISTS', record_key) == 1
     and redis.call('SADD', key, element) == 1

@@ -1,0 +1,142 @@
+//! Password and token of a `dev` cluster whose pods are plain processes. Without them any user of the machine
+//! could run commands as the user of `dev`.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use common::config::{Config, RuntimeKind, Secret};
+
+use crate::dev_token::{SavedToken, write_private};
+
+/// What clients of the cluster need.
+#[derive(Default)]
+pub(super) struct Credentials {
+    /// The password of Redis and the Sentinels, and the file that has it.
+    redis: Option<(Secret, PathBuf)>,
+    /// The API's token, and the file with the header that sends it. None if the user has set a token.
+    api: Option<(Secret, PathBuf)>,
+}
+
+impl Credentials {
+    /// Makes them if pods run as plain processes, and writes them to files in `home` that only this user can
+    /// read. Sets the API's token unless the user has set one.
+    pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
+        if config.runtime != RuntimeKind::Process {
+            return Ok(Self::default());
+        }
+        let write = |name: &str, text: &str| {
+            let path = home.join(name);
+            write_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok::<_, anyhow::Error>(path)
+        };
+        let password = random_secret()?;
+        let redis = Some((password.clone(), write("redis-password", password.expose())?));
+        let mut api = None;
+        if config.token.is_none() {
+            let token = random_secret()?;
+            let header = write("api-header", &format!("Authorization: Bearer {}\n", token.expose()))?;
+            config.token = Some(token.clone());
+            api = Some((token, header));
+        }
+        Ok(Self { redis, api })
+    }
+
+    /// Returns the password of Redis and the Sentinels, if they have one.
+    pub(super) fn password(&self) -> Option<Secret> {
+        self.redis.as_ref().map(|(password, _)| password.clone())
+    }
+
+    /// Saves the token where the user commands look for it, until the result is dropped.
+    pub(super) fn save_token(&self, port: u16) -> anyhow::Result<Option<SavedToken>> {
+        let Some((token, _)) = &self.api else { return Ok(None) };
+        SavedToken::save(port, token).map(Some).context("cannot save the API's token for the user commands")
+    }
+
+    /// Returns the option of curl that sends the token, with a space after it; empty if none is needed.
+    pub(super) fn curl_option(&self) -> String {
+        self.api.as_ref().map_or_else(String::new, |(_, file)| format!("-H @{} ", file.display()))
+    }
+
+    /// Returns what a shell must set before redis-cli, with a space after it; empty if nothing.
+    pub(super) fn redis_cli_prefix(&self) -> String {
+        let Some((_, file)) = &self.redis else { return String::new() };
+        format!("REDISCLI_AUTH=$(cat {}) ", file.display())
+    }
+}
+
+/// Returns 32 random hexadecimal digits.
+fn random_secret() -> anyhow::Result<Secret> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .context("the system gives no random bytes")?;
+    }
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}")?;
+    }
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::os::unix::fs::MetadataExt;
+
+    use common::config::Sources;
+
+    use super::*;
+
+    fn config(runtime: RuntimeKind) -> Config {
+        let sources = Sources {
+            flags: [("KUBELEET_NODE".to_owned(), "host".to_owned())].into(),
+            environment: &|_| None,
+            file: std::collections::BTreeMap::new(),
+            read_file: &|path| Err(format!("{path} is not for tests")),
+            host_name: "host".to_owned(),
+        };
+        Config { runtime, ..sources.config().unwrap() }
+    }
+
+    #[test]
+    fn plain_processes_have_secrets_that_only_their_user_can_read() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = config(RuntimeKind::Process);
+        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        let token = config.token.unwrap();
+        let header = home.path().join("api-header");
+        assert_eq!(
+            std::fs::read_to_string(&header).unwrap(),
+            format!("Authorization: Bearer {}\n", token.expose())
+        );
+        let (password, file) = credentials.redis.as_ref().unwrap();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), password.expose());
+        assert!(password.expose().len() == 32 && password.expose() != token.expose());
+        for path in [&header, file] {
+            assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600, "{path:?}");
+        }
+        assert_eq!(credentials.curl_option(), format!("-H @{} ", header.display()));
+        assert_eq!(credentials.redis_cli_prefix(), format!("REDISCLI_AUTH=$(cat {}) ", file.display()));
+    }
+
+    #[test]
+    fn a_token_that_the_user_has_set_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = Config { token: Some(Secret::new("mine")), ..config(RuntimeKind::Process) };
+        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        assert_eq!(config.token.unwrap().expose(), "mine");
+        assert_eq!((credentials.redis.is_some(), credentials.curl_option()), (true, String::new()));
+    }
+
+    #[test]
+    fn on_an_engine_no_secret_is_needed() {
+        let home = tempfile::tempdir().unwrap();
+        let mut config = config(RuntimeKind::Docker);
+        let credentials = Credentials::create(&mut config, home.path()).unwrap();
+        assert!(config.token.is_none() && credentials.redis.is_none());
+        assert_eq!(credentials.curl_option() + &credentials.redis_cli_prefix(), "");
+    }
+}

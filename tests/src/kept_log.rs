@@ -1,0 +1,59 @@
+//! The log of this process, kept in memory: a failed check prints the lines that tell why something happened.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing_subscriber::EnvFilter;
+
+/// What is kept of it.
+const FILTER: &str = "warn,kubeleet=info,kubeleet_worker=debug";
+/// The number of lines that are kept.
+const MAX_LINES: usize = 200_000;
+
+static LINES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+/// Begins to keep the log, unless this process logs already.
+pub fn start() {
+    let result = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(FILTER))
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(|| KeptLines)
+        .try_init();
+    // An error means that another test of this process has started it.
+    drop(result);
+}
+
+/// Returns the kept lines that contain one of these words, oldest first.
+pub fn lines_with(words: &[&str]) -> Vec<String> {
+    let is_asked = |line: &&String| words.iter().any(|word| line.contains(word));
+    lines().iter().filter(is_asked).cloned().collect()
+}
+
+/// Forgets what was kept.
+pub fn clear() {
+    lines().clear();
+}
+
+fn lines() -> MutexGuard<'static, VecDeque<String>> {
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes lines into memory. Each event of `tracing` is one call.
+struct KeptLines;
+
+impl Write for KeptLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut lines = lines();
+        if lines.len() == MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(String::from_utf8_lossy(line).trim_end().to_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

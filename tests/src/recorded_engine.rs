@@ -1,0 +1,192 @@
+//! A simulated engine that records what is done to each pod, and how long each node was silent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::ids::{NodeName, PodId};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use worker::runtime::sim::{SimOptions, SimRuntime};
+use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+
+use crate::invariants::Running;
+
+/// What was done to a pod's container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It was created and started.
+    Started,
+    /// It was started again.
+    Restarted,
+    /// It was stopped and removed.
+    Stopped,
+}
+
+/// An entry of the engine's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineAct {
+    /// The pod.
+    pub pod: PodId,
+    /// The engine's handle: `<node>/<container>`.
+    pub handle: String,
+    /// What was done.
+    pub act: Act,
+}
+
+/// A simulated engine that records what is done to pods. Clones are the same engine.
+#[derive(Clone)]
+pub struct RecordedEngine {
+    inner: SimRuntime,
+    record: Arc<Mutex<Record>>,
+    /// Whose worker uses this clone.
+    node: Option<NodeName>,
+}
+
+#[derive(Default)]
+struct Record {
+    pods: HashMap<String, PodId>,
+    acts: Vec<EngineAct>,
+    pings: BTreeMap<NodeName, Pings>,
+}
+
+/// When a worker has pinged the engine: it does so with every heartbeat.
+struct Pings {
+    last: Instant,
+    longest_pause: Duration,
+}
+
+impl RecordedEngine {
+    pub(crate) fn new() -> Self {
+        Self { inner: SimRuntime::new(SimOptions::default()), record: Arc::default(), node: None }
+    }
+
+    /// The same engine, for the worker of this node.
+    pub(crate) fn of_node(&self, node: &NodeName) -> Self {
+        Self { node: Some(node.clone()), ..self.clone() }
+    }
+
+    /// Begins to measure the pauses between heartbeats anew.
+    pub fn forget_pauses(&self) {
+        let now = Instant::now();
+        self.lock().pings.values_mut().for_each(|pings| *pings = Pings::at(now));
+    }
+
+    /// The longest pause between two heartbeats of each node, the one under way included.
+    pub fn longest_pauses(&self) -> BTreeMap<NodeName, Duration> {
+        let longest = |pings: &Pings| pings.longest_pause.max(pings.last.elapsed());
+        self.lock().pings.iter().map(|(node, pings)| (node.clone(), longest(pings))).collect()
+    }
+
+    /// The simulated engine.
+    pub fn sim(&self) -> &SimRuntime {
+        &self.inner
+    }
+
+    /// The containers of these nodes that run.
+    pub async fn containers(&self, nodes: &[NodeName]) -> Vec<Running> {
+        let mut running = Vec::new();
+        for node in nodes {
+            let listed = self.inner.list(node).await.unwrap();
+            let live = listed.into_iter().filter(|container| container.state.may_run());
+            running.extend(live.map(|Container { pod, assignment, .. }| Running {
+                pod: pod.to_string(),
+                assignment: assignment.to_string(),
+                node: node.to_string(),
+            }));
+        }
+        running
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.lock().acts.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries from this number on.
+    pub fn acts_since(&self, start: usize) -> Vec<EngineAct> {
+        self.lock().acts[start..].to_vec()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, handle: &str, act: Act) {
+        let mut record = self.lock();
+        if let Some(pod) = record.pods.get(handle).cloned() {
+            tracing::info!(%pod, container = handle, "the engine: {act:?}");
+            record.acts.push(EngineAct { pod, handle: handle.to_owned(), act });
+        }
+    }
+}
+
+impl Pings {
+    fn at(now: Instant) -> Self {
+        Self { last: now, longest_pause: Duration::ZERO }
+    }
+
+    fn note(&mut self, now: Instant) {
+        self.longest_pause = self.longest_pause.max(now - self.last);
+        self.last = now;
+    }
+}
+
+impl Runtime for RecordedEngine {
+    fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
+        if let Some(node) = &self.node {
+            let now = Instant::now();
+            self.lock().pings.entry(node.clone()).or_insert_with(|| Pings::at(now)).note(now);
+        }
+        self.inner.ping()
+    }
+
+    fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
+        self.inner.list(node)
+    }
+
+    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.inner.ensure_image(image)
+    }
+
+    fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        Box::pin(async move {
+            let container = self.inner.run(request).await?;
+            self.lock().pods.insert(container.handle.clone(), container.pod.clone());
+            self.note(&container.handle, Act::Started);
+            Ok(container)
+        })
+    }
+
+    fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.note(handle, Act::Restarted);
+        self.inner.restart(handle)
+    }
+
+    fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.note(handle, Act::Stopped);
+        self.inner.stop(handle, grace)
+    }
+
+    fn logs<'a>(
+        &'a self,
+        handle: &'a str,
+        tail: usize,
+        follow: bool,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        self.inner.logs(handle, tail, follow)
+    }
+
+    fn hints<'a>(
+        &'a self,
+        node: &'a NodeName,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
+        self.inner.hints(node)
+    }
+}
