@@ -22,6 +22,9 @@ use crate::reconcile_pass::{PassError, inspect_doubted, reconcile};
 /// longer.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
+/// The wait before a container that could not be inspected is looked at again.
+const INSPECT_RETRY: Duration = Duration::from_secs(1);
+
 /// The loop.
 pub(crate) struct ReconcileLoop {
     context: Arc<SessionContext>,
@@ -51,7 +54,7 @@ impl Loop<PassError> for ReconcileLoop {
             }
             return Err(error);
         }
-        inspect_doubted(context).await;
+        let is_certain = inspect_doubted(context).await;
         let relist_interval = context.worker.timings.relist_interval;
         if full {
             self.next_full = self.begun + relist_interval;
@@ -60,6 +63,9 @@ impl Loop<PassError> for ReconcileLoop {
         let until_full = self.next_full.saturating_duration_since(Instant::now());
         let until_full = if full || context.link.is_in_touch() { until_full } else { relist_interval };
         self.wait = until_full.min(self.until_pod_is_due());
+        if !is_certain {
+            self.wait = self.wait.min(INSPECT_RETRY);
+        }
         Ok(Next::Rest)
     }
 
@@ -103,7 +109,9 @@ impl ReconcileLoop {
                     None => break,
                 },
             }
-            inspect_doubted(&self.context).await;
+            if !inspect_doubted(&self.context).await {
+                break;
+            }
         }
         tokio::time::sleep_until(self.begun + self.context.worker.timings.min_relist_gap).await;
     }

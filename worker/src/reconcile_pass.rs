@@ -72,8 +72,9 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
 }
 
 /// Inspects the containers that are in doubt, and begins what is to be done about each. The other pods wait for
-/// nothing: it asks the engine about these alone, and what fails is tried again with the next pass.
-pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) {
+/// nothing: it asks the engine about these alone. Returns false if an inspection failed: it is to be tried again.
+pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
+    let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
         let Some(managed) = context.table.get(&pod) else {
             // A pod that is being started is looked at when it is managed.
@@ -98,9 +99,11 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) {
             }
             Err(error) => {
                 tracing::debug!(container = handle, %error, "a container cannot be inspected; retrying");
+                is_complete = false;
             }
         }
     }
+    is_complete
 }
 
 async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {

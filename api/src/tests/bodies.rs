@@ -99,7 +99,7 @@ async fn mistakes_are_in_plain_words() {
     }
     for (query, detail) in [
         ("limit=x", "limit must be a whole number from 0, not \"x\""),
-        ("labels=a", "unknown parameter \"labels\"; known: service, node, phase, prefix, limit, after"),
+        ("labels=a", "unknown parameter \"labels\"; did you mean \"label\"?"),
         ("limt=1", "unknown parameter \"limt\"; did you mean \"limit\"?"),
     ] {
         let problem = api.get(&format!("/pod?{query}")).await.problem(400, "invalid-query");

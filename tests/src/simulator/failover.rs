@@ -1,7 +1,7 @@
 //! Failovers: a replica that has fallen behind becomes the master, and the writes that it did not get are
 //! lost.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::store::RedisCommand;
@@ -135,6 +135,19 @@ impl World {
             if unrecorded.len() >= 3 {
                 unrecorded.iter().for_each(|container| host.end_container(&container.handle, None));
             }
+        }
+    }
+
+    /// Does what an operator does later: removes the containers that workers still say they hold. A worker goes on
+    /// to hold the last few when the records of the others are back.
+    pub(super) fn remove_containers_that_stay_held(&mut self) {
+        let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
+        let is_held =
+            |host: &SimulatedHost| held.get(&host.name()).is_some_and(|hold| hold.ends_with(" records"));
+        for host in self.cluster.hosts.iter().filter(|host| is_held(host)) {
+            let mut unrecorded = host.running();
+            unrecorded.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
+            unrecorded.iter().for_each(|container| host.end_container(&container.handle, None));
         }
     }
 

@@ -101,6 +101,11 @@ impl SimulatedHost {
         running.filter(|container| must_not_run_twice(container)).map(|found| found.pod.clone()).collect()
     }
 
+    /// The name of its node.
+    pub(super) fn name(&self) -> String {
+        self.process.to_string()
+    }
+
     /// The containers whose process runs.
     pub(super) fn running(&self) -> Vec<Container> {
         let mut containers = self.containers();

@@ -185,6 +185,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
         if steps % STEPS_PER_CONVERGENCE_CHECK != 0 {
             continue;
         }
+        world.remove_containers_that_stay_held();
         let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
         if !has_converged {
             converged_since = None;

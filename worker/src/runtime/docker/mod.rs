@@ -20,7 +20,7 @@ mod view;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::models::{EventMessage, SystemVersion};
 use bollard::query_parameters::{
@@ -39,6 +39,8 @@ use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError, label};
 
+/// A new stream of events begins this long before it is opened: longer than a list may be late.
+const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
 /// Events after which a list may show something else.
 const EVENTS: [&str; 10] =
     ["create", "start", "restart", "die", "stop", "kill", "oom", "destroy", "pause", "health_status"];
@@ -233,7 +235,10 @@ impl DockerRuntime {
         let mut filters = label_filters(node);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
-        let options = EventsOptionsBuilder::default().filters(&filters).build();
+        // The request is sent when the first event is awaited: what happened before is reported as well.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = now.saturating_sub(REPLAYED_EVENTS).as_secs().to_string();
+        let options = EventsOptionsBuilder::default().filters(&filters).since(&since).build();
         let events = self.client.docker()?.clone().with_timeout(WRITE).events(Some(options));
         let hints =
             events.map_ok(hint).map_err(|error| tracing::debug!(%error, "the stream of engine events ended"));
