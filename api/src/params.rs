@@ -221,10 +221,11 @@ pub(crate) struct SelectorText;
 
 impl PartialSchema for SelectorText {
     fn schema() -> RefOr<Schema> {
-        let (key, value) = (r"[^\s=!(),]+", r"([^\s=!(),][^\s!(),]*)?");
-        let values = format!(r"\(\s*{value}\s*(,\s*{value}\s*)*\)");
-        let requirement =
-            format!(r"\s*(!\s*{key}|{key}\s*(!=|==?)\s*{value}|{key}\s+(in|notin)\s*{values}|{key})\s*");
+        let (key, value) = (r"[^ \t=!(),]+", r"([^ \t=!(),][^ \t!(),]*)?");
+        let values = format!(r"\([ \t]*{value}[ \t]*(,[ \t]*{value}[ \t]*)*\)");
+        let requirement = format!(
+            r"[ \t]*(![ \t]*{key}|{key}[ \t]*(!=|==?)[ \t]*{value}|{key}[ \t]+(in|notin)[ \t]*{values}|{key})[ \t]*"
+        );
         let pattern = format!("^{requirement}(,{requirement})*$");
         let description = "Requirements joined by commas: `key=value`, `key!=value`, `key in (a,b)`, \
                            `key notin (a,b)`, `key`, `!key`";

@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+/// What may stand between the parts of a selector. The API's description has the same two characters: languages
+/// differ about all others.
+const SPACES: [char; 2] = [' ', '\t'];
+
 /// Selects objects by their labels. All requirements must hold; without requirements it selects everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
@@ -73,7 +77,7 @@ impl Requirement {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
+        let text = text.trim_matches(SPACES);
         let (key, condition) = if let Some(key) = text.strip_prefix('!') {
             (key, Condition::Missing)
         } else if let Some((key, value)) = text.split_once("!=") {
@@ -83,7 +87,7 @@ impl Requirement {
             (key, Condition::In(vec![single_value(value)?]))
         } else if let Some(list) = text.strip_suffix(')') {
             let (left, values) = list.split_once('(')?;
-            let (key, operator) = left.trim_end().rsplit_once(char::is_whitespace)?;
+            let (key, operator) = left.trim_end_matches(SPACES).rsplit_once(SPACES)?;
             match operator {
                 "in" => (key, Condition::In(value_list(values)?)),
                 "notin" => (key, Condition::NotIn(value_list(values)?)),
@@ -92,17 +96,17 @@ impl Requirement {
         } else {
             (text, Condition::Exists)
         };
-        let key = key.trim();
-        let is_valid = !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || "=!()".contains(c));
+        let key = key.trim_matches(SPACES);
+        let is_valid = !key.is_empty() && !key.contains(|c: char| SPACES.contains(&c) || "=!()".contains(c));
         is_valid.then(|| Self { key: key.to_owned(), condition })
     }
 }
 
 /// Returns a value without the spaces around it. Operators in it are a typing error.
 fn single_value(text: &str) -> Option<String> {
-    let value = text.trim();
+    let value = text.trim_matches(SPACES);
     let is_valid =
-        !value.contains(|c: char| c.is_whitespace() || "!()".contains(c)) && !value.starts_with('=');
+        !value.contains(|c: char| SPACES.contains(&c) || "!()".contains(c)) && !value.starts_with('=');
     is_valid.then(|| value.to_owned())
 }
 
