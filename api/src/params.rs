@@ -222,7 +222,9 @@ pub(crate) struct SelectorText;
 impl PartialSchema for SelectorText {
     fn schema() -> RefOr<Schema> {
         let (key, value) = (r"[^ \t=!(),]+", r"([^ \t=!(),][^ \t!(),]*)?");
-        let values = format!(r"\([ \t]*{value}[ \t]*(,[ \t]*{value}[ \t]*)*\)");
+        // In a list no value has an operator.
+        let listed = r"[^ \t=!(),]*";
+        let values = format!(r"\([ \t]*{listed}[ \t]*(,[ \t]*{listed}[ \t]*)*\)");
         let requirement = format!(
             r"[ \t]*(![ \t]*{key}|{key}[ \t]*(!=|==?)[ \t]*{value}|{key}[ \t]+(in|notin)[ \t]*{values}|{key})[ \t]*"
         );
