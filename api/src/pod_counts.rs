@@ -113,7 +113,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     let (mut not_ready, mut reasons) = (0, Reasons::new());
     let mut count = |record: PodRecord| {
         *phases.entry(record.phase).or_default() += 1;
-        not_ready += u64::from(record.phase == Phase::Running && !record.reason.is_empty());
+        not_ready += u64::from(record.phase == Phase::Running && !record.is_ready());
         note_reason(&mut reasons, record);
     };
     let services = broken.take(store.service_names().await, BrokenKey::services)?;
@@ -225,16 +225,14 @@ impl StatusCounter {
         match record.phase {
             Phase::Pending => status.pending += 1,
             Phase::Assigned => status.assigned += 1,
-            Phase::Running => {
-                status.running += 1;
-                status.ready += u64::from(record.reason.is_empty());
-            }
+            Phase::Running => status.running += 1,
             Phase::Stopping => status.stopping += 1,
             Phase::Succeeded => status.succeeded += 1,
             Phase::Failed => status.failed += 1,
             // Its slot is about to be free.
             Phase::Stopped => {}
         }
+        status.ready += u64::from(record.is_ready());
         if record.phase == Phase::Running && record.generation == self.generation {
             status.updated += 1;
         }

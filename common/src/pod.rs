@@ -66,6 +66,13 @@ pub struct Refusal {
     pub nodes: Vec<NodeRefusal>,
 }
 
+impl PodRecord {
+    /// Returns whether the pod runs and has no problem.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Running && self.reason.is_empty()
+    }
+}
+
 impl Refusal {
     /// Maximum number of nodes in `nodes`. More would only repeat the same sentence.
     pub const MAX_EXAMPLES: usize = 20;

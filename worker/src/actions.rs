@@ -213,14 +213,7 @@ impl PodAction {
     }
 
     fn recover(&self) {
-        self.update(|managed| {
-            managed.set_status(PodStatus {
-                reason: "",
-                message: String::new(),
-                restarts: managed.restarts,
-                exit_code: managed.status.exit_code,
-            });
-        });
+        self.update(|managed| managed.set_reason("", String::new()));
     }
 
     fn after_restart(&self) {
@@ -232,12 +225,8 @@ impl PodAction {
             managed.restart_at = None;
             managed.running_since = Some(now);
             managed.restarts = managed.restarts.saturating_add(1);
-            managed.set_status(PodStatus {
-                reason: RESTARTED,
-                message: after_restart_message(managed.status.exit_code, recovers_after),
-                restarts: managed.restarts,
-                exit_code: managed.status.exit_code,
-            });
+            let message = after_restart_message(managed.status.exit_code, recovers_after);
+            managed.set_reason(RESTARTED, message);
         });
     }
 
@@ -248,12 +237,7 @@ impl PodAction {
         self.update(|managed| {
             managed.restart_at = Some(at);
             managed.crash_streak = managed.crash_streak.saturating_add(1);
-            managed.set_status(PodStatus {
-                reason: "StartFailed",
-                message: format!("{reason}; retrying in {}", seconds(wait)),
-                restarts: managed.restarts,
-                exit_code: managed.status.exit_code,
-            });
+            managed.set_reason("StartFailed", format!("{reason}; retrying in {}", seconds(wait)));
         });
     }
 

@@ -42,7 +42,7 @@ impl HeldPods {
     }
 
     pub(crate) fn contains_container(&self, container: &Container) -> bool {
-        self.lock().pods.contains(&(container.pod.clone(), container.assignment.clone()))
+        self.contains_assignment(&container.pod, &container.assignment)
     }
 
     /// These managed pods have no record: the next pass has to look at all containers.

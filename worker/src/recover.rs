@@ -94,7 +94,7 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, rules);
     managed.desired = desired;
     managed.restarts = record.restarts;
-    if record.phase == Phase::Running && !record.reason.is_empty() {
+    if record.phase == Phase::Running && !record.is_ready() {
         // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
         managed.running_since = Some(context.worker.now());
         managed.status = PodStatus {

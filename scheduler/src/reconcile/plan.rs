@@ -187,11 +187,7 @@ fn stopped_again<'a>(
 }
 
 fn is_in_service(pod: &PodRecord) -> bool {
-    match pod.phase {
-        Phase::Running => pod.reason.is_empty(),
-        Phase::Succeeded => true,
-        _ => false,
-    }
+    pod.is_ready() || pod.phase == Phase::Succeeded
 }
 
 /// Returns whether stopping the pod takes nothing out of service.

@@ -74,6 +74,12 @@ impl ManagedPod {
         self.status = status;
     }
 
+    /// Changes the reason and message of the status; restarts are as counted, and the last exit code stays.
+    pub(crate) fn set_reason(&mut self, reason: &'static str, message: String) {
+        let (restarts, exit_code) = (self.restarts, self.status.exit_code);
+        self.set_status(PodStatus { reason, message, restarts, exit_code });
+    }
+
     /// Whether it was started again after an exit and has not counted as well since then.
     pub(crate) fn is_recovering(&self) -> bool {
         self.status.reason == RESTARTED
