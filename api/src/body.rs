@@ -7,8 +7,10 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use common::document::{self, Node, Vocabulary};
-use serde::de::DeserializeOwned;
+use common::api::ScaleInput;
+use common::document::{self, Node, Reading, Vocabulary};
+use common::spec::ServiceInput;
+use serde_json::Value;
 
 use crate::problem::{ApiProblem, ProblemKind};
 
@@ -20,13 +22,38 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request body that was read into `T`.
 pub(crate) struct JsonOrYaml<T>(pub(crate) T);
 
+/// What a body can be read into.
+pub(crate) trait Body: Sized {
+    /// Reads a document, and collects its mistakes.
+    fn read(document: &Node) -> Reading<Self>;
+}
+
+impl Body for ServiceInput {
+    fn read(document: &Node) -> Reading<Self> {
+        Self::read(document)
+    }
+}
+
+impl Body for ScaleInput {
+    fn read(document: &Node) -> Reading<Self> {
+        document::read(document, Vocabulary::Fields)
+    }
+}
+
+/// A merge patch.
+impl Body for Value {
+    fn read(document: &Node) -> Reading<Self> {
+        document::read(document, Vocabulary::Fields)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Json,
     Yaml,
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
+impl<T: Body, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
     type Rejection = ApiProblem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
@@ -89,19 +116,10 @@ fn format_of(headers: &HeaderMap) -> Result<Format, ApiProblem> {
 ///
 /// # Errors
 /// `MalformedBody` for a syntax error, `InvalidBody` for fields that do not fit `T`.
-pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
-    let text = bytes.trim_ascii();
-    if text.is_empty() {
+fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
+    if bytes.trim_ascii().is_empty() {
         return Err(ApiProblem::new(ProblemKind::MalformedBody, "the body is empty"));
     }
-    // serde would read a list as the fields in their order of declaration.
-    let is_list = text.starts_with(b"[");
-    if let Ok(value) = serde_json::from_slice(bytes)
-        && !is_list
-    {
-        return Ok(value);
-    }
-    // A tree of a large body takes many times its memory: it is only built to find the mistakes.
     let document = document::json(bytes).map_err(|mistake| {
         ApiProblem::new(ProblemKind::MalformedBody, format!("the body is not JSON: {mistake}"))
     })?;
@@ -112,12 +130,12 @@ pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProbl
 ///
 /// # Errors
 /// `InvalidBody` for fields that do not fit `T`.
-pub(crate) fn read_value<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, ApiProblem> {
+pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
     read_document(&Node::from(value))
 }
 
 /// Reads one YAML document.
-fn read_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
+fn read_yaml<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     let malformed = |detail: String| ApiProblem::new(ProblemKind::MalformedBody, detail);
     let text = std::str::from_utf8(bytes).map_err(|_| malformed("the body is not UTF-8".to_owned()))?;
     let (documents, mistakes) = document::yaml(text);
@@ -131,8 +149,8 @@ fn read_yaml<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiProblem> {
     }
 }
 
-fn read_document<T: DeserializeOwned>(document: &Node) -> Result<T, ApiProblem> {
-    document::read(document, Vocabulary::Fields).into_result().map_err(|mistakes| {
+fn read_document<T: Body>(document: &Node) -> Result<T, ApiProblem> {
+    T::read(document).into_result().map_err(|mistakes| {
         let detail = match mistakes.as_slice() {
             [only] => only.to_string(),
             many => format!("{} fields are invalid; the first: {}", many.len(), many[0]),
@@ -148,8 +166,6 @@ fn read_document<T: DeserializeOwned>(document: &Node) -> Result<T, ApiProblem> 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::spec::ServiceInput;
-
     use super::*;
 
     #[test]

@@ -61,6 +61,7 @@ pub(crate) fn complete(document: OpenApi) -> Value {
         describe_replicas_aliases(&mut document["components"]["schemas"][schema]);
     }
     let schemas = &mut document["components"]["schemas"];
+    schemas["ContainerSpec"]["additionalProperties"] = false.into();
     schemas["ServicePatch"] = patch_schema(schemas);
     name_list_items(schemas);
     document

@@ -1,7 +1,7 @@
 //! JSON merge patch (RFC 7396) of a stored service. Pure.
 
 use common::service::Service;
-use common::spec::{REPLICAS_NAMES, ServiceInput};
+use common::spec::{DesiredService, REPLICAS_NAMES, ServiceInput};
 use serde_json::{Map, Value};
 
 use crate::body::read_value;
@@ -31,11 +31,9 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
 /// `InvalidBody` if the result is not a service.
 pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
     let patch = with_canonical_replicas(patch)?;
-    let mut document = long_form(service);
-    if !patch.contains_key("containers") {
-        shorten(&mut document);
-    }
-    let mut document = Value::Object(document);
+    let Service { name, replicas, labels, pod, .. } = service.clone();
+    let input = ServiceInput::from(DesiredService { name, replicas, labels, pod });
+    let mut document = if patch.contains_key("containers") { long_form(&input)? } else { json(&input)? };
     json_patch::merge(&mut document, &Value::Object(patch));
     read_value(&document)
 }
@@ -54,43 +52,24 @@ fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Val
     Ok(renamed)
 }
 
-fn long_form(service: &Service) -> Map<String, Value> {
-    let input = ServiceInput {
-        name: service.name.clone(),
-        replicas: service.replicas,
-        labels: service.labels.clone(),
-        on_disconnect: service.pod.on_disconnect,
-        stop_grace_period: Some(service.pod.stop_grace_period),
-        containers: Some(service.pod.containers.clone()),
-        image: None,
-        command: None,
-        environment: None,
-        ports: None,
-        memory: None,
-        cpus: None,
-        restart: None,
-    };
-    match serde_json::to_value(&input) {
-        Ok(Value::Object(map)) => map,
-        // Unreachable: a struct serializes as an object.
-        _ => Map::new(),
-    }
+fn long_form(input: &ServiceInput) -> Result<Value, ApiProblem> {
+    let mut document = json(&input.service)?;
+    json_patch::merge(&mut document, &json(&input.pod)?);
+    Ok(document)
 }
 
-/// Moves the fields of the only container to the top level. A service with several containers has no short
-/// form.
-fn shorten(document: &mut Map<String, Value>) {
-    let Some(Value::Array(containers)) = document.get("containers") else { return };
-    let [Value::Object(only)] = containers.as_slice() else { return };
-    let fields = only.clone();
-    document.remove("containers");
-    document.extend(fields);
+fn json(value: &impl serde::Serialize) -> Result<Value, ApiProblem> {
+    serde_json::to_value(value).map_err(|error| {
+        ApiProblem::new(
+            ProblemKind::Internal,
+            format!("the stored service cannot be written as JSON: {error}"),
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::spec::DesiredService;
     use serde_json::json;
 
     use super::*;
@@ -100,7 +79,7 @@ mod tests {
     }
 
     fn stored(input: Value) -> Service {
-        let input: ServiceInput = serde_json::from_value(input).unwrap();
+        let input = ServiceInput::from_value(&input).unwrap();
         let DesiredService { name, replicas, labels, pod } = input.normalize().unwrap();
         Service { name, replicas, labels, pod, ..testkit::fixtures::service() }
     }

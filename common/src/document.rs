@@ -13,8 +13,10 @@ mod syntax;
 mod tests;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use deserialize::Part;
+pub(crate) use deserialize::field_names;
+use deserialize::{Fields, Part};
 pub use mistake::{Mistake, Vocabulary};
 pub(crate) use mistake::{ReadError, Values};
 pub use node::{Node, Place};
@@ -46,22 +48,31 @@ impl<T> Reading<T> {
     }
 }
 
-/// Reads a document into `T`, and collects up to 20 mistakes.
+/// Reads a document into `T`, and collects up to 20 mistakes. A field that a struct does not have is one.
+pub fn read<T: DeserializeOwned>(document: &Node, vocabulary: Vocabulary) -> Reading<T> {
+    read_with(document, vocabulary, |node| read_once(node))
+}
+
+/// Reads a document into what `reader` makes of it, and collects up to 20 mistakes.
 ///
 /// What has a mistake is taken out of the document, and the rest is read again: so the types themselves remain
 /// the only description of what a document may say.
-pub fn read<T: for<'de> Deserialize<'de>>(document: &Node, vocabulary: Vocabulary) -> Reading<T> {
+pub(crate) fn read_with<T>(
+    document: &Node,
+    vocabulary: Vocabulary,
+    reader: impl Fn(&Node) -> Result<T, ReadError>,
+) -> Reading<T> {
     let mut rest = std::borrow::Cow::Borrowed(document);
     let mut mistakes = Vec::new();
     loop {
-        let error = match read_once(&rest) {
+        let error = match reader(&rest) {
             Ok(value) => return Reading { value: Some(value), mistakes: sorted(mistakes) },
             Err(error) => error,
         };
         let faulty = error.faulty_part();
-        let is_new = !mistakes.iter().any(|known: &Mistake| known.pointer == error.pointer());
+        let is_new = !mistakes.iter().any(|(_, known): &(_, Mistake)| known.pointer == error.pointer());
         if is_new {
-            mistakes.push(error.mistake(&rest, vocabulary));
+            mistakes.push((position(document, &error), error.mistake(&rest, vocabulary)));
         }
         let goes_on = mistakes.len() < MAX_MISTAKES && !faulty.is_empty() && rest.to_mut().remove(faulty);
         if !goes_on {
@@ -78,7 +89,39 @@ pub(crate) fn read_once<'de, T: Deserialize<'de>>(document: &'de Node) -> Result
     T::deserialize(Part(document)).map_err(ReadError::at_root)
 }
 
-fn sorted(mut mistakes: Vec<Mistake>) -> Vec<Mistake> {
-    mistakes.sort_by_key(|mistake| mistake.place);
-    mistakes
+/// Reads the fields of the struct `T` from a map that has other fields as well: so one map can be read as
+/// several structs. A field that is `null` counts as left out.
+///
+/// # Errors
+/// The first mistake in these fields.
+pub(crate) fn read_fields<T: DeserializeOwned>(map: &Node) -> Result<T, ReadError> {
+    T::deserialize(Fields(map)).map_err(ReadError::at_root)
+}
+
+/// Checks that a map has no other fields than `known`.
+///
+/// # Errors
+/// The first field that is not among them.
+pub(crate) fn check_fields(map: &Node, known: &[&'static str]) -> Result<(), ReadError> {
+    match map.field_names().find(|name| !known.contains(name)) {
+        Some(name) => Err(ReadError::unknown(name, known.to_vec()).at_root()),
+        None => Ok(()),
+    }
+}
+
+/// Returns where the mistake belongs among the others; what is missing belongs at the end.
+fn position(document: &Node, error: &ReadError) -> Vec<usize> {
+    let mut position = document.position_of(error.faulty_part());
+    if error.is_about_missing() {
+        position.push(usize::MAX);
+    }
+    position
+}
+
+/// Sorts the mistakes as they stand in the document; JSON has no places, but an order.
+fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
+    mistakes.sort_by(|(position, mistake), (other_position, other)| {
+        mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))
+    });
+    mistakes.into_iter().map(|(_, mistake)| mistake).collect()
 }

@@ -8,12 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::document::{self, Values, Vocabulary};
+use crate::document::{self, Mistake, ReadError, Values, Vocabulary, field_names, read_fields};
 use crate::ids::{PodId, PodName, SpecId};
-use crate::spec::{
-    Command, ContainerSpec, Cpus, Environment, Memory, OnDisconnect, PodSpec, Port, RestartPolicy, Seconds,
-    check_image,
-};
+use crate::spec::{ContainerSpec, PodSpec, check_image};
 
 /// Maximum size of a payload, in bytes. A larger one is rejected unread.
 pub const MAX_PAYLOAD: usize = 256 * 1024;
@@ -100,40 +97,51 @@ impl Payload {
     /// # Errors
     /// If a field of the specification has the wrong type or an invalid value.
     pub fn inline_spec(&self) -> Result<InlineSpec, InvalidPayload> {
-        let body: Body = read(&self.raw)?;
-        let container = ContainerSpec {
-            image: self.image.clone(),
-            command: body.command,
-            environment: body.environment,
-            ports: body.ports,
-            memory: body.memory,
-            cpus: body.cpus,
-            restart: body.restart,
-        };
-        if let Some(violation) = container.violations("").into_iter().next() {
+        let (pod, unknown) = inline(&self.raw)?;
+        if let Some(violation) = pod.containers.iter().find_map(|c| c.violations("").into_iter().next()) {
             return Err(InvalidPayload::NotAPod(violation.to_string()));
         }
-        let pod = PodSpec {
-            containers: vec![container],
-            on_disconnect: body.on_disconnect,
-            stop_grace_period: body.stop_grace_period,
-        };
-        Ok(InlineSpec { pod, unknown: body.unknown })
+        Ok(InlineSpec { pod, unknown })
     }
+}
+
+/// Reads the fields of a pod and of its only container, and returns the fields that kubeleet does not know.
+fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
+    let mut unknown: Map<String, Value> = read(raw)?;
+    let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
+    // Only a service lists its containers.
+    document.remove_field("containers");
+    let mut known = field_names::<Head>();
+    known.extend(field_names::<ContainerSpec>());
+    known.extend(field_names::<PodSpec>().into_iter().filter(|name| *name != "containers"));
+    unknown.retain(|name, _| !known.contains(&name.as_str()));
+    let mut pod: PodSpec = read_fields(&document).map_err(|error| unfit(&error))?;
+    pod.containers = vec![read_fields(&document).map_err(|error| unfit(&error))?];
+    Ok((pod, unknown))
 }
 
 /// Parses JSON. The error names the field, and no values: they can be secrets, and reasons go to logs and events.
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, InvalidPayload> {
     serde_json::from_slice(json).map_err(|_| {
-        let reason = match document::json(json) {
-            Err(mistake) => format!("it is not JSON: {mistake}"),
-            Ok(document) => match document::read_once::<T>(&document) {
-                Err(error) => error.message(Vocabulary::Fields, Values::Hidden),
-                Ok(_) => "a field is set twice, or the JSON is nested too deeply".to_owned(),
-            },
+        let document = match document::json(json) {
+            Err(mistake) => return not_json(&mistake),
+            Ok(document) => document,
         };
-        InvalidPayload::NotAPod(reason)
+        match read_fields::<T>(&document) {
+            Err(error) => unfit(&error),
+            Ok(_) => {
+                InvalidPayload::NotAPod("a field is set twice, or the JSON is nested too deeply".to_owned())
+            }
+        }
     })
+}
+
+fn not_json(mistake: &Mistake) -> InvalidPayload {
+    InvalidPayload::NotAPod(format!("it is not JSON: {mistake}"))
+}
+
+fn unfit(error: &ReadError) -> InvalidPayload {
+    InvalidPayload::NotAPod(error.message(Vocabulary::Fields, Values::Hidden))
 }
 
 /// The specification of a pushed pod.
@@ -143,28 +151,6 @@ pub struct InlineSpec {
     pub pod: PodSpec,
     /// All other fields of the payload. No engine gets them; the node's policy checks them.
     pub unknown: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-struct Body {
-    #[serde(default)]
-    command: Command,
-    #[serde(default)]
-    environment: Environment,
-    #[serde(default)]
-    ports: Vec<Port>,
-    #[serde(default)]
-    memory: Option<Memory>,
-    #[serde(default)]
-    cpus: Option<Cpus>,
-    #[serde(default)]
-    restart: RestartPolicy,
-    #[serde(default)]
-    on_disconnect: OnDisconnect,
-    #[serde(default)]
-    stop_grace_period: Seconds,
-    #[serde(flatten)]
-    unknown: Map<String, Value>,
 }
 
 #[cfg(test)]

@@ -10,7 +10,10 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
-use crate::spec::{Command, Cpus, Environment, MAX_MEMORY_BYTES, Memory, Port, Seconds};
+use crate::spec::{
+    Command, ContainerSpec, Cpus, Environment, MAX_MEMORY_BYTES, Memory, PodSpec, Port, Seconds,
+    ServiceFields, ServiceInput,
+};
 
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
@@ -139,6 +142,68 @@ schemas! {
             },
         ],
     });
+}
+
+/// A document has the fields of the service, of its pods, and of their only container.
+impl PartialSchema for ServiceInput {
+    fn schema() -> RefOr<Schema> {
+        let mut properties = serde_json::Map::new();
+        for (schema, prefix) in [
+            (ServiceFields::schema(), ""),
+            (PodSpec::schema(), ""),
+            (ContainerSpec::schema(), "Short for the field of `containers[0]`. "),
+        ] {
+            properties.extend(fields_of(schema).map(|(name, field)| (name, optional(field, prefix))));
+        }
+        properties.extend(fields_of(ServiceFields::schema()).filter(|(name, _)| name == "name"));
+        parse(json!({
+            "type": "object",
+            "description": "A service as a user describes it. The fields of its only container can be at the top \
+                            level instead of in `containers`.",
+            "required": ["name"],
+            "properties": properties,
+            "additionalProperties": false,
+        }))
+    }
+}
+
+impl ToSchema for ServiceInput {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("ServiceInput")
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        ServiceFields::schemas(schemas);
+        schemas.push((ContainerSpec::name().into_owned(), ContainerSpec::schema()));
+        ContainerSpec::schemas(schemas);
+        PodSpec::schemas(schemas);
+    }
+}
+
+fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
+    let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
+    match schema["properties"].take() {
+        Value::Object(fields) => fields.into_iter(),
+        _ => serde_json::Map::new().into_iter(),
+    }
+}
+
+/// A field that may be left out or `null`.
+fn optional(mut field: Value, prefix: &str) -> Value {
+    let description = field["description"].take();
+    let mut whole = serde_json::Map::new();
+    if let Value::Object(field) = &mut field {
+        field.remove("description");
+        for keyword in ["default", "example"] {
+            whole.extend(field.remove_entry(keyword));
+        }
+    }
+    whole.insert(
+        "description".to_owned(),
+        format!("{prefix}{}", description.as_str().unwrap_or_default()).into(),
+    );
+    whole.insert("anyOf".to_owned(), json!([field, {"type": "null"}]));
+    Value::Object(whole)
 }
 
 fn parse(schema: Value) -> RefOr<Schema> {

@@ -106,7 +106,7 @@ impl Fixture {
 
     /// Stores a service given as JSON and creates its pods.
     pub async fn service_of(&self, input: serde_json::Value) -> Service {
-        let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+        let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
         let service = self.store.service(&desired.name).await.unwrap().unwrap();
         self.store.create_pods(&service, &service.all_replicas()).await.unwrap();

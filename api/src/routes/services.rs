@@ -282,9 +282,9 @@ fn patched(
 }
 
 fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {
-    if input.name == *name {
+    if input.name() == name {
         return Ok(());
     }
-    let detail = format!("is {}, but the path has {name}: a service cannot be renamed", input.name);
+    let detail = format!("is {}, but the path has {name}: a service cannot be renamed", input.name());
     Err(ApiProblem::new(ProblemKind::InvalidService, format!("/name {detail}")).at("/name", detail))
 }

@@ -36,7 +36,7 @@ async fn an_invalid_body_has_the_right_problem() {
 #[tokio::test]
 async fn mistakes_are_in_plain_words() {
     let Some(api) = Api::start() else { return };
-    let known = "known: name, replicas, labels, on_disconnect, stop_grace_period, containers, image, command, \
+    let known = "known: name, replicas, labels, containers, on_disconnect, stop_grace_period, image, command, \
                  environment, ports, memory, cpus, restart";
     let table = [
         ("json", "", "the body is empty"),

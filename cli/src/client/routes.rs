@@ -86,7 +86,7 @@ impl Client {
 
     /// Creates a service. Fails with status 409 if it exists.
     pub(crate) async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
-        let operation = format!("creating service {}", service.name);
+        let operation = format!("creating service {}", service.name());
         self.send_for_json(&operation, self.request(Method::POST, &["service"], &[]).json(service)).await
     }
 
@@ -96,8 +96,8 @@ impl Client {
         service: &ServiceInput,
         revision: Option<u64>,
     ) -> Result<ServiceView, ClientError> {
-        let operation = format!("applying service {}", service.name);
-        let path = ["service", service.name.as_str()];
+        let operation = format!("applying service {}", service.name());
+        let path = ["service", service.name().as_str()];
         let mut request = self.request(Method::PUT, &path, &[]).json(service);
         if let Some(revision) = revision {
             request = request.header("if-match", format!("\"{revision}\""));

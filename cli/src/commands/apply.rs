@@ -75,7 +75,7 @@ async fn dry_run(services: &[ServiceInput], context: &mut Context<'_>) -> Result
     for input in services {
         let compared = Comparison::read(&context.client, input).await;
         if let Some(comparison) = batch.accept(compared)? {
-            let name = format!("service/{}", input.name);
+            let name = format!("service/{}", input.name());
             let result = format!("{} (dry run)", comparison.result());
             context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
         }
@@ -85,7 +85,7 @@ async fn dry_run(services: &[ServiceInput], context: &mut Context<'_>) -> Result
 
 /// Writes a service. Also returns `created`, `configured` or `unchanged`.
 async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'static str), CommandError> {
-    let before = match client.service(input.name.as_str()).await {
+    let before = match client.service(input.name().as_str()).await {
         Ok(service) => Some(service),
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
@@ -120,11 +120,11 @@ fn read(file: &str) -> Result<String, CommandError> {
 
 fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
     let mut seen = BTreeSet::new();
-    match services.iter().find(|service| !seen.insert(service.name.as_str())) {
+    match services.iter().find(|service| !seen.insert(service.name().as_str())) {
         None => Ok(()),
         Some(service) => Err(CommandError::Usage(format!(
             "service {} is defined twice in these files; nothing was applied",
-            service.name
+            service.name()
         ))),
     }
 }

@@ -33,14 +33,14 @@ pub(super) struct Comparison {
 impl Comparison {
     /// Compares a service of a file with the stored one.
     pub(super) async fn read(client: &Client, input: &ServiceInput) -> Result<Self, CommandError> {
-        let before = match client.service(input.name.as_str()).await {
+        let before = match client.service(input.name().as_str()).await {
             Ok(view) => Some(service_form::stored(&view)),
             Err(error) if error.status() == Some(404) => None,
             Err(error) => return Err(error.into()),
         };
         let after = service_form::normal(input).map_err(|violations| {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            CommandError::Usage(format!("service {}: {}", input.name, violations.join("; ")))
+            CommandError::Usage(format!("service {}: {}", input.name(), violations.join("; ")))
         })?;
         Ok(Self { before, after })
     }
@@ -61,7 +61,7 @@ impl Comparison {
         }
         let before = self.before.as_ref().map(service_form::yaml).transpose()?.unwrap_or_default();
         let lines = line_diff(&before, &service_form::yaml(&self.after)?);
-        let name = &self.after.name;
+        let name = self.after.name();
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}"))
     }
 }

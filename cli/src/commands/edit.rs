@@ -58,8 +58,8 @@ async fn apply_edited(
         .map_err(|mistakes| CommandError::Usage(mistakes.join("\n")))?;
     let [input] = <[ServiceInput; 1]>::try_from(services)
         .map_err(|_| CommandError::Usage("the edited file must hold one service".to_owned()))?;
-    if input.name.as_str() != name {
-        return Err(CommandError::Usage(format!("service {name} cannot be renamed to {}", input.name)));
+    if input.name().as_str() != name {
+        return Err(CommandError::Usage(format!("service {name} cannot be renamed to {}", input.name())));
     }
     let service = context.client.put_service(&input, Some(revision)).await?;
     warn_if_unconfirmed(&service);

@@ -163,7 +163,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
 pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.files.is_empty() {
         let services = apply::read_services(&args.files)?;
-        let names = services.into_iter().map(|service| service.name.to_string()).collect();
+        let names = services.into_iter().map(|service| service.name().to_string()).collect();
         return delete_all(ObjectType::Service, names, args.wait, context).await;
     }
     if !args.selector.is_empty() {

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use clap::Args;
 use common::api::ServiceView;
 use common::ids::{ServiceName, SpecId};
-use common::spec::{Command, Cpus, Environment, Memory, OnDisconnect, Port, RestartPolicy, ServiceInput};
+use common::spec::{
+    Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
+    RestartPolicy, ServiceInput,
+};
 
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
@@ -137,20 +140,24 @@ impl RunArgs {
             environment.insert(key, value.clone()).map_err(CommandError::Usage)?;
         }
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
-        Ok(ServiceInput {
+        let container = ContainerSpec {
+            image: self.image.clone(),
+            command: Command(self.command.clone()),
+            environment,
+            ports: self.ports.clone(),
+            memory: self.memory,
+            cpus: self.cpus,
+            restart: self.restart.unwrap_or_default(),
+        };
+        Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,
             labels,
-            on_disconnect: self.on_disconnect,
-            stop_grace_period: None,
-            containers: None,
-            image: Some(self.image.clone()),
-            command: (!self.command.is_empty()).then(|| Command(self.command.clone())),
-            environment: (!environment.is_empty()).then_some(environment),
-            ports: (!self.ports.is_empty()).then(|| self.ports.clone()),
-            memory: self.memory,
-            cpus: self.cpus,
-            restart: self.restart,
-        })
+            pod: PodSpec {
+                containers: vec![container],
+                on_disconnect: self.on_disconnect,
+                ..PodSpec::default()
+            },
+        }))
     }
 }

@@ -1,7 +1,7 @@
 //! Reads services from the text of a file, as a user writes them or as `get -o yaml` prints them. All mistakes of
 //! the file are found at once, each at its line.
 
-use common::document::{self, Mistake, Node, Vocabulary};
+use common::document::{self, Mistake, Node};
 use common::json_pointer;
 use common::spec::{REPLICAS_NAMES, ServiceInput, Violation};
 
@@ -24,7 +24,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<Str
     let mut services = Vec::new();
     for document in documents.into_iter().flat_map(services_of) {
         let document = &document;
-        let reading = document::read::<ServiceInput>(document, Vocabulary::Fields);
+        let reading = ServiceInput::read(document);
         let violations = reading.value.iter().flat_map(violations);
         let new = violations.filter(|violation| !is_consequence(violation, &reading.mistakes));
         mistakes.extend(new.map(|violation| at_its_place(violation, document)));
@@ -96,7 +96,7 @@ mod tests {
             "environment":{"N":1,"B":true}}"#;
         let parsed = parse("-", yaml).unwrap();
         assert_eq!(parsed, parse("-", json).unwrap());
-        assert_eq!((parsed.len(), parsed[0].replicas), (1, 3));
+        assert_eq!((parsed.len(), parsed[0].service.replicas), (1, 3));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         }
         let list = serde_json::json!({ "items": [view, fixtures::service("db")], "next": "db" });
         let services = parse("-", &serde_saphyr::to_string(&list).unwrap()).unwrap();
-        let names: Vec<_> = services.iter().map(|service| service.name.as_str()).collect();
+        let names: Vec<_> = services.iter().map(|service| service.name().as_str()).collect();
         assert_eq!(names, ["web", "db"]);
         assert_eq!(parse("-", "items: []\n").unwrap(), []);
         let found = parse("x", "items:\n- name: web\n  image: nginx\n- name: db\n  imgae: x\n").unwrap_err();
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_file_can_hold_several_documents() {
         let text = "---\nname: a\nimage: x\n---\n# a comment\n---\nname: b\nimage: y\nreplicas: 0\n...\n";
-        let names: Vec<_> = parse("-", text).unwrap().into_iter().map(|s| s.name.to_string()).collect();
+        let names: Vec<_> = parse("-", text).unwrap().into_iter().map(|s| s.name().to_string()).collect();
         assert_eq!(names, ["a", "b"]);
     }
 
@@ -144,8 +144,8 @@ mod tests {
             ("volumes: [a]", &["3:1: unknown field \"volumes\": kubeleet has no volumes"]),
             (
                 "colour: red",
-                &["3:1: unknown field \"colour\"; known: name, replicas, labels, on_disconnect, \
-                   stop_grace_period, containers, image, command, environment, ports, memory, cpus, restart"],
+                &["3:1: unknown field \"colour\"; known: name, replicas, labels, containers, \
+                   on_disconnect, stop_grace_period, image, command, environment, ports, memory, cpus, restart"],
             ),
             ("replicas: two", &["3:11: replicas must be a whole number from 0 to 2000000, not \"two\""]),
             ("replicas: -2", &["3:11: replicas must be a whole number from 0 to 2000000, not -2"]),

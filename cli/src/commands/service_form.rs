@@ -8,7 +8,7 @@ use super::error::CommandError;
 
 /// Returns the desired state that the API has stored.
 pub(super) fn stored(service: &ServiceView) -> ServiceInput {
-    form(DesiredService {
+    ServiceInput::from(DesiredService {
         name: service.name.clone(),
         replicas: service.replicas,
         labels: service.labels.clone(),
@@ -25,46 +25,14 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
 /// # Errors
 /// The invalid values.
 pub(super) fn normal(input: &ServiceInput) -> Result<ServiceInput, Vec<Violation>> {
-    input.clone().normalize().map(form)
+    input.clone().normalize().map(ServiceInput::from)
 }
 
 /// Returns the form as YAML.
 pub(super) fn yaml(input: &ServiceInput) -> Result<String, CommandError> {
-    serde_saphyr::to_string(input)
-        .map_err(|error| CommandError::Other(format!("cannot write service {} as YAML: {error}", input.name)))
-}
-
-/// Puts the fields of the only container at the top level, as most files have them.
-fn form(desired: DesiredService) -> ServiceInput {
-    let DesiredService { name, replicas, labels, pod } = desired;
-    let mut input = ServiceInput {
-        name,
-        replicas,
-        labels,
-        on_disconnect: pod.on_disconnect,
-        stop_grace_period: Some(pod.stop_grace_period),
-        containers: None,
-        image: None,
-        command: None,
-        environment: None,
-        ports: None,
-        memory: None,
-        cpus: None,
-        restart: None,
-    };
-    match <[_; 1]>::try_from(pod.containers) {
-        Ok([only]) => {
-            input.image = Some(only.image);
-            input.command = (!only.command.is_empty()).then_some(only.command);
-            input.environment = (!only.environment.is_empty()).then_some(only.environment);
-            input.ports = (!only.ports.is_empty()).then_some(only.ports);
-            input.memory = only.memory;
-            input.cpus = only.cpus;
-            input.restart = Some(only.restart);
-        }
-        Err(containers) => input.containers = Some(containers),
-    }
-    input
+    serde_saphyr::to_string(input).map_err(|error| {
+        CommandError::Other(format!("cannot write service {} as YAML: {error}", input.name()))
+    })
 }
 
 #[cfg(test)]
@@ -73,15 +41,19 @@ mod tests {
     use super::*;
     use crate::client::fixtures;
 
+    fn read(yaml: &str) -> ServiceInput {
+        ServiceInput::read(&common::document::yaml(yaml).0[0]).into_result().unwrap()
+    }
+
     #[test]
     fn a_file_and_the_stored_service_have_the_same_form() {
         let view = fixtures::service("web");
         let file = "name: web\nreplica: 3\nlabels: {tier: front}\nimage: nginx:1.27\nmemory: 64m\n\
                     environment: [PASSWORD=hunter2]\nports: ['8080:80']\n";
-        let input: ServiceInput = serde_saphyr::from_str(file).unwrap();
+        let input = read(file);
         assert_eq!(normal(&input).unwrap(), stored(&view));
         let text = yaml(&stored(&view)).unwrap();
-        let again: ServiceInput = serde_saphyr::from_str(&text).unwrap();
+        let again = read(&text);
         assert_eq!(normal(&again).unwrap(), stored(&view), "{text}");
         assert!(text.starts_with("name: web\nreplicas: 3\n"), "{text}");
     }

@@ -31,12 +31,18 @@ impl<'de> Part<'de> {
             Value::Text(text) => visitor.visit_borrowed_str(text),
             Value::Plain(value, _) => Self::visit(value, visitor),
             Value::List(items) => visitor.visit_seq(Items { items: items.iter().enumerate() }),
-            Value::Map(entries) => {
-                let mut access = Entries { entries, at: 0, seen: HashSet::new() };
-                visitor.visit_map(&mut access).map_err(|error| access.complete(error))
-            }
+            Value::Map(entries) => visit_map(entries, None, visitor),
         }
     }
+}
+
+fn visit_map<'de, V: Visitor<'de>>(
+    entries: &'de [Entry],
+    fields: Option<StructFields>,
+    visitor: V,
+) -> Result<V::Value, ReadError> {
+    let mut access = Entries { entries, fields, at: 0, seen: HashSet::new() };
+    visitor.visit_map(&mut access).map_err(|error| access.complete(error))
 }
 
 impl<'de> de::Deserializer<'de> for Part<'de> {
@@ -72,17 +78,13 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A list is not accepted for the fields in their order.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ReadError> {
-        match self.0.value {
-            Value::List(_) => Err(de::Error::invalid_type(de::Unexpected::Seq, &"a map of fields")),
-            _ => self.deserialize_any(visitor),
-        }
+        visit_struct(self.0, StructFields { known, others: Others::Refused }, visitor)
     }
 
     /// Only variants without data occur in documents.
@@ -104,6 +106,90 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
         tuple_struct map identifier ignored_any
+    }
+}
+
+/// The fields that a struct has.
+#[derive(Clone, Copy)]
+struct StructFields {
+    known: &'static [&'static str],
+    others: Others,
+}
+
+/// What becomes of the other fields of the map.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// They are mistakes.
+    Refused,
+    /// Another struct has them.
+    Skipped,
+}
+
+/// A list is not accepted for the fields in their order.
+fn visit_struct<'de, V: Visitor<'de>>(
+    node: &'de Node,
+    fields: StructFields,
+    visitor: V,
+) -> Result<V::Value, ReadError> {
+    match &node.value {
+        Value::Map(entries) => visit_map(entries, Some(fields), visitor),
+        Value::List(_) => Err(de::Error::invalid_type(de::Unexpected::Seq, &"a map of fields")),
+        other => Part::visit(other, visitor),
+    }
+}
+
+/// A deserializer of one of the structs that a map is read as.
+pub(super) struct Fields<'de>(pub(super) &'de Node);
+
+impl<'de> de::Deserializer<'de> for Fields<'de> {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        Part(self.0).deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
+        visit_struct(self.0, StructFields { known, others: Others::Skipped }, visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+/// Returns the names that the fields of the struct `T` have in documents, with their aliases.
+pub(crate) fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
+    T::deserialize(TellsFields).err().map(ReadError::into_known_fields).unwrap_or_default()
+}
+
+/// A deserializer that only answers which fields a struct asks for.
+struct TellsFields;
+
+impl<'de> de::Deserializer<'de> for TellsFields {
+    type Error = ReadError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
+        Err(de::Error::unknown_field("", &[]))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        known: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(de::Error::unknown_field("", known))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -133,6 +219,8 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
 
 struct Entries<'de> {
     entries: &'de [Entry],
+    /// `None` if the map may have any keys.
+    fields: Option<StructFields>,
     /// How many keys were read.
     at: usize,
     seen: HashSet<&'de str>,
@@ -152,6 +240,16 @@ impl Entries<'_> {
         }
     }
 
+    /// Returns whether the struct has a field for an entry.
+    fn is_wanted(&self, entry: &Entry) -> Result<bool, ReadError> {
+        let Some(StructFields { known, others }) = self.fields else { return Ok(true) };
+        match (known.contains(&entry.key.as_str()), others) {
+            (false, Others::Refused) => Err(ReadError::unknown(&entry.key, known.to_vec())),
+            (is_known, Others::Skipped) => Ok(is_known && !matches!(entry.node.value, Value::Null)),
+            (true, Others::Refused) => Ok(true),
+        }
+    }
+
     fn inside(&self, error: ReadError) -> ReadError {
         match self.step() {
             Some(step) => error.inside(step),
@@ -164,11 +262,16 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
     type Error = ReadError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
-        let Some(entry) = self.entries.get(self.at) else { return Ok(None) };
-        self.at += 1;
-        if !self.seen.insert(&entry.key) {
-            return Err(self.inside(ReadError::set_twice()));
-        }
+        let entry = loop {
+            let Some(entry) = self.entries.get(self.at) else { return Ok(None) };
+            self.at += 1;
+            if !self.seen.insert(&entry.key) {
+                return Err(self.inside(ReadError::set_twice()));
+            }
+            if self.is_wanted(entry)? {
+                break entry;
+            }
+        };
         let key = de::value::BorrowedStrDeserializer::new(&entry.key);
         seed.deserialize(key).map(Some).map_err(|error| self.inside(error))
     }

@@ -128,6 +128,23 @@ impl ReadError {
         Self::new(Problem::SetTwice)
     }
 
+    /// The map has no field of this name.
+    pub(super) fn unknown(name: &str, known: Vec<&'static str>) -> Self {
+        Self::new(Problem::UnknownField { known }).inside(Step::Field(name.to_owned()))
+    }
+
+    /// Returns the names of the fields that exist, of an error about one that does not.
+    pub(super) fn into_known_fields(self) -> Vec<&'static str> {
+        match self.problem {
+            Problem::UnknownField { known } => known,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn is_about_missing(&self) -> bool {
+        matches!(self.problem, Problem::Missing { .. })
+    }
+
     /// Returns whether the key is at fault, and not the value.
     fn is_about_key(&self) -> bool {
         matches!(self.problem, Problem::UnknownField { .. } | Problem::SetTwice | Problem::OtherName { .. })

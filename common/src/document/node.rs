@@ -79,6 +79,34 @@ impl Node {
         matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name))
     }
 
+    /// Returns true if the node is a map with this field, and its value is not `null`.
+    pub fn has_value(&self, name: &str) -> bool {
+        let is_set = |entry: &Entry| entry.key == name && !matches!(entry.node.value, Value::Null);
+        matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
+    }
+
+    /// Returns the names of the fields; none if the node is no map.
+    pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
+        let entries = match &self.value {
+            Value::Map(entries) => entries.as_slice(),
+            _ => &[],
+        };
+        entries.iter().map(|entry| entry.key.as_str())
+    }
+
+    /// Returns the node with this field, unless it is no map or has the field.
+    pub(crate) fn with_default(&self, name: &str, text: &str) -> std::borrow::Cow<'_, Self> {
+        let mut node = std::borrow::Cow::Borrowed(self);
+        if let Value::Map(_) = self.value
+            && !self.has_value(name)
+            && let Value::Map(entries) = &mut node.to_mut().value
+        {
+            entries.retain(|entry| entry.key != name);
+            entries.push(Entry { key: name.to_owned(), key_place: None, node: Self::text(text) });
+        }
+        node
+    }
+
     /// Takes a field out, if the node is a map that has it.
     pub fn remove_field(&mut self, name: &str) {
         while self.remove(&[Step::Field(name.to_owned())]) {}
@@ -119,6 +147,24 @@ impl Node {
             _ => None,
         };
         key.or_else(|| self.place_of(pointer))
+    }
+
+    /// Returns which part of its parent each step of a path is; it ends where the node has no such part.
+    pub(super) fn position_of(&self, path: &[Step]) -> Vec<usize> {
+        let (mut node, mut position) = (self, Vec::new());
+        for step in path {
+            let part = match (&node.value, step) {
+                (Value::Map(entries), Step::Field(field)) => {
+                    entries.iter().rposition(|e| e.key == *field).map(|at| (at, &entries[at].node))
+                }
+                (Value::List(items), Step::Index(index)) => items.get(*index).map(|item| (*index, item)),
+                _ => None,
+            };
+            let Some((at, part)) = part else { break };
+            position.push(at);
+            node = part;
+        }
+        position
     }
 
     fn at(&self, path: &[Step]) -> Option<&Node> {

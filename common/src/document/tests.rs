@@ -4,7 +4,7 @@ use crate::spec::ServiceInput;
 
 fn mistakes(text: &str) -> Vec<String> {
     let (documents, syntax) = yaml(text);
-    let found = documents.iter().flat_map(|d| read::<ServiceInput>(d, Vocabulary::Fields).mistakes);
+    let found = documents.iter().flat_map(|d| ServiceInput::read(d).mistakes);
     syntax.into_iter().chain(found).map(|mistake| mistake.to_string()).collect()
 }
 
@@ -89,10 +89,9 @@ fn json_errors_are_in_plain_words() {
 fn aliases_and_merges_are_read_at_the_place_of_their_use() {
     let text = "name: a\nlabels: &l {x: 1.10}\nimage: b\n---\nname: c\nimage: d\n";
     let (documents, _) = yaml(text);
-    let services =
-        documents.iter().map(|d| read::<ServiceInput>(d, Vocabulary::Fields).into_result().unwrap());
+    let services = documents.iter().map(|d| ServiceInput::read(d).into_result().unwrap());
     // A number is a text where one is wanted, as it was written.
-    assert_eq!(services.map(|s| s.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
+    assert_eq!(services.map(|s| s.service.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
     let found = mistakes("name: web\nports: &p [x]\ncontainers:\n- {image: a, ports: *p}\n");
     assert_eq!(found.len(), 2);
     assert!(found[1].ends_with("(line 4, column 21)"), "{found:?}");
@@ -125,7 +124,7 @@ fn a_message_can_hide_values() {
         "ports: [hunter2]",
     ] {
         let (documents, _) = yaml(text);
-        let error = read_once::<ServiceInput>(&documents[0]).unwrap_err();
+        let error = ServiceInput::from_node(&documents[0]).unwrap_err();
         assert!(error.message(Vocabulary::Fields, Values::Shown).contains("hunter2"), "{text}");
         let hidden = error.message(Vocabulary::Fields, Values::Hidden);
         assert!(!hidden.contains("hunter2"), "{hidden}");

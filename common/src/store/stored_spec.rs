@@ -1,8 +1,8 @@
 //! The stored form of a specification: what is in `spec:<id>` and in the field `spec_text` of a service.
 //!
-//! It is apart from the form that users send, which is strict. This one is read leniently: an unknown field is
-//! ignored, and a missing one means what pods did before the field existed. So a version can read what the
-//! next one writes, and a new field replaces no pod.
+//! Documents of users are read strictly, this form leniently: an unknown field is ignored, and a missing one means
+//! what pods did before the field existed. So a version can read what the next one writes, and a new field
+//! replaces no pod.
 //!
 //! `tests/fixtures/stored` has what each version has written.
 
@@ -11,9 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::ids::ServiceName;
-use crate::spec::{
-    Command, ContainerSpec, Cpus, Environment, Memory, OnDisconnect, PodSpec, Port, RestartPolicy, Seconds,
-};
+use crate::spec::{ContainerSpec, PodSpec};
 
 /// The version of the stored form that this program writes, and the newest that it reads. It rises only if an
 /// earlier version would run a pod wrongly that it reads leniently.
@@ -26,7 +24,7 @@ pub(crate) struct SpecFile {
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     service: ServiceName,
-    pod: StoredPod,
+    pod: PodSpec,
 }
 
 /// Why a stored specification cannot be used.
@@ -38,32 +36,8 @@ pub(crate) enum SpecFileError {
         "it was stored by a newer kubeleet (form {0}; this program reads forms up to {VERSION}): upgrade this program"
     )]
     Newer(u32),
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct StoredPod {
-    containers: Vec<StoredContainer>,
-    #[serde(default)]
-    on_disconnect: OnDisconnect,
-    #[serde(default)]
-    stop_grace_period: Seconds,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct StoredContainer {
-    image: String,
-    #[serde(default, skip_serializing_if = "Command::is_empty")]
-    command: Command,
-    #[serde(default, skip_serializing_if = "Environment::is_empty")]
-    environment: Environment,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ports: Vec<Port>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    memory: Option<Memory>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cpus: Option<Cpus>,
-    #[serde(default)]
-    restart: RestartPolicy,
+    #[error("it has no container")]
+    NoContainer,
 }
 
 fn first() -> u32 {
@@ -77,7 +51,7 @@ fn is_first(version: &u32) -> bool {
 impl SpecFile {
     /// Returns the stored form of a service's pods.
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
-        Self { version: VERSION, service: service.clone(), pod: StoredPod::from(pod.clone()) }
+        Self { version: VERSION, service: service.clone(), pod: pod.clone() }
     }
 
     /// Reads a stored specification.
@@ -95,29 +69,26 @@ impl SpecFile {
             return Err(SpecFileError::Newer(version));
         }
         let file: SpecFile = serde_json::from_slice(text)?;
-        Ok(file.pod.into())
+        if file.pod.containers.is_empty() {
+            return Err(SpecFileError::NoContainer);
+        }
+        Ok(file.pod)
     }
 
     /// Returns a fingerprint of what the pods do. It does not depend on the order of fields, nor on whether a
     /// field is left out or has the value that leaving it out means: adding a field to the stored form changes
     /// no fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
-        let (pod, missing) = (to_value(&self.pod), to_value(&StoredPod::without_choices()));
+        let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
         let digest = Sha256::digest(canonical.as_bytes());
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-impl StoredPod {
-    /// A pod of which nothing but the image was chosen.
-    fn without_choices() -> Self {
-        StoredPod::from(PodSpec {
-            containers: vec![ContainerSpec::from_image("")],
-            on_disconnect: OnDisconnect::default(),
-            stop_grace_period: Seconds::default(),
-        })
-    }
+/// Returns a pod of which nothing but the image was chosen.
+fn without_choices() -> PodSpec {
+    PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }
 
 /// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared with
@@ -140,38 +111,8 @@ fn without_defaults(value: Value, missing: &Value) -> Value {
     }
 }
 
-fn to_value(pod: &StoredPod) -> Value {
+fn to_value(pod: &PodSpec) -> Value {
     serde_json::to_value(pod).expect("strings, numbers and maps with string keys serialize")
-}
-
-impl From<PodSpec> for StoredPod {
-    fn from(pod: PodSpec) -> Self {
-        let PodSpec { containers, on_disconnect, stop_grace_period } = pod;
-        let containers = containers.into_iter().map(StoredContainer::from).collect();
-        Self { containers, on_disconnect, stop_grace_period }
-    }
-}
-
-impl From<StoredPod> for PodSpec {
-    fn from(pod: StoredPod) -> Self {
-        let StoredPod { containers, on_disconnect, stop_grace_period } = pod;
-        let containers = containers.into_iter().map(ContainerSpec::from).collect();
-        Self { containers, on_disconnect, stop_grace_period }
-    }
-}
-
-impl From<ContainerSpec> for StoredContainer {
-    fn from(container: ContainerSpec) -> Self {
-        let ContainerSpec { image, command, environment, ports, memory, cpus, restart } = container;
-        Self { image, command, environment, ports, memory, cpus, restart }
-    }
-}
-
-impl From<StoredContainer> for ContainerSpec {
-    fn from(container: StoredContainer) -> Self {
-        let StoredContainer { image, command, environment, ports, memory, cpus, restart } = container;
-        Self { image, command, environment, ports, memory, cpus, restart }
-    }
 }
 
 #[cfg(test)]
@@ -180,7 +121,7 @@ mod tests {
     use crate::spec::{DesiredService, ServiceInput};
 
     fn desired(json: &str) -> DesiredService {
-        serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap()
+        ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap()
     }
 
     fn file(json: &str) -> SpecFile {

@@ -132,7 +132,8 @@ impl Cluster {
 
     /// Does what `POST /service` does. With fewer `created` pods than replicas, the API is killed on the way.
     pub(super) async fn post(&self, json: &str, created: Option<u32>) -> Service {
-        let desired = serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap();
+        let desired =
+            ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
         let service = self.store.service(&desired.name).await.unwrap().unwrap();
         let replicas: Vec<u32> = (0..created.unwrap_or(service.replicas)).collect();

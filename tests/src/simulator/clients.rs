@@ -179,7 +179,7 @@ async fn put(
         "name": name, "image": service.image, "replicas": service.replicas, "cpus": "0.5",
         "on_disconnect": on_disconnect,
     });
-    let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+    let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
     if outcome == PutOutcome::Deleting || is_unconfirmed(&receipt) {
         return Ok(outcome == PutOutcome::Deleting);

@@ -40,7 +40,7 @@ impl Pair {
 
     async fn put(&self, image: &str, replicas: u32) -> (PutOutcome, WriteReceipt) {
         let input = serde_json::json!({"name": "web", "image": image, "replicas": replicas});
-        let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+        let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap()
     }
 

@@ -57,7 +57,7 @@ async fn at_maxmemory_a_service_can_be_scaled_down_and_deleted_but_not_grow() {
     let put = |replicas: u32, image: &str| {
         let input = serde_json::json!({"name": "web", "image": image, "replicas": replicas, "cpus": "0.1",
             "memory": "64MiB"});
-        let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+        let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
         let store = fixture.store.clone();
         async move { store.put_service(&desired, PutMode::Upsert, None).await }
     };

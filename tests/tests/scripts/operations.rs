@@ -134,7 +134,7 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
     match case.script {
         "service_put" => {
             let input = serde_json::json!({"name": "web", "image": "other", "replicas": 2});
-            let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+            let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
             operation!(None, [store, desired] store.put_service(&desired, PutMode::Upsert, None))
         }
         "service_scale" => operation!(None, [store, service] store.scale_service(&service, 2)),

@@ -96,7 +96,7 @@ async fn two_nodes(fixture: &Fixture) {
     fixture.assign_all(&w2).await;
     fixture.run_all(&w2).await;
     let input = serde_json::json!({"name": "db", "image": "other", "replicas": 8});
-    let desired = serde_json::from_value::<common::spec::ServiceInput>(input).unwrap().normalize().unwrap();
+    let desired = common::spec::ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     fixture.store.put_service(&desired, PutMode::Replace, None).await.unwrap();
 }
 

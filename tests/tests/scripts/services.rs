@@ -14,7 +14,7 @@ use crate::changing_nothing;
 
 fn desired(image: &str, replicas: u32) -> DesiredService {
     let input = serde_json::json!({"name": "web", "image": image, "replicas": replicas});
-    serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap()
+    ServiceInput::from_value(&input).unwrap().normalize().unwrap()
 }
 
 static WEB: LazyLock<ServiceName> = LazyLock::new(|| ServiceName::new("web").unwrap());

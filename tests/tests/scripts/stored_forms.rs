@@ -36,7 +36,7 @@ fn desired() -> [DesiredService; 3] {
         serde_json::json!({"name": "huge", "image": "nginx", "replicas": 1, "cpus": 4000}),
         serde_json::json!({"name": "small", "image": "nginx:2", "replicas": 1}),
     ]
-    .map(|input| serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap())
+    .map(|input| ServiceInput::from_value(&input).unwrap().normalize().unwrap())
 }
 
 #[tokio::test]

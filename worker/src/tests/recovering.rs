@@ -145,7 +145,7 @@ async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_w
     };
     let worker = rig.worker();
     let input = serde_json::json!({"name": "web", "image": "alpine", "replicas": 1});
-    let desired = serde_json::from_value::<ServiceInput>(input).unwrap().normalize().unwrap();
+    let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     rig.store.put_service(&desired, PutMode::Create, None).await.unwrap();
     let service = rig.store.service(&desired.name).await.unwrap().unwrap();
     rig.store.create_pods(&service, &[0]).await.unwrap();

@@ -115,7 +115,8 @@ impl Rig {
 
     /// Stores a service and assigns its pods to the worker, as a scheduler does. Returns their ids.
     pub(super) async fn assign_service(&self, json: &str) -> Vec<PodId> {
-        let desired = serde_json::from_str::<ServiceInput>(json).unwrap().normalize().unwrap();
+        let desired =
+            ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
         self.store.create_service(&desired).await.unwrap();
         let scheduler = SchedulerId::new("rig").unwrap();
         let node = self.store.node(&self.node()).await.unwrap().unwrap();
