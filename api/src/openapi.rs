@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use common::spec::MAX_REPLICAS;
+use common::schema::{describe_replicas_aliases, refuse_other_fields};
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
@@ -28,10 +28,6 @@ const TAGS: &[(&str, &str)] = &[
     ("cluster", "The state of the whole cluster"),
     (PROCESS_TAG, "This API process, and its documentation"),
 ];
-
-/// Other names of the field `replicas` in these bodies, from the first version of kubeleet.
-const REPLICAS_ALIASES: &[&str] = &["replica", "numInstances"];
-const SCHEMAS_WITH_REPLICAS: &[&str] = &["ServiceInput", "ScaleInput"];
 
 /// Completes the document that the annotations of the handlers make.
 pub(crate) fn complete(document: OpenApi) -> Value {
@@ -57,11 +53,9 @@ pub(crate) fn complete(document: OpenApi) -> Value {
             complete_operation(path, operation);
         }
     }
-    for schema in SCHEMAS_WITH_REPLICAS {
-        describe_replicas_aliases(&mut document["components"]["schemas"][schema]);
-    }
     let schemas = &mut document["components"]["schemas"];
-    schemas["ContainerSpec"]["additionalProperties"] = false.into();
+    describe_replicas_aliases(&mut schemas["ScaleInput"]);
+    refuse_other_fields(&mut schemas["ContainerSpec"]);
     schemas["ServicePatch"] = patch_schema(schemas);
     name_list_items(schemas);
     document
@@ -122,33 +116,6 @@ fn complete_operation(path: &str, operation: &mut Value) {
 
 fn header(name: &str, description: &str) -> Value {
     json!({name: {"description": description, "schema": {"type": "string"}}})
-}
-
-/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases.
-fn describe_replicas_aliases(schema: &mut Value) {
-    let is_required =
-        schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
-    let field = &mut schema["properties"]["replicas"];
-    field["maximum"] = MAX_REPLICAS.into();
-    // With a default, generated clients would send `replicas` together with an alias.
-    field.as_object_mut().map(|field| field.remove("default"));
-    let field = field.clone();
-    for alias in REPLICAS_ALIASES {
-        schema["properties"][alias] = field.clone();
-        schema["properties"][alias]["description"] = "Another name of `replicas`".into();
-    }
-    if is_required {
-        // `ScaleInput` has no other field: one of the names, whichever.
-        schema.as_object_mut().map(|schema| schema.remove("required"));
-        schema["minProperties"] = 1.into();
-        schema["maxProperties"] = 1.into();
-    } else {
-        schema["not"] = json!({"anyOf": [
-            {"required": ["replicas", "replica"]},
-            {"required": ["replicas", "numInstances"]},
-            {"required": ["replica", "numInstances"]},
-        ]});
-    }
 }
 
 /// Lists refer to their items by name, so that a generated client has one type for an object and for it in a

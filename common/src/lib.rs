@@ -24,7 +24,7 @@ pub mod payload;
 pub mod pod;
 pub mod recovery;
 pub mod saved_state;
-mod schema;
+pub mod schema;
 pub mod selector;
 pub mod service;
 pub mod spec;

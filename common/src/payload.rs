@@ -237,21 +237,9 @@ mod tests {
     #[test]
     fn a_reason_never_has_a_value_of_the_payload() {
         let secret = "hunter2\\\" and `more`: hunter2";
-        let fields = [
-            "name",
-            "uuid",
-            "image",
-            "replica",
-            "spec",
-            "environment",
-            "command",
-            "memory",
-            "cpus",
-            "restart",
-            "ports",
-            "on_disconnect",
-            "stop_grace_period",
-        ];
+        let mut fields = field_names::<Head>();
+        fields.extend(field_names::<ContainerSpec>());
+        fields.extend(field_names::<PodSpec>());
         for field in fields {
             for value in
                 [format!("\"{secret}\""), format!("[\"{secret}\"]"), format!("{{\"a\":[\"{secret}\"]}}")]

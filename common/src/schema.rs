@@ -1,4 +1,5 @@
-//! How names and values with more than one spelling appear in the OpenAPI document.
+//! How names and values with more than one spelling appear in the OpenAPI document, and the JSON Schema of a
+//! service.
 //!
 //! The parsers in [`crate::ids`] and [`crate::spec`] decide what is valid; a pattern here repeats their rule
 //! for clients that generate or check requests. `scripts/check-api` compares both.
@@ -11,8 +12,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
 use crate::spec::{
-    Command, ContainerSpec, Cpus, Environment, MAX_MEMORY_BYTES, Memory, PodSpec, Port, Seconds,
-    ServiceFields, ServiceInput,
+    Command, ContainerSpec, Cpus, Environment, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, PodSpec, Port,
+    REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
 };
 
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
@@ -92,6 +93,34 @@ schemas! {
             {"type": "string", "pattern": r#"^([^'"\\#]|'[^']*'|"([^"\\]|\\[\s\S])*"|\\[\s\S])*$"#},
         ],
     });
+    TextList => json!({
+        "description": "A list of texts, or one text",
+        "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
+    });
+    StopSignal => json!({
+        "description": "The name or the number of a signal",
+        "example": "SIGQUIT",
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 64},
+            {"type": "string", "pattern": "^((SIG)?(HUP|INT|QUIT|KILL|USR1|USR2|PIPE|ALRM|TERM|WINCH)|(SIG)?RTMIN(\\+([1-9]|[12][0-9]|30))?)$"},
+        ],
+    });
+    Ulimit => json!({
+        "description": "A limit of a resource; -1 is none",
+        "example": 65536,
+        "anyOf": [
+            {"type": "integer", "minimum": -1, "maximum": i64::MAX},
+            {
+                "type": "object",
+                "required": ["soft", "hard"],
+                "additionalProperties": false,
+                "properties": {
+                    "soft": {"type": "integer", "minimum": -1, "maximum": i64::MAX},
+                    "hard": {"type": "integer", "minimum": -1, "maximum": i64::MAX},
+                },
+            },
+        ],
+    });
     Environment => json!({
         "description": "Environment variables: a map of names to values, or a list of `NAME=value`",
         "example": {"LOG_LEVEL": "debug"},
@@ -148,22 +177,20 @@ schemas! {
 impl PartialSchema for ServiceInput {
     fn schema() -> RefOr<Schema> {
         let mut properties = serde_json::Map::new();
-        for (schema, prefix) in [
-            (ServiceFields::schema(), ""),
-            (PodSpec::schema(), ""),
-            (ContainerSpec::schema(), "Short for the field of `containers[0]`. "),
-        ] {
-            properties.extend(fields_of(schema).map(|(name, field)| (name, optional(field, prefix))));
+        for schema in [ServiceFields::schema(), PodSpec::schema(), ContainerSpec::schema()] {
+            properties.extend(fields_of(schema).map(|(name, field)| (name, optional(field))));
         }
         properties.extend(fields_of(ServiceFields::schema()).filter(|(name, _)| name == "name"));
-        parse(json!({
+        let mut schema = json!({
             "type": "object",
             "description": "A service as a user describes it. The fields of its only container can be at the top \
                             level instead of in `containers`.",
             "required": ["name"],
             "properties": properties,
             "additionalProperties": false,
-        }))
+        });
+        describe_replicas_aliases(&mut schema);
+        parse(schema)
     }
 }
 
@@ -180,6 +207,74 @@ impl ToSchema for ServiceInput {
     }
 }
 
+/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases.
+pub fn describe_replicas_aliases(schema: &mut Value) {
+    let is_required =
+        schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
+    let field = &mut schema["properties"]["replicas"];
+    field["maximum"] = MAX_REPLICAS.into();
+    // With a default, generated clients would send `replicas` together with an alias.
+    field.as_object_mut().map(|field| field.remove("default"));
+    let field = field.clone();
+    for alias in &REPLICAS_NAMES[1..] {
+        schema["properties"][alias] = field.clone();
+        schema["properties"][alias]["description"] = "Another name of `replicas`".into();
+    }
+    if is_required {
+        // `ScaleInput` has no other field: one of the names, whichever.
+        schema.as_object_mut().map(|schema| schema.remove("required"));
+        schema["minProperties"] = 1.into();
+        schema["maxProperties"] = 1.into();
+    } else {
+        schema["not"] = json!({"anyOf": [
+            {"required": ["replicas", "replica"]},
+            {"required": ["replicas", "numInstances"]},
+            {"required": ["replica", "numInstances"]},
+        ]});
+    }
+}
+
+/// Adds that documents have no other fields than the schema describes.
+pub fn refuse_other_fields(schema: &mut Value) {
+    schema["additionalProperties"] = false.into();
+}
+
+/// Returns the JSON Schema of a service's document, for editors and for other programs that check files.
+pub fn of_service() -> Value {
+    let mut parts = Vec::new();
+    ServiceInput::schemas(&mut parts);
+    let mut definitions = serde_json::Map::new();
+    for (name, schema) in parts {
+        definitions.insert(name, serde_json::to_value(schema).expect("a schema is JSON"));
+    }
+    if let Some(container) = definitions.get_mut("ContainerSpec") {
+        refuse_other_fields(container);
+    }
+    let mut schema = serde_json::to_value(ServiceInput::schema()).expect("a schema is JSON");
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "kubeleet service".into();
+    schema["$defs"] = definitions.into();
+    refer_to_definitions(&mut schema);
+    schema
+}
+
+fn refer_to_definitions(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields.iter_mut() {
+                match value {
+                    Value::String(target) if key == "$ref" => {
+                        *target = target.replace("#/components/schemas/", "#/$defs/");
+                    }
+                    other => refer_to_definitions(other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(refer_to_definitions),
+        _ => {}
+    }
+}
+
 fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
     let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
     match schema["properties"].take() {
@@ -189,8 +284,11 @@ fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
 }
 
 /// A field that may be left out or `null`.
-fn optional(mut field: Value, prefix: &str) -> Value {
-    let description = field["description"].take();
+fn optional(mut field: Value) -> Value {
+    // Of an optional value of another type the description stands beside the reference.
+    let of_choice = |choice: &Value| choice["description"].as_str().map(str::to_owned);
+    let nested = field["oneOf"].as_array().and_then(|choices| choices.iter().find_map(of_choice));
+    let description = field["description"].as_str().map(str::to_owned).or(nested).unwrap_or_default();
     let mut whole = serde_json::Map::new();
     if let Value::Object(field) = &mut field {
         field.remove("description");
@@ -198,10 +296,7 @@ fn optional(mut field: Value, prefix: &str) -> Value {
             whole.extend(field.remove_entry(keyword));
         }
     }
-    whole.insert(
-        "description".to_owned(),
-        format!("{prefix}{}", description.as_str().unwrap_or_default()).into(),
-    );
+    whole.insert("description".to_owned(), description.into());
     whole.insert("anyOf".to_owned(), json!([field, {"type": "null"}]));
     Value::Object(whole)
 }

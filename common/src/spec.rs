@@ -7,21 +7,27 @@
 //! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read strictly
 //! and the stored form leniently: that is the readers' choice, not the types'.
 
+mod checks;
 mod container;
 mod host_ports;
 mod image;
 mod input;
 mod pod;
+mod stop_signal;
+mod ulimit;
 mod units;
 
 use crate::ids::SpecId;
+pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};
 pub use pod::{OnDisconnect, PodSpec};
+pub use stop_signal::StopSignal;
+pub use ulimit::{ULIMITS, Ulimit};
 pub(crate) use units::replicas;
-pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds};
+pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds, TextList};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;

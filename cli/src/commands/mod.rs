@@ -5,6 +5,7 @@ mod apply;
 mod backup;
 mod batch;
 mod cluster;
+mod container_args;
 mod context;
 mod diff;
 mod durability;
@@ -14,6 +15,7 @@ mod editor;
 mod env_file;
 mod error;
 mod events;
+mod explain;
 mod globals;
 mod job;
 mod logs;
@@ -102,6 +104,10 @@ pub(crate) enum UserCommand {
     Status,
     /// Show the versions of this command and of the API.
     Version,
+    /// Describe a service's fields: `explain service.memory`.
+    Explain(explain::ExplainArgs),
+    /// Print the JSON Schema of a service's file, for editors.
+    Schema,
     /// Print shell completions.
     Completions(shell::CompletionArgs),
     /// Write man pages to a directory, or print the main page.
@@ -128,10 +134,12 @@ async fn dispatch(
     command_line: clap::Command,
     output: Output,
 ) -> Result<Exit, CommandError> {
-    // These two need no cluster, and work with invalid global options.
+    // These need no cluster, and work with invalid global options.
     let command = match command {
         UserCommand::Completions(args) => return shell::completions(&args, command_line, output),
         UserCommand::Man(args) => return shell::manual(&args, command_line, output),
+        UserCommand::Explain(args) => return explain::run(&args, output),
+        UserCommand::Schema => return explain::schema(output),
         other => other,
     };
     let mut context = Context { client: globals.client()?, output, globals };
@@ -157,6 +165,8 @@ async fn dispatch(
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
-        UserCommand::Completions(_) | UserCommand::Man(_) => Ok(Exit::Ok),
+        UserCommand::Completions(_) | UserCommand::Man(_) | UserCommand::Explain(_) | UserCommand::Schema => {
+            Ok(Exit::Ok)
+        }
     }
 }

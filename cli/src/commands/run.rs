@@ -10,6 +10,7 @@ use common::spec::{
     RestartPolicy, ServiceInput,
 };
 
+use super::container_args::ContainerArgs;
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
@@ -49,6 +50,8 @@ pub(crate) struct RunArgs {
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
+    #[command(flatten)]
+    container: ContainerArgs,
     /// When to restart a container that exited.
     #[arg(long, value_name = "POLICY", value_parser = values::restart_policy())]
     restart: Option<RestartPolicy>,
@@ -141,13 +144,13 @@ impl RunArgs {
         }
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         let container = ContainerSpec {
-            image: self.image.clone(),
             command: Command(self.command.clone()),
             environment,
             ports: self.ports.clone(),
             memory: self.memory,
             cpus: self.cpus,
             restart: self.restart.unwrap_or_default(),
+            ..self.container.container(self.image.clone())
         };
         Ok(ServiceInput::from(DesiredService {
             name,

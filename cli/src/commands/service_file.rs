@@ -142,11 +142,7 @@ mod tests {
             ),
             ("env: {}", &["3:1: unknown field \"env\"; did you mean \"environment\"?"]),
             ("volumes: [a]", &["3:1: unknown field \"volumes\": kubeleet has no volumes"]),
-            (
-                "colour: red",
-                &["3:1: unknown field \"colour\"; known: name, replicas, labels, containers, \
-                   on_disconnect, stop_grace_period, image, command, environment, ports, memory, cpus, restart"],
-            ),
+            ("colour: red", &["3:1: unknown field \"colour\"; `kubeleet explain service` lists the fields"]),
             ("replicas: two", &["3:11: replicas must be a whole number from 0 to 2000000, not \"two\""]),
             ("replicas: -2", &["3:11: replicas must be a whole number from 0 to 2000000, not -2"]),
             ("replicas: 1.5", &["3:11: replicas must be a whole number from 0 to 2000000, not 1.5"]),

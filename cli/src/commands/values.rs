@@ -43,12 +43,12 @@ pub(super) fn restart_policy() -> impl TypedValueParser<Value = RestartPolicy> {
         PossibleValue::new("on-failure").alias("on_failure"),
         PossibleValue::new("never").alias("no"),
     ];
-    PossibleValuesParser::new(policies).try_map(|text| enum_value(&text))
+    PossibleValuesParser::new(policies).try_map(|text| deserialized(&text))
 }
 
 /// Returns a parser of disconnect policies, which shells can complete.
 pub(super) fn on_disconnect() -> impl TypedValueParser<Value = OnDisconnect> {
-    PossibleValuesParser::new(["keep", "stop"]).try_map(|text| enum_value(&text))
+    PossibleValuesParser::new(["keep", "stop"]).try_map(|text| deserialized(&text))
 }
 
 /// Parses a number of entries to show: 1 to 10000.
@@ -57,8 +57,8 @@ pub(super) fn page_size(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))
 }
 
-/// Parses one of the names that the API accepts for an enum.
-fn enum_value<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+/// Parses what the API accepts as a text for a value, such as one of the names of an enum.
+pub(super) fn deserialized<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let read = document::read(&Node::text(text), Vocabulary::Fields).into_result();
     read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())
 }
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn enum_values_are_those_of_the_api() {
-        assert_eq!(enum_value::<RestartPolicy>("no").unwrap(), RestartPolicy::Never);
-        assert_eq!(enum_value::<OnDisconnect>("stop").unwrap(), OnDisconnect::Stop);
-        assert!(enum_value::<RestartPolicy>("sometimes").is_err());
+        assert_eq!(deserialized::<RestartPolicy>("no").unwrap(), RestartPolicy::Never);
+        assert_eq!(deserialized::<OnDisconnect>("stop").unwrap(), OnDisconnect::Stop);
+        assert!(deserialized::<RestartPolicy>("sometimes").is_err());
     }
 }

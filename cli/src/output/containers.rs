@@ -18,7 +18,21 @@ pub(crate) fn lines(container: &ContainerSpec) -> Vec<String> {
     lines.extend(container.memory.map(|memory| format!("memory       {}", humanize::bytes(memory.bytes()))));
     lines.extend(container.cpus.map(|cpus| format!("cpus         {}", humanize::cores(cpus.millis()))));
     lines.push(format!("restart      {}", restart_word(container)));
+    lines.extend(other_fields(container));
     lines
+}
+
+/// Returns a line for each other field that is set, as a file has it.
+fn other_fields(container: &ContainerSpec) -> Vec<String> {
+    const SHOWN: [&str; 7] = ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(container) else { return Vec::new() };
+    let others = fields.into_iter().filter(|(name, _)| !SHOWN.contains(&name.as_str()));
+    others
+        .map(|(name, value)| match value {
+            serde_json::Value::String(text) => format!("{name:<12} {text}"),
+            other => format!("{name:<12} {other}"),
+        })
+        .collect()
 }
 
 fn restart_word(container: &ContainerSpec) -> &'static str {

@@ -13,7 +13,7 @@ pub(crate) mod queues;
 pub(crate) mod recovery;
 pub(crate) mod services;
 pub(crate) mod status;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod test_output;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// Renders the titles, if there are any, and one line per row. Nothing is wrapped: a line is a record.
-pub(super) fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(crate) fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     render_below(titles, rows, &mut Vec::new())
 }
 

@@ -48,10 +48,11 @@ pub(crate) enum Values {
 const ALIASES: [&str; 6] = ["replica", "numInstances", "unless-stopped", "on_failure", "no", "host_port"];
 
 /// What a field is called by Compose, Docker or Kubernetes, and what it is called here.
-const FOREIGN_NAMES: [(&str, &str); 13] = [
+const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("env", "environment"),
     ("args", "command"),
-    ("entrypoint", "command"),
+    ("workdir", "working_dir"),
+    ("readonly", "read_only"),
     ("cmd", "command"),
     ("count", "replicas"),
     ("scale", "replicas"),
@@ -90,6 +91,9 @@ const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is n
 
 /// How much of a value a message repeats, in characters.
 const MAX_QUOTE: usize = 60;
+
+/// The most names of fields that a message lists. Only services have more.
+const MAX_LISTED: usize = 12;
 
 /// Why a document could not be read into a type.
 #[derive(Debug)]
@@ -260,6 +264,7 @@ fn unknown(vocabulary: Vocabulary, name: &str, known: &[&str]) -> String {
     }
     match NOT_SUPPORTED.iter().find(|(foreign, _)| *foreign == name) {
         Some((_, reason)) if vocabulary == Vocabulary::Fields => format!("{start}: {reason}"),
+        _ if known.len() > MAX_LISTED => format!("{start}; `kubeleet explain service` lists the fields"),
         _ => format!("{start}; known: {}", known.join(", ")),
     }
 }

@@ -192,6 +192,42 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
+/// Texts. Read from a list, or from one text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TextList(pub Vec<String>);
+
+impl TextList {
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the texts.
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for TextList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = TextList;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of texts, or one text")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<TextList, E> {
+                Ok(TextList(vec![text.to_owned()]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<TextList, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(TextList)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
 /// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` shows the names only,
 /// because values can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]

@@ -43,18 +43,51 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 7] {
-    let ContainerSpec { image, command, environment, ports, memory, cpus, restart } = container;
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 17] {
+    let ContainerSpec {
+        image,
+        entrypoint,
+        command,
+        environment,
+        working_dir,
+        user,
+        ports,
+        memory,
+        cpus,
+        pids_limit,
+        ulimits,
+        read_only,
+        tmpfs,
+        cap_drop,
+        init,
+        stop_signal,
+        restart,
+    } = container;
     [
         // Any that is a reference; see `invalid_value`.
         ("image", any(image)),
-        // They take effect inside the container.
+        // They take effect inside the container. A user of the image gets no capability that another does not.
+        ("entrypoint", any(entrypoint)),
         ("command", any(command)),
         ("environment", any(environment)),
+        ("working_dir", any(working_dir)),
+        ("user", any(user)),
         ("ports", on_allowed_addresses(ports, policy)),
         // They only limit; the scheduler keeps the sums below what the node offers.
         ("memory", any(memory)),
         ("cpus", any(cpus)),
+        // They only limit: the largest value is what a container gets without them.
+        ("pids_limit", any(pids_limit)),
+        ("read_only", any(read_only)),
+        ("cap_drop", any(cap_drop)),
+        // Those that would take time from other pods are no valid values; locked memory counts as memory.
+        ("ulimits", any(ulimits)),
+        // Memory of the container, which is limited.
+        ("tmpfs", any(tmpfs)),
+        // A program of the engine, inside the container.
+        ("init", any(init)),
+        // The worker sends it, and SIGKILL after the grace period.
+        ("stop_signal", any(stop_signal)),
         // The worker restarts, with a growing wait.
         ("restart", any(restart)),
     ]

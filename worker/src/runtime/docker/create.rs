@@ -4,20 +4,18 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding, PortMap, RestartPolicy,
-    RestartPolicyNameEnum,
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding, PortMap, ResourcesUlimits,
+    RestartPolicy, RestartPolicyNameEnum,
 };
-use common::spec::Port;
+use common::spec::{Command, MAX_PIDS, Port, Ulimit};
 
 use crate::runtime::ContainerRequest;
 
-/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
-const MAX_PIDS: i64 = 4096;
-
 /// Returns the body of the create call.
 ///
-/// `init` stays off: the image's program is process 1, as with `docker run`, and not every engine has
-/// `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole grace period.
+/// `init` stays off unless it is asked for: the image's program is process 1, as with `docker run`, and not every
+/// engine has `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole grace
+/// period.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
@@ -25,10 +23,14 @@ pub(super) fn create_body(
     let container = &request.container;
     let labels = request.identity.labels();
     let env = container.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let command = &container.command;
+    let words = |command: &Command| (!command.is_empty()).then(|| command.0.clone());
     ContainerCreateBody {
         image: Some(container.image.clone()),
-        cmd: (!command.is_empty()).then(|| command.0.clone()),
+        entrypoint: words(&container.entrypoint),
+        cmd: words(&container.command),
+        working_dir: container.working_dir.clone(),
+        user: container.user.clone(),
+        stop_signal: container.stop_signal.map(|signal| signal.to_string()),
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(container.ports.iter().map(port_key).collect()),
@@ -59,14 +61,28 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
         // Equal to memory means no swap. Unset would allow as much swap as memory.
         memory_swap: memory,
         nano_cpus: cpus.map(|millis| millis.saturating_mul(1_000_000)),
-        pids_limit: Some(MAX_PIDS),
-        cap_drop: Some(dropped_capabilities.to_vec()),
+        pids_limit: Some(container.pids_limit.unwrap_or(MAX_PIDS).into()),
+        ulimits: Some(container.ulimits.iter().map(ulimit).collect()),
+        readonly_rootfs: Some(container.read_only),
+        tmpfs: Some(container.tmpfs.as_slice().iter().map(|entry| tmpfs(entry)).collect()),
+        init: container.init.then_some(true),
+        cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
         port_bindings: Some(port_bindings(&container.ports)),
         privileged: Some(false),
         publish_all_ports: Some(false),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         ..Default::default()
     }
+}
+
+fn ulimit((name, limit): (&String, &Ulimit)) -> ResourcesUlimits {
+    ResourcesUlimits { name: Some(name.clone()), soft: Some(limit.soft), hard: Some(limit.hard) }
+}
+
+/// Returns the path and the options of a directory in memory.
+fn tmpfs(entry: &str) -> (String, String) {
+    let (path, options) = entry.split_once(':').unwrap_or((entry, ""));
+    (path.to_owned(), options.to_owned())
 }
 
 fn port_key(port: &Port) -> String {
@@ -123,6 +139,32 @@ mod tests {
         let limited = host_config_of(r#"{"image":"x","memory":"64MiB","cpus":0.5}"#);
         assert_eq!((limited.memory, limited.memory_swap), (Some(64 << 20), Some(64 << 20)));
         assert_eq!(limited.nano_cpus, Some(500_000_000));
+    }
+
+    #[test]
+    fn every_field_reaches_the_engine() {
+        let json = r#"{"image":"x","entrypoint":"sh -c","command":["a"],"working_dir":"/srv","user":"1000:1000",
+            "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
+            "tmpfs":["/run","/tmp:size=64m"],"cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
+        let container = serde_json::from_str(json).unwrap();
+        let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
+        let body = create_body(&request, &["NET_RAW".to_owned()]);
+        assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
+        assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
+        assert_eq!((body.working_dir.as_deref(), body.user.as_deref()), (Some("/srv"), Some("1000:1000")));
+        assert_eq!(body.stop_signal.as_deref(), Some("SIGQUIT"));
+        let host = body.host_config.unwrap();
+        assert_eq!((host.pids_limit, host.readonly_rootfs, host.init), (Some(50), Some(true), Some(true)));
+        assert_eq!(host.cap_drop, Some(vec!["NET_RAW".to_owned(), "ALL".to_owned()]));
+        let tmpfs = host.tmpfs.unwrap();
+        assert_eq!((tmpfs["/run"].as_str(), tmpfs["/tmp"].as_str()), ("", "size=64m"));
+        let ulimits: Vec<_> = host
+            .ulimits
+            .unwrap()
+            .into_iter()
+            .map(|u| (u.name.unwrap(), u.soft.unwrap(), u.hard.unwrap()))
+            .collect();
+        assert_eq!(ulimits, [("core".to_owned(), 0, 0), ("nofile".to_owned(), 1, 2)]);
     }
 
     #[test]

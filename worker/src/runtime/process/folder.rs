@@ -25,6 +25,12 @@ pub(super) struct Record {
     pub(super) environment: Vec<String>,
     /// Bytes of memory that each of its processes may have.
     pub(super) memory: Option<u64>,
+    /// The directory in which its program begins; a folder of its own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) working_dir: Option<PathBuf>,
+    /// The number of the signal that asks it to stop, if not SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stop_signal: Option<i32>,
     /// Called `life` in the file since the first version.
     #[serde(rename = "life")]
     pub(super) state: PodState,
@@ -45,13 +51,16 @@ pub(super) enum PodState {
 impl Record {
     /// The record of a pod that is about to be started.
     pub(super) fn starting(request: &ContainerRequest) -> Self {
-        let ContainerSpec { command, environment, memory, .. } = &request.container;
+        let ContainerSpec { entrypoint, command, environment, memory, working_dir, stop_signal, .. } =
+            &request.container;
         let labels = request.identity.labels();
         Self {
             labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
-            command: command.0.clone(),
+            command: [entrypoint.0.as_slice(), command.0.as_slice()].concat(),
             environment: environment.iter().map(|(name, _)| name.to_owned()).collect(),
             memory: memory.map(|memory| memory.bytes()),
+            working_dir: working_dir.as_ref().map(PathBuf::from),
+            stop_signal: stop_signal.map(|signal| signal.number()),
             state: PodState::Starting,
         }
     }

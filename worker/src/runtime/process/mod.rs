@@ -2,12 +2,13 @@
 //! things out.
 //!
 //! There is no isolation: a pod runs as the worker's user, in a folder of its own, with a clean environment
-//! and a few limits. Images, ports and CPU limits have no effect. The state of each pod is in its [`folder`],
+//! and a few limits. Images, ports and CPU limits have no effect, and what would isolate is refused. The state of each pod is in its [`folder`],
 //! so a worker that starts later finds it. Pods outlive their worker, also a killed one.
 
 mod folder;
 mod log;
 mod pods;
+mod refusal;
 mod spawn;
 mod system;
 #[cfg(test)]
@@ -51,13 +52,15 @@ impl ProcessRuntime {
 
     async fn stop_pod(&self, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
         let Ok(folder) = self.folder(handle) else { return Ok(()) };
-        let leader = match folder.load().map(|record| record.state) {
+        let record = folder.load();
+        let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
+        let leader = match record.map(|record| record.state) {
             Some(PodState::Running(process)) => Some(process),
             Some(PodState::Starting) | None => find_leader(&folder.path),
             Some(PodState::Exited(_)) => None,
         };
         if let Some(leader) = leader {
-            leader.signal_group(Signal::TERM);
+            leader.signal_group(signal.unwrap_or(Signal::TERM));
             if tokio::time::timeout(grace, leader.exited()).await.is_err() {
                 leader.signal_group(Signal::KILL);
                 let _late = tokio::time::timeout(CALL_TIMEOUT, leader.exited()).await;

@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::sync::broadcast;
 
 use super::folder::{Folder, PodState, Record, private_file};
+use super::refusal::refusal;
 use super::system::{ProcessIdentity, find_leader, kill_marked};
 use super::{log, spawn};
 use crate::runtime::{Container, ContainerRequest, RuntimeError, label};
@@ -122,8 +123,8 @@ impl ProcessPods {
         folder: &Folder,
         request: &ContainerRequest,
     ) -> Result<Record, RuntimeError> {
-        if request.container.command.is_empty() {
-            return Err(RuntimeError::Refused(spawn::NO_COMMAND.to_owned()));
+        if let Some(reason) = refusal(&request.container) {
+            return Err(RuntimeError::Refused(reason));
         }
         // A process of this pod can only run now if its state was damaged. It must not run twice.
         kill_marked(&folder.path);

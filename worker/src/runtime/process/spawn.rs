@@ -23,6 +23,11 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
     let Some((program, arguments)) = record.command.split_first() else {
         return Err(RuntimeError::Refused(NO_COMMAND.to_owned()));
     };
+    let directory = record.working_dir.clone().unwrap_or_else(|| folder.work());
+    if !directory.is_dir() {
+        let reason = format!("its working_dir {directory:?} is no directory of this node");
+        return Err(RuntimeError::Failed(reason));
+    }
     let environment = folder.environment().map_err(|error| failed("read its environment", error))?;
     log::truncate(folder).map_err(|error| failed("truncate its log", error))?;
     let output = folder.open_log().map_err(|error| failed("open its log", error))?;
@@ -34,7 +39,7 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
         .env("HOME", folder.work())
         .envs(environment)
         .env(MARKER, &folder.path)
-        .current_dir(folder.work())
+        .current_dir(directory)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(output)

@@ -1,0 +1,94 @@
+//! The rules for single values of a container. Pure: each returns what is wrong, in words for the user.
+
+use super::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
+
+/// Enough processes and threads for any service, and few enough that a fork bomb does not stop the machine.
+pub const MAX_PIDS: u32 = 4096;
+
+const MAX_TEXT: usize = 4096;
+
+pub(super) fn memory(memory: Memory) -> Option<String> {
+    match memory.bytes() {
+        bytes if bytes < MIN_MEMORY_BYTES => {
+            Some("must be at least 6 MiB: Docker does not start a container with less".to_owned())
+        }
+        bytes if bytes > MAX_MEMORY_BYTES => Some("at most 1 PiB".to_owned()),
+        _ => None,
+    }
+}
+
+pub(super) fn cpus(cpus: Cpus) -> Option<String> {
+    (cpus.millis() < 10).then(|| "must be at least 0.01 cores".to_owned())
+}
+
+pub(super) fn pids_limit(pids: u32) -> Option<String> {
+    (pids == 0 || pids > MAX_PIDS).then(|| format!("must be from 1 to {MAX_PIDS}"))
+}
+
+/// A path inside the container.
+pub(super) fn path(path: &str) -> Option<String> {
+    let is_valid = path.starts_with('/') && path.len() <= MAX_TEXT && !path.contains('\0');
+    (!is_valid).then(|| "must be an absolute path, such as /srv".to_owned())
+}
+
+/// A user, and perhaps a group, by name or number.
+pub(super) fn user(user: &str) -> Option<String> {
+    let is_name = |part: &str| {
+        !part.is_empty() && part.len() <= 256 && !part.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    let mut parts = user.split(':');
+    let is_valid =
+        parts.next().is_some_and(is_name) && parts.next().is_none_or(is_name) && parts.next().is_none();
+    (!is_valid).then(|| "must be a user, or a user and a group: 1000, 1000:1000 or app:app".to_owned())
+}
+
+/// A directory in memory: a path, and perhaps options of mount(8) for it.
+pub(super) fn tmpfs(entry: &str) -> Option<String> {
+    let (directory, options) = entry.split_once(':').unwrap_or((entry, ""));
+    let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ',' | '-' | '_' | '%');
+    match path(directory) {
+        Some(problem) => Some(problem),
+        None if directory == "/" => Some("cannot replace the root of the container".to_owned()),
+        None if !options.chars().all(is_option) => {
+            Some("the options after the path must be like size=64m,mode=1777".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// A Linux capability, or ALL.
+pub(super) fn capability(name: &str) -> Option<String> {
+    let is_valid =
+        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    (!is_valid).then(|| "must be the name of a capability, such as NET_RAW, or ALL".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_accepts_what_docker_does() {
+        type Rule = fn(&str) -> Option<String>;
+        let table: [(Rule, &[&str], &[&str]); 4] = [
+            (path, &["/", "/srv/app", "/a b"], &["", "srv", "./x", "/a\0b"]),
+            (user, &["0", "1000:1000", "app", "app:www-data"], &["", ":", "a:", ":b", "a:b:c", "a b"]),
+            (
+                tmpfs,
+                &["/run", "/tmp:size=64m,mode=1777", "/tmp:noexec"],
+                &["run", "/", "/run:a b", ":size=1", "/run:x;y"],
+            ),
+            (capability, &["ALL", "NET_RAW", "CAP_CHOWN", "net_raw"], &["", "NET RAW", "a-b", "1"]),
+        ];
+        for (rule, valid, invalid) in table {
+            for text in valid {
+                assert_eq!(rule(text), None, "{text}");
+            }
+            for text in invalid {
+                assert!(rule(text).is_some(), "{text:?}");
+            }
+        }
+        assert_eq!((pids_limit(0).is_some(), pids_limit(1), pids_limit(MAX_PIDS)), (true, None, None));
+        assert!(pids_limit(MAX_PIDS + 1).is_some());
+    }
+}

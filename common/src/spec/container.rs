@@ -1,0 +1,139 @@
+//! The specification of a container. A field is declared here, and nowhere else: documents, pushed payloads, the
+//! stored form, the API and its description read this struct. What an engine does with it is in the worker's
+//! runtimes, and what a node allows in the worker's policy.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Command, Cpus, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation, check_image, checks,
+};
+use crate::json_pointer;
+
+/// The specification of a container.
+///
+/// It is stored: a field that is left out means what containers did before the field existed, and is not written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ContainerSpec {
+    /// Image reference, as `docker run` takes it.
+    #[schema(example = "nginx")]
+    pub image: String,
+    /// Replaces the image's entry point, and with it the image's command: a list of arguments, or a text that is
+    /// split as a shell would split it.
+    #[serde(default, skip_serializing_if = "Command::is_empty")]
+    pub entrypoint: Command,
+    /// Replaces the image's command: a list of arguments, or a text that is split as a shell would split it.
+    #[serde(default, skip_serializing_if = "Command::is_empty")]
+    pub command: Command,
+    /// Environment variables: a map, or a list of `KEY=value`.
+    #[serde(default, skip_serializing_if = "Environment::is_empty")]
+    pub environment: Environment,
+    /// Directory inside the container in which its command begins; an absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/srv/app", pattern = "^/[^\\x00]*$", max_length = 4096)]
+    pub working_dir: Option<String>,
+    /// User, and perhaps group, that its command runs as: names of the image, or numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "1000:1000", pattern = "^[!-9;-~]{1,256}(:[!-9;-~]{1,256})?$")]
+    pub user: Option<String>,
+    /// Published ports: `80`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`. A port is bound to loopback unless an
+    /// address is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
+    /// Memory limit and reservation: bytes, or a text such as `"64MiB"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// CPU limit and reservation, in cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// The most processes and threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 4096, example = 100)]
+    pub pids_limit: Option<u32>,
+    /// Limits of each process, by name: a number, or `soft` and `hard`; -1 is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ulimits: BTreeMap<String, Ulimit>,
+    /// Whether the file system of the image cannot be written to.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_only: bool,
+    /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
+    #[serde(default, skip_serializing_if = "TextList::is_empty")]
+    pub tmpfs: TextList,
+    /// Linux capabilities that the container does not get, besides those that no container of the node gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["ALL"]))]
+    pub cap_drop: Vec<String>,
+    /// Whether process 1 is the engine's init, which reaps processes and passes on signals.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub init: bool,
+    /// Signal that asks the container to stop; without it the image's, or SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<StopSignal>,
+    /// Whether the container is restarted when it ends by itself.
+    #[serde(default)]
+    pub restart: RestartPolicy,
+}
+
+impl ContainerSpec {
+    /// Returns a container of this image with defaults for everything else.
+    pub fn from_image(image: impl Into<String>) -> Self {
+        Self { image: image.into(), ..Self::default() }
+    }
+
+    /// Returns whether nothing but the image was chosen.
+    pub(super) fn has_only_image(&self) -> bool {
+        *self == Self::from_image(self.image.clone())
+    }
+
+    /// Returns all invalid values, with pointers below `prefix`.
+    pub fn violations(&self, prefix: &str) -> Vec<Violation> {
+        let too_many_ports = (self.ports.len() > 64).then(|| "at most 64 published ports".to_owned());
+        let single = [
+            ("image", check_image(&self.image).err().map(ToString::to_string)),
+            ("working_dir", self.working_dir.as_deref().and_then(checks::path)),
+            ("user", self.user.as_deref().and_then(checks::user)),
+            ("ports", too_many_ports),
+            ("memory", self.memory.and_then(checks::memory)),
+            ("cpus", self.cpus.and_then(checks::cpus)),
+            ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
+        ];
+        let single = single.into_iter().map(|(field, problem)| (field.to_owned(), problem));
+        let of_list = |field: &'static str, list: &'_ [String], check: fn(&str) -> Option<String>| {
+            list.iter()
+                .enumerate()
+                .map(|(at, text)| (format!("{field}/{at}"), check(text)))
+                .collect::<Vec<_>>()
+        };
+        let ulimits = self
+            .ulimits
+            .iter()
+            .map(|(name, limit)| (format!("ulimits/{}", json_pointer::escape(name)), limit.problem(name)));
+        single
+            .chain(of_list("tmpfs", self.tmpfs.as_slice(), checks::tmpfs))
+            .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
+            .chain(ulimits)
+            .filter_map(|(field, problem)| Some(Violation::new(format!("{prefix}/{field}"), problem?)))
+            .collect()
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// Whether a container is restarted when it ends by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// Restart the container, whatever its exit code.
+    #[default]
+    #[serde(alias = "unless-stopped")]
+    Always,
+    /// Restart the container unless its exit code is 0.
+    #[serde(alias = "on_failure")]
+    OnFailure,
+    /// Do not restart the container.
+    #[serde(alias = "no")]
+    Never,
+}

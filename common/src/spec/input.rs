@@ -1,0 +1,284 @@
+//! A service as a user describes it. One document has the fields of three structs: those of the service, of its
+//! pods, and, unless it lists `containers`, of their only container.
+
+use std::collections::BTreeMap;
+
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ContainerSpec, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
+use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
+use crate::ids::ServiceName;
+use crate::json_pointer;
+
+/// The field whose absence means that the only container is described at the top level.
+const CONTAINERS: &str = "containers";
+
+/// The fields of the service itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ServiceFields {
+    /// Name of the service, unique in the cluster; a DNS label.
+    pub name: ServiceName,
+    /// Desired number of pods. `replica` and `numInstances` are accepted as names of this field.
+    #[serde(
+        alias = "replica",
+        alias = "numInstances",
+        default = "one",
+        deserialize_with = "units::replicas"
+    )]
+    #[schema(default = 1, example = 3)]
+    pub replicas: u32,
+    /// Labels for selecting and grouping services.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A service as a user describes it: well-formed, but not yet checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceInput {
+    /// The fields of the service itself.
+    pub service: ServiceFields,
+    /// The specification of its pods.
+    pub pod: PodSpec,
+    form: Form,
+}
+
+/// Where the document has the fields of the containers.
+#[derive(Debug, Clone, PartialEq)]
+enum Form {
+    /// At the top level, for the only container.
+    Short,
+    /// In `containers`; and these at the top level as well.
+    Long { also_at_top: Vec<&'static str> },
+}
+
+impl ServiceInput {
+    /// Returns the name of the service.
+    pub fn name(&self) -> &ServiceName {
+        &self.service.name
+    }
+
+    /// Returns the names of the fields of a document, in groups with a title.
+    pub fn field_groups() -> [(&'static str, Vec<&'static str>); 3] {
+        let without_aliases = |names: Vec<&'static str>| {
+            names.into_iter().filter(|name| !REPLICAS_NAMES[1..].contains(name)).collect::<Vec<_>>()
+        };
+        [
+            ("The service", without_aliases(document::field_names::<ServiceFields>())),
+            ("Its pods", document::field_names::<PodSpec>()),
+            (
+                "A container: at the top level if it is the only one, or in `containers`",
+                document::field_names::<ContainerSpec>(),
+            ),
+        ]
+    }
+
+    /// Reads a document, and collects its mistakes.
+    pub fn read(document: &Node) -> Reading<Self> {
+        document::read_with(document, Vocabulary::Fields, Self::from_node)
+    }
+
+    /// Reads a JSON value.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub fn from_value(value: &Value) -> Result<Self, Vec<Mistake>> {
+        Self::read(&Node::from(value)).into_result()
+    }
+
+    pub(crate) fn from_node(node: &Node) -> Result<Self, ReadError> {
+        let of_container = document::field_names::<ContainerSpec>();
+        let mut pod: PodSpec = document::read_fields(node)?;
+        // Without an image, which `normalize` misses, all other mistakes are found as well.
+        let at_top: ContainerSpec = document::read_fields(&node.with_default("image", ""))?;
+        let form = if node.has_value(CONTAINERS) {
+            Form::Long { also_at_top: of_container.iter().copied().filter(|n| node.has_value(n)).collect() }
+        } else {
+            pod.containers = vec![at_top];
+            Form::Short
+        };
+        let own = document::field_names::<ServiceFields>();
+        let of_pod = document::field_names::<PodSpec>();
+        document::check_fields(node, &[own, of_pod, of_container].concat())?;
+        // At last, for nothing else is read of a document without a name.
+        Ok(Self { service: document::read_fields(node)?, pod, form })
+    }
+
+    /// Checks the values and returns the normal form.
+    ///
+    /// # Errors
+    /// All violations at once, not only the first one.
+    pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
+        let Self { service: ServiceFields { name, replicas, labels }, pod, form } = self;
+        let mut violations = Vec::new();
+        if replicas > MAX_REPLICAS {
+            violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
+        }
+        violations.extend(label_violations(&labels));
+        violations.extend(form.violations(&pod.containers));
+        for (index, container) in pod.containers.iter().enumerate() {
+            violations.extend(container.violations(&form.pointer_of_container(index)));
+        }
+        if !violations.is_empty() {
+            return Err(violations);
+        }
+        Ok(DesiredService { name, replicas, labels, pod })
+    }
+}
+
+impl Form {
+    fn of(containers: &[ContainerSpec]) -> Self {
+        match containers {
+            [_] => Form::Short,
+            _ => Form::Long { also_at_top: Vec::new() },
+        }
+    }
+
+    fn violations(&self, containers: &[ContainerSpec]) -> Vec<Violation> {
+        let Form::Long { also_at_top } = self else { return Vec::new() };
+        let twice = also_at_top.iter().map(|field| {
+            let detail = "cannot be combined with `containers`: set it in the container instead";
+            Violation::new(format!("/{field}"), detail)
+        });
+        let number = (containers.len() != 1).then(|| {
+            let detail = format!("exactly one container is supported at present, not {}", containers.len());
+            Violation::new(format!("/{CONTAINERS}"), detail)
+        });
+        twice.chain(number).collect()
+    }
+
+    fn pointer_of_container(&self, index: usize) -> String {
+        match self {
+            Form::Short => String::new(),
+            Form::Long { .. } => format!("/{CONTAINERS}/{index}"),
+        }
+    }
+}
+
+/// Writes the short form of a service with one container.
+impl Serialize for ServiceInput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            #[serde(flatten)]
+            service: &'a ServiceFields,
+            #[serde(flatten)]
+            only_container: Option<&'a ContainerSpec>,
+            #[serde(flatten)]
+            pod: PodSpec,
+        }
+        let mut pod = self.pod.clone();
+        let containers = std::mem::take(&mut pod.containers);
+        let document = match containers.as_slice() {
+            [only] => Document { service: &self.service, only_container: Some(only), pod },
+            _ => Document { service: &self.service, only_container: None, pod: self.pod.clone() },
+        };
+        document.serialize(serializer)
+    }
+}
+
+fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
+    let invalid = labels.iter().filter(|(key, value)| key.is_empty() || key.len() > 128 || value.len() > 256);
+    invalid
+        .map(|(key, _)| {
+            let pointer = format!("/labels/{}", json_pointer::escape(key));
+            Violation::new(pointer, "the key of a label has 1 to 128 bytes, its value at most 256 bytes")
+        })
+        .collect()
+}
+
+/// The desired state of a service, checked and in normal form.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DesiredService {
+    /// Name of the service.
+    pub name: ServiceName,
+    /// Desired number of pods.
+    pub replicas: u32,
+    /// Labels of the service.
+    pub labels: BTreeMap<String, String>,
+    /// Specification of each pod.
+    pub pod: PodSpec,
+}
+
+impl From<DesiredService> for ServiceInput {
+    fn from(desired: DesiredService) -> Self {
+        let DesiredService { name, replicas, labels, pod } = desired;
+        let form = Form::of(&pod.containers);
+        Self { service: ServiceFields { name, replicas, labels }, pod, form }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn normalize(json: &str) -> Result<DesiredService, Vec<Violation>> {
+        ServiceInput::from_value(&serde_json::from_str(json).unwrap()).expect("parses").normalize()
+    }
+
+    #[test]
+    fn the_smallest_service_gets_defaults() {
+        let service = normalize(r#"{"name":"web","image":"nginx","replica":3}"#).unwrap();
+        assert_eq!((service.replicas, service.pod.image()), (3, "nginx"));
+        assert!(service.pod.needs_only_image());
+        assert_eq!(service.pod.grace(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_replica_count_has_three_names() {
+        for field in ["replica", "replicas", "numInstances"] {
+            let json = format!(r#"{{"name":"web","image":"nginx","{field}":7}}"#);
+            assert_eq!(normalize(&json).unwrap().replicas, 7, "{field}");
+        }
+    }
+
+    #[test]
+    fn container_fields_cannot_be_in_two_places() {
+        let json = r#"{"name":"web","memory":"1GiB","containers":[{"image":"nginx"}]}"#;
+        let violations = normalize(json).unwrap_err();
+        assert_eq!(violations[0].pointer, "/memory");
+    }
+
+    #[test]
+    fn violations_point_to_the_field() {
+        let json =
+            r#"{"name":"web","replicas":3000000,"containers":[{"image":"","memory":"1KiB","cpus":0.001}]}"#;
+        let violations = normalize(json).unwrap_err();
+        let pointers: Vec<_> = violations.iter().map(|v| v.pointer.as_str()).collect();
+        assert_eq!(
+            pointers,
+            ["/replicas", "/containers/0/image", "/containers/0/memory", "/containers/0/cpus"]
+        );
+    }
+
+    #[test]
+    fn memory_has_an_upper_limit() {
+        let json = |memory| format!(r#"{{"name":"web","image":"nginx","memory":"{memory}"}}"#);
+        assert!(normalize(&json("1024TiB")).is_ok());
+        assert_eq!(normalize(&json("1025TiB")).unwrap_err()[0].pointer, "/memory");
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let value = serde_json::json!({"name": "web", "imgae": "nginx"});
+        let mistakes = ServiceInput::from_value(&value).unwrap_err();
+        assert!(mistakes[0].detail.contains("imgae"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn the_normal_form_round_trips() {
+        let json = r#"{"name":"web","image":"nginx","command":"sh -c 'sleep 1'","environment":["A=b"],
+            "ports":["8080:80"],"memory":"64m","cpus":"0.5","restart":"no","on_disconnect":"stop"}"#;
+        let pod = normalize(json).unwrap().pod;
+        let stored = serde_json::to_string(&pod).unwrap();
+        assert_eq!(serde_json::from_str::<PodSpec>(&stored).unwrap(), pod);
+        assert_eq!((pod.cpu_millis(), pod.memory_bytes()), (500, 64 << 20));
+    }
+}

@@ -1,0 +1,76 @@
+//! The specification of a pod: its containers, and what concerns them together.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ContainerSpec, HostPorts, Seconds};
+
+/// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PodSpec {
+    /// Containers of the pod. Exactly one at present.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required)]
+    pub containers: Vec<ContainerSpec>,
+    /// What a worker does with the pod while it cannot reach Redis.
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// Seconds between SIGTERM and SIGKILL when the pod is stopped.
+    #[serde(default)]
+    pub stop_grace_period: Seconds,
+}
+
+impl PodSpec {
+    /// Returns the CPU that is reserved for the pod, in thousandths of a core.
+    pub fn cpu_millis(&self) -> u64 {
+        self.containers.iter().filter_map(|c| c.cpus).map(|c| c.millis()).sum()
+    }
+
+    /// Returns the memory that is reserved for the pod, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.containers.iter().filter_map(|c| c.memory).map(|m| m.bytes()).sum()
+    }
+
+    /// Returns the ports that the pod takes on its node.
+    pub fn host_ports(&self) -> HostPorts {
+        HostPorts::of(self.containers.iter().flat_map(|container| &container.ports))
+    }
+
+    /// Returns the time between SIGTERM and SIGKILL when the pod is stopped.
+    pub fn grace(&self) -> Duration {
+        self.stop_grace_period.duration()
+    }
+
+    /// Returns the image of the first container, which the payload contains.
+    pub fn image(&self) -> &str {
+        self.containers.first().map_or("", |c| c.image.as_str())
+    }
+
+    /// Returns true if an external worker could run the pod: such a worker knows only the name of the image
+    /// (see docs/reference/redis.md).
+    pub fn needs_only_image(&self) -> bool {
+        self.containers.iter().all(ContainerSpec::has_only_image) && self.on_disconnect == OnDisconnect::Keep
+    }
+}
+
+/// What a worker does with a pod once it has not reached Redis for the fence period.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// Keeps the pod running until Redis replies that it has moved. Two copies can run for a while.
+    #[default]
+    Keep,
+    /// Stops the pod before another node can start it. Two copies never run at the same time.
+    Stop,
+}
+
+impl OnDisconnect {
+    /// Returns the name of this policy in labels and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnDisconnect::Keep => "keep",
+            OnDisconnect::Stop => "stop",
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What this runtime cannot give a pod. Pure.
+
+use common::spec::ContainerSpec;
+
+use super::spawn::NO_COMMAND;
+
+/// Returns why a pod cannot run as a process; `None` if it can. A limit that it asks for and would not get is a
+/// reason; what only describes an image or a network has no effect.
+pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
+    if container.entrypoint.is_empty() && container.command.is_empty() {
+        return Some(NO_COMMAND.to_owned());
+    }
+    let asked: Vec<&str> = [
+        ("user", container.user.is_some()),
+        ("pids_limit", container.pids_limit.is_some()),
+        ("ulimits", !container.ulimits.is_empty()),
+        ("read_only", container.read_only),
+        ("tmpfs", !container.tmpfs.is_empty()),
+        ("cap_drop", !container.cap_drop.is_empty()),
+    ]
+    .into_iter()
+    .filter_map(|(field, is_set)| is_set.then_some(field))
+    .collect();
+    (!asked.is_empty()).then(|| {
+        format!(
+            "the `process` runtime of this node starts plain processes, which cannot have `{}`: leave it out, or run \
+             the service on nodes with a container engine",
+            asked.join("`, `")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn limits_that_a_process_would_not_get_are_refused_by_name() {
+        let reason = |json: &str| refusal(&serde_json::from_str(json).unwrap());
+        assert_eq!(reason(r#"{"image":"x","command":["sleep","1"],"init":true,"ports":[80]}"#), None);
+        assert_eq!(reason(r#"{"image":"x","entrypoint":["sleep","1"],"stop_signal":"INT"}"#), None);
+        assert!(reason(r#"{"image":"x"}"#).unwrap().contains("`command`"));
+        let several = reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true}"#).unwrap();
+        assert!(several.contains("`user`, `read_only`"), "{several}");
+    }
+}
