@@ -136,7 +136,7 @@ pub(crate) async fn run_context(
     let result = loops.join_all(&stop).await;
     // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long
     // enough.
-    let returned = tokio::time::timeout(RETURN_TIMEOUT, return_in_flight(&context)).await;
+    let returned = tokio::time::timeout(RETURN_TIMEOUT, retire(&context)).await;
     if returned.is_err() {
         tracing::warn!(
             "in-flight pods were not returned to the queue within {RETURN_TIMEOUT:?}; \
@@ -174,10 +174,10 @@ impl LoopSet {
     }
 }
 
-/// Returns the in-flight payloads of this scheduler to the queue.
-async fn return_in_flight(context: &SchedulerContext) {
+/// Returns the in-flight payloads of this scheduler to the queue, and lets it count as silent.
+async fn retire(context: &SchedulerContext) {
     loop {
-        match context.store.reclaim_in_flight(&context.id, Duration::ZERO, RETURN_BATCH).await {
+        match context.store.retire_scheduler(&context.id, RETURN_BATCH).await {
             // This scheduler's last heartbeat was in this very millisecond.
             Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
             Ok(Some(0)) => return,

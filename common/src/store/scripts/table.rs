@@ -329,7 +329,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [sq, in_flight, schedulers],
-        args: [scheduler, silent_ms, max_count],
+        args: [scheduler, silent_ms, max_count, has_ended],
     }
     register {
         run_by: [Worker],
