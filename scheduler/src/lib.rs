@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::{Config, Timing};
+use common::config::Config;
 use common::control_loop::{Loop, run_loop};
 use common::ids::SchedulerId;
 use common::store::{LinkOptions, Store};
@@ -91,7 +91,7 @@ pub async fn run_with(
     let context = SchedulerContext {
         store,
         id,
-        timings: LoopTimings::of(&config.timing),
+        timings: LoopTimings::of(&config.timing, &config.redis),
         external_worker_pods: config.max_pods,
         node_died: Arc::new(Notify::new()),
     };
@@ -99,8 +99,8 @@ pub async fn run_with(
 }
 
 /// Returns the silence after which a scheduler counts as dead.
-pub fn silent_after(timing: &Timing) -> Duration {
-    LoopTimings::of(timing).reclaim_after
+pub fn silent_after(config: &Config) -> Duration {
+    LoopTimings::of(&config.timing, &config.redis).reclaim_after
 }
 
 /// What every loop needs.
