@@ -13,7 +13,7 @@ use common::spec::ServiceInput;
 use common::store::{
     AckItem, FinishReport, PodOutcome, PodRef, PutMode, QueueName, RedisUrl, Registration, Session, Store,
 };
-use testkit::Redis;
+use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -181,9 +181,9 @@ impl Cluster {
 
 /// Registers a node; none while it is still being drained.
 async fn register(store: &Store, name: &NodeName, facts: &NodeInfo) -> Option<Session> {
-    match store.register(name, facts, None).await {
+    match store.register(name, facts, fixtures::claimant(), None).await {
         Ok(Registration::Registered { session, .. }) => Some(session),
-        Ok(Registration::Draining | Registration::Held { .. }) | Err(_) => None,
+        Ok(Registration::Draining | Registration::Held { .. } | Registration::Taken(_)) | Err(_) => None,
     }
 }
 

@@ -337,7 +337,7 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, resources
+            new_cluster, containers, takeover_after_ms, resources
         ],
     }
     reject {
