@@ -333,8 +333,8 @@ macro_rules! ablations {
 
 ablations! {
     switches {
-    without_the_startup_fence, seed 31: no_startup_fence => "invariant 5";
-    with_a_fence_after_death, seed 10: fence_longer_than_dead => "invariant 5";
+    without_the_startup_fence, seed 46: no_startup_fence => "invariant 5";
+    with_a_fence_after_death, seed 33: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 6: no_sweep => "does not converge";
     }
     scripts {
@@ -359,7 +359,7 @@ ablations! {
     with_an_assignment_that_reserves_nothing, seed 0:
         "assign", "reserve(node_key, #node.queue, node.reserved)" => "reserve(node_key, #node.queue, {})",
         "invariant 9";
-    with_a_stop_order_that_outlives_its_pod, seed 9:
+    with_a_stop_order_that_outlives_its_pod, seed 52:
         "drain",
         "end_stopped(node_key, stop_set, pod_key" => "end_stopped(node_key, 'no-such-set', pod_key",
         "does not converge";
