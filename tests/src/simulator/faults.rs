@@ -79,7 +79,9 @@ impl World {
             self.progress_failover(elapsed);
         }
         self.progress_second_worker(elapsed);
-        if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) {
+        // No operator has a backup from before the cluster had an id.
+        if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) && self.do_all_know_cluster()
+        {
             self.faults.backup = Some(self.take_snapshot());
         }
         if self.occurs(elapsed, 60 * rate) {

@@ -90,7 +90,7 @@ impl Rig {
         };
         let store = Store::new(config.redis.clone(), LinkOptions::default());
         let engine = SimRuntime::new(options);
-        Some(Self { redis, store, engine, config, timings, directory: directory })
+        Some(Self { redis, store, engine, config, timings, directory })
     }
 
     pub(super) fn worker(&self) -> RunningWorker {
