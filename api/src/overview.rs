@@ -43,6 +43,8 @@ pub(crate) struct Overview {
     pub(crate) schedulers: u64,
     /// Keys of the whole cluster that another program wrote.
     pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// When the Redis master changed or was restarted, if it ever did.
+    pub(crate) master_changed_at: Option<RedisMillis>,
     /// How full Redis is.
     pub(crate) memory: RedisMemory,
     /// The keys that could not be read.
@@ -78,6 +80,7 @@ impl Overview {
             schedulers: BrokenKeys::default()
                 .take(count_live_schedulers(app).await, BrokenKey::schedulers)?,
             foreign_keys: store.foreign_keys().await?,
+            master_changed_at: store.master_changed_at().await?,
             memory: store.memory().await?,
             now: store.redis_now().await?,
             broken,

@@ -12,7 +12,7 @@ use crate::settings::BadSettings;
 pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<WorkerError>() {
         return match error {
-            WorkerError::Replaced { .. } => Exit::Conflict,
+            WorkerError::NameTaken { .. } | WorkerError::Replaced { .. } => Exit::Conflict,
             WorkerError::StateDir { .. } | WorkerError::ProcessesNotAllowed | WorkerError::Runtime(_) => {
                 Exit::Usage
             }

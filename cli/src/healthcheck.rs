@@ -83,7 +83,7 @@ async fn check_scheduler(store: &Store, config: &Config) -> anyhow::Result<()> {
     let (schedulers, now) = (store.schedulers().await?, store.redis_now().await?);
     let own = schedulers.into_iter().filter(|(id, _)| id.belongs_to(&config.node));
     match own.map(|(_, seen)| Duration::from_millis(now.saturating_sub(seen))).min() {
-        Some(age) if age <= scheduler::silent_after(&config.timing) => Ok(()),
+        Some(age) if age <= scheduler::silent_after(config) => Ok(()),
         Some(age) => {
             bail!("the scheduler of node {} last reported {} s ago", config.node, age.as_secs())
         }

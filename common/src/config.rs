@@ -126,6 +126,16 @@ pub struct Timing {
     pub dead_after: Duration,
 }
 
+impl Timing {
+    /// Returns how long no node is declared dead after the Redis master changed or was restarted. Workers that
+    /// ask Sentinels have to find the new one first; a worker that finds a single Redis where it was needs no
+    /// longer than for any heartbeat.
+    pub fn master_change_pause(&self, redis: &RedisUrl) -> Duration {
+        let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
+        if redis.has_sentinels() { longest } else { longest.min(self.dead_after) }
+    }
+}
+
 impl Default for Timing {
     fn default() -> Self {
         Self {

@@ -113,8 +113,15 @@ name!(
 );
 
 name!(
-    /// One registration of a worker: a new random UUID each time, valid until the next registration.
+    /// One registration of a worker: new and random each time, valid until the next registration. That of a
+    /// worker begins with its holder and a dot; an external worker's, and an earlier version's, has no dot.
     Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
+    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the next.
+    HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
+    |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 );
 
 name!(
@@ -172,6 +179,20 @@ macro_rules! random {
     )*};
 }
 random!(ClusterId, PodId, AssignmentId, Incarnation, RecoveryId, SchedulerId, WriteId);
+
+impl HolderId {
+    /// Returns sixteen random hexadecimal digits.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().simple().to_string()[..16].to_owned())
+    }
+}
+
+impl Incarnation {
+    /// Returns a new random incarnation of a worker that registers for this holder.
+    pub fn random_of(holder: &HolderId) -> Self {
+        Self(format!("{holder}.{}", uuid::Uuid::new_v4()))
+    }
+}
 
 impl SpecId {
     /// Returns twelve random hexadecimal digits. They are few because every payload of a service contains

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::config::{Config, Timing};
+use common::config::Config;
 use common::control_loop::{Loop, run_loop};
 use common::ids::SchedulerId;
 use common::store::{LinkOptions, Store};
@@ -91,7 +91,7 @@ pub async fn run_with(
     let context = SchedulerContext {
         store,
         id,
-        timings: LoopTimings::of(&config.timing),
+        timings: LoopTimings::of(&config.timing, &config.redis),
         external_worker_pods: config.max_pods,
         node_died: Arc::new(Notify::new()),
     };
@@ -99,8 +99,8 @@ pub async fn run_with(
 }
 
 /// Returns the silence after which a scheduler counts as dead.
-pub fn silent_after(timing: &Timing) -> Duration {
-    LoopTimings::of(timing).reclaim_after
+pub fn silent_after(config: &Config) -> Duration {
+    LoopTimings::of(&config.timing, &config.redis).reclaim_after
 }
 
 /// What every loop needs.
@@ -136,7 +136,7 @@ pub(crate) async fn run_context(
     let result = loops.join_all(&stop).await;
     // Saves time only: otherwise another scheduler reclaims the payloads when this one has been silent long
     // enough.
-    let returned = tokio::time::timeout(RETURN_TIMEOUT, return_in_flight(&context)).await;
+    let returned = tokio::time::timeout(RETURN_TIMEOUT, retire(&context)).await;
     if returned.is_err() {
         tracing::warn!(
             "in-flight pods were not returned to the queue within {RETURN_TIMEOUT:?}; \
@@ -174,10 +174,10 @@ impl LoopSet {
     }
 }
 
-/// Returns the in-flight payloads of this scheduler to the queue.
-async fn return_in_flight(context: &SchedulerContext) {
+/// Returns the in-flight payloads of this scheduler to the queue, and lets it count as silent.
+async fn retire(context: &SchedulerContext) {
     loop {
-        match context.store.reclaim_in_flight(&context.id, Duration::ZERO, RETURN_BATCH).await {
+        match context.store.retire_scheduler(&context.id, RETURN_BATCH).await {
             // This scheduler's last heartbeat was in this very millisecond.
             Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
             Ok(Some(0)) => return,

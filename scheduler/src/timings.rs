@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use common::config::Timing;
+use common::store::RedisUrl;
 
 /// The intervals and timeouts of all loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub(crate) struct LoopTimings {
     pub(crate) dead_after: Duration,
     /// How often to check for silent nodes. 1 s.
     pub(crate) death_check_interval: Duration,
-    /// No node is declared dead for this long after the Redis master changed, because workers must find the
-    /// new one first. 30 s.
+    /// No node is declared dead for this long after the Redis master changed:
+    /// [`Timing::master_change_pause`]. 30 s, without Sentinels 20 s.
     pub(crate) master_change_pause: Duration,
     /// The shortest time between two declarations in the whole cluster. 2 s.
     pub(crate) min_death_interval: Duration,
@@ -38,14 +39,14 @@ pub(crate) struct LoopTimings {
 
 impl LoopTimings {
     /// Derives the timings from the configuration.
-    pub(crate) fn of(timing: &Timing) -> Self {
+    pub(crate) fn of(timing: &Timing, redis: &RedisUrl) -> Self {
         let dead_after = timing.dead_after;
         let queue_block = Duration::from_secs(2);
         Self {
             queue_block,
             dead_after,
             death_check_interval: (dead_after / 10).clamp(ms(50), ms(1_000)),
-            master_change_pause: (dead_after * 3 / 2).min(ms(30_000)),
+            master_change_pause: timing.master_change_pause(redis),
             min_death_interval: (dead_after / 10).min(ms(2_000)),
             drain_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
             reclaim_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
@@ -65,11 +66,16 @@ const fn ms(millis: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    fn sentinels() -> RedisUrl {
+        "redis+sentinel://a:1,b:1,c:1/mymaster".parse().unwrap()
+    }
 
     #[test]
     fn the_defaults_are_those_of_the_comments() {
-        let timings = LoopTimings::of(&Timing::default());
+        let timings = LoopTimings::of(&Timing::default(), &sentinels());
         let expected_seconds = [
             (timings.death_check_interval, 1),
             (timings.master_change_pause, 30),
@@ -84,12 +90,17 @@ mod tests {
         for (interval, seconds) in expected_seconds {
             assert_eq!(interval, Duration::from_secs(seconds));
         }
+        let single = LoopTimings::of(&Timing::default(), &"redis://a".parse().unwrap());
+        assert_eq!(single.master_change_pause, Duration::from_secs(20));
     }
 
     #[test]
     fn a_long_dead_after_makes_no_other_loop_slow() {
         let timing = Timing { dead_after: Duration::from_secs(600), ..Timing::default() };
-        let timings = LoopTimings { dead_after: Timing::default().dead_after, ..LoopTimings::of(&timing) };
-        assert_eq!(timings, LoopTimings::of(&Timing::default()));
+        let timings = LoopTimings {
+            dead_after: Timing::default().dead_after,
+            ..LoopTimings::of(&timing, &sentinels())
+        };
+        assert_eq!(timings, LoopTimings::of(&Timing::default(), &sentinels()));
     }
 }

@@ -2,14 +2,17 @@
 //! ..fixtures::service() }`.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use common::config::{Config, Sources};
-use common::ids::{NodeName, PodId, PodName, ServiceName, SpecId};
+use common::ids::{HolderId, NodeName, PodId, PodName, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::{NodeInfo, Resources};
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::spec::{ContainerSpec, OnDisconnect, PodSpec, Seconds};
+use common::store::Claimant;
 
 /// The image of every fixture.
 pub const IMAGE: &str = "nginx";
@@ -85,4 +88,10 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
         engine_version: "1".into(),
         version: "0.1.0".into(),
     }
+}
+
+/// The worker that registers nodes in tests: always of the same machine.
+pub fn claimant() -> Claimant<'static> {
+    static HOLDER: LazyLock<HolderId> = LazyLock::new(HolderId::random);
+    Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19) }
 }

@@ -15,6 +15,8 @@ use common::store::{
     PodRef, PutMode, Registration, Session, Store,
 };
 
+use testkit::fixtures;
+
 use crate::ablation::Ablation;
 use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
@@ -90,9 +92,11 @@ impl Fixture {
 
     /// Registers a node with this capacity.
     pub async fn node_with(&self, name: &str, capacity: Resources) -> Session {
-        match self.store.register(&node(name), &facts(capacity), None).await.unwrap() {
+        match self.store.register(&node(name), &facts(capacity), fixtures::claimant(), None).await.unwrap() {
             Registration::Registered { session, .. } => session,
-            Registration::Draining | Registration::Held { .. } => panic!("{name} cannot register"),
+            Registration::Draining | Registration::Held { .. } | Registration::Taken(_) => {
+                panic!("{name} cannot register")
+            }
         }
     }
 

@@ -2,12 +2,12 @@
 //! what is done to each pod. It is for tests that break Redis many times: a step takes a fraction of a second.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use common::clock::BootClock;
 use common::config::Config;
-use common::ids::{ClusterId, NodeName};
+use common::ids::{ClusterId, HolderId, NodeName};
 use common::store::{LinkOptions, Store};
 use testkit::fixtures;
 use tokio::task::JoinSet;
@@ -148,15 +148,22 @@ impl InProcessCluster {
 
 /// What a node remembers of its cluster when its worker is started again.
 #[derive(Default)]
-struct RememberedIdentity(Mutex<Option<ClusterId>>);
+struct RememberedIdentity {
+    cluster: Mutex<Option<ClusterId>>,
+    holder: OnceLock<HolderId>,
+}
 
 impl IdentityStore for RememberedIdentity {
     fn load(&self) -> Option<ClusterId> {
-        self.0.lock().unwrap().clone()
+        self.cluster.lock().unwrap().clone()
     }
 
     fn save(&self, cluster: &ClusterId) {
-        *self.0.lock().unwrap() = Some(cluster.clone());
+        *self.cluster.lock().unwrap() = Some(cluster.clone());
+    }
+
+    fn holder(&self) -> HolderId {
+        self.holder.get_or_init(HolderId::random).clone()
     }
 
     fn note_hold(&self, _why: Option<&str>) {}

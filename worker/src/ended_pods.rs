@@ -1,5 +1,5 @@
-//! Containers of pods that ended before this session, which are kept for their logs as if the worker had not
-//! been restarted.
+//! Containers of pods that have ended, which are kept for their logs: until they are too old, or until the pod
+//! is deleted. A restart of the worker changes nothing about that.
 
 use std::time::Duration;
 
@@ -47,6 +47,29 @@ pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Conta
         }
     }
     others
+}
+
+/// Keeps the containers no longer whose pods were deleted, with their service for example. Without an answer of
+/// Redis, or without a record, nothing is known: they are kept until they are too old.
+pub(crate) async fn release_deleted(context: &SessionContext) {
+    let worker = &context.worker;
+    let kept = context.table.ended();
+    let ids: Vec<PodId> = kept.iter().map(|ended| ended.pod.clone()).collect();
+    if ids.is_empty() {
+        return;
+    }
+    match worker.store.pods_each(&ids).await {
+        Ok(records) => {
+            for (ended, record) in kept.iter().zip(records) {
+                if let Ok(Some(record)) = record
+                    && !matches!(record.phase, Phase::Succeeded | Phase::Failed)
+                {
+                    context.table.release_ended(&ended.pod, &ended.assignment);
+                }
+            }
+        }
+        Err(error) => worker.redis_log.failed(&error),
+    }
 }
 
 /// Returns whether the pod's last run was this container, and ended by itself.

@@ -35,7 +35,19 @@ pub enum WorkerError {
     /// The node name of one of several simulated workers is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// Another worker registered under the same node name.
+    /// Another worker has the node name, and is alive.
+    #[error(
+        "another worker has been node {node} since {since} and is alive; two workers cannot share a name: set \
+         another KUBELEET_NODE here, or stop the other worker first (it was not disturbed; pods of {node} on \
+         this machine, if any, were left running)"
+    )]
+    NameTaken {
+        /// The node name.
+        node: NodeName,
+        /// When the other worker registered, as in RFC 3339.
+        since: String,
+    },
+    /// A worker of an earlier version registered under the same node name.
     #[error(
         "another worker registered as {node}; two workers cannot share a name: give one of them another \
          KUBELEET_NODE (its pods were left running)"

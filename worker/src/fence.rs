@@ -40,7 +40,7 @@ const QUIET_AFTER: Duration = Duration::from_secs(3);
 /// How long the fence waits for the list of containers before it stops those that it knows.
 const MAX_LIST_WAIT: Duration = Duration::from_secs(2);
 /// Kept free between the last SIGKILL and the moment when another node may start the pod.
-const SAFETY_MARGIN: Duration = Duration::from_secs(2);
+pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
 /// How long leftovers of an earlier worker process have to end: their pods may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How long the containers of a worker that was declared dead have to end.

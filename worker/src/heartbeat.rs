@@ -125,7 +125,12 @@ impl HeartbeatLoop {
             tokio::time::sleep_until(last_sent + MIN_GAP).await;
         }
         let (mut is_log_requested, mut is_recovery_requested) = (false, false);
+        let wakeups = &self.context.wakeups;
         let mut read = |message: &[u8]| {
+            if message == b"discard" {
+                wakeups.request_full_reconcile();
+                return;
+            }
             is_log_requested |= may_request_logs(message);
             is_recovery_requested |= Store::may_request_recovery(message);
         };
@@ -162,7 +167,8 @@ impl HeartbeatLoop {
     }
 }
 
-/// Returns whether a message may request logs: any but `stop`. An empty one says that messages were missed.
+/// Returns whether a message may request logs: any but `stop` (and `discard`: a pod that has ended was deleted).
+/// An empty one says that messages were missed.
 fn may_request_logs(message: &[u8]) -> bool {
     message != b"stop"
 }

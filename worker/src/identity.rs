@@ -1,12 +1,15 @@
-//! Which cluster this worker belongs to. It remembers the id on its own disk: a Redis that does not know it
-//! was emptied, or is another one.
+//! What a worker remembers on its own disk, over all its processes: which cluster it belongs to, and under
+//! which id it holds the name of its node.
+//!
+//! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another id
+//! is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
-use common::ids::{ClusterId, NodeName};
+use common::ids::{ClusterId, HolderId, NodeName};
 use serde::{Deserialize, Serialize};
 
 use crate::former_names::OtherLease;
@@ -21,6 +24,10 @@ pub trait IdentityStore: Send + Sync {
     /// knows.
     fn save(&self, cluster: &ClusterId);
 
+    /// Returns the id under which the workers of this machine hold the name of their node. Makes and saves one
+    /// the first time.
+    fn holder(&self) -> HolderId;
+
     /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
     fn note_hold(&self, why: Option<&str>);
 
@@ -31,18 +38,26 @@ pub trait IdentityStore: Send + Sync {
 /// The cluster of one worker process, over all its sessions.
 pub(crate) struct Identity {
     cluster: Mutex<Option<ClusterId>>,
+    holder: HolderId,
     store: Option<Arc<dyn IdentityStore>>,
 }
 
 impl Identity {
     /// Reads what the previous worker process saved.
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
-        Self { cluster: Mutex::new(store.as_ref().and_then(|store| store.load())), store }
+        let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
+        let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
+        Self { cluster, holder, store }
     }
 
     /// Returns the id of the cluster; `None` before the first registration ever.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         self.lock().clone()
+    }
+
+    /// Returns the id under which this worker holds the name of its node.
+    pub(crate) fn holder(&self) -> &HolderId {
+        &self.holder
     }
 
     /// The worker has registered with this cluster. Returns whether it did not know it before.
@@ -80,10 +95,19 @@ struct ClusterRecord {
     cluster: ClusterId,
 }
 
-/// The files of one worker: `<node>.cluster` has the id, `<node>.hold` exists while the worker holds.
+/// The content of `<node>.holder`.
+#[derive(Serialize, Deserialize)]
+struct HolderRecord {
+    boot_id: String,
+    holder: HolderId,
+}
+
+/// The files of one worker: `<node>.cluster` has the id of the cluster, `<node>.holder` that of the holder of
+/// the name; `<node>.hold` exists while the worker holds.
 pub(crate) struct IdentityFiles {
     /// Where the id may be, best first: a directory that outlives a reboot, then the one of the lease.
     clusters: [PathBuf; 2],
+    holder: PathBuf,
     hold: PathBuf,
     config: Arc<Config>,
 }
@@ -94,6 +118,7 @@ impl IdentityFiles {
         let cluster = |directory: &Path| directory.join(format!("{}.cluster", config.node));
         Self {
             clusters: [cluster(&config.data_dir), cluster(&config.state_dir)],
+            holder: config.state_dir.join(format!("{}.holder", config.node)),
             hold: config.state_dir.join(format!("{}.hold", config.node)),
             config,
         }
@@ -124,6 +149,26 @@ impl IdentityStore for IdentityFiles {
              does not recognize its containers; make one of the directories writable",
             failures.join("; ")
         );
+    }
+
+    fn holder(&self) -> HolderId {
+        let boot_id = lease_file::boot_id().unwrap_or_default();
+        let saved = std::fs::read(&self.holder).ok();
+        let saved = saved.and_then(|text| serde_json::from_slice::<HolderRecord>(&text).ok());
+        if let Some(record) = saved.filter(|record| record.boot_id == boot_id && !boot_id.is_empty()) {
+            return record.holder;
+        }
+        let holder = HolderId::random();
+        let record = HolderRecord { boot_id, holder: holder.clone() };
+        let text = serde_json::to_vec(&record).unwrap_or_default();
+        if let Err(error) = replace(&self.holder, &text) {
+            tracing::warn!(
+                path = %self.holder.display(), %error,
+                "who holds the name of this node cannot be written: when this worker is restarted, it waits \
+                 until the node has been silent for some time; make the directory writable"
+            );
+        }
+        holder
     }
 
     fn note_hold(&self, why: Option<&str>) {
@@ -202,6 +247,26 @@ mod tests {
     use testkit::fixtures;
 
     use super::*;
+
+    #[test]
+    fn the_holder_stays_the_same_until_the_next_boot_and_garbage_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = Config { state_dir: directory.path().join("state"), ..fixtures::config(&[]) };
+        let holder = || IdentityFiles::of(&config).holder();
+        let first = holder();
+        assert_eq!(holder(), first, "the next process has it");
+        let file = IdentityFiles::of(&config).holder;
+        let of_another_boot = HolderRecord { boot_id: "another".to_owned(), holder: first.clone() };
+        for text in [serde_json::to_vec(&of_another_boot).unwrap(), b"{".to_vec()] {
+            let before = holder();
+            std::fs::write(&file, text).unwrap();
+            assert_ne!(holder(), before);
+            assert_eq!(holder(), holder(), "the new one is saved");
+        }
+        let unwritable = Config { state_dir: "/proc/nowhere".into(), ..config.clone() };
+        let unsaved = || IdentityFiles::of(&unwritable).holder();
+        assert_ne!(unsaved(), unsaved());
+    }
 
     #[test]
     fn the_id_is_kept_where_a_directory_can_be_written_and_garbage_is_no_id() {

@@ -41,6 +41,7 @@ mod log_throttle;
 mod logs;
 pub mod machine;
 mod measure;
+mod name_watch;
 mod policy;
 mod psi;
 mod rare_log;

@@ -61,6 +61,9 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
         act_on(context, managed, container);
     }
     if context.link.is_in_touch() {
+        if full {
+            ended_pods::release_deleted(context).await;
+        }
         remove_foreign(context, &containers, full).await;
     }
     if full && !context.link.is_confirmed() {

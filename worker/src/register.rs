@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
+use common::api::rfc3339;
 use common::backoff::Backoff;
 use common::clock::BootInstant;
 use common::config::RuntimeKind;
 use common::ids::ClusterId;
 use common::node::NodeInfo;
-use common::store::{KnownCluster, RedisProcess, Registration, Session};
+use common::store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer_recovery;
 use crate::engine_health::Probe;
+use crate::error::WorkerError;
 use crate::hold::{self, Hold};
+use crate::name_watch::{NameVerdict, NameWatch, takes_over_after};
 use crate::worker::Worker;
 use crate::{fence, machine};
 
@@ -22,7 +25,16 @@ const DRAINING_RETRY: Duration = Duration::from_millis(300);
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Retries until the node is registered. Returns `None` at `shutdown`.
-pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> Option<Session> {
+///
+/// # Errors
+/// If another worker has the name and is alive.
+pub(crate) async fn register(
+    worker: &Worker,
+    shutdown: &CancellationToken,
+) -> Result<Option<Session>, WorkerError> {
+    let timing = &worker.config.timing;
+    let claimant = Claimant { holder: worker.identity.holder(), takes_over_after: takes_over_after(timing) };
+    let mut name_watch = NameWatch::default();
     let info = node_info(worker).await;
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     let mut is_purged = false;
@@ -34,8 +46,8 @@ pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> O
         let known_cluster =
             known.as_ref().map(|id| KnownCluster { id, containers: containers.unwrap_or_default() });
         let result = tokio::select! {
-            () = shutdown.cancelled() => return None,
-            result = worker.store.register(&worker.node, &info, known_cluster) => result,
+            () = shutdown.cancelled() => return Ok(None),
+            result = worker.store.register(&worker.node, &info, claimant, known_cluster) => result,
         };
         let wait = match result {
             Ok(Registration::Registered { session, requeued, cluster }) => {
@@ -43,7 +55,7 @@ pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> O
                 hold.end(worker);
                 tracing::info!(node = %worker.node, %cluster, requeued, runtime = info.runtime, "registered");
                 join(worker, &cluster, shutdown).await;
-                return Some(session);
+                return Ok(Some(session));
             }
             Ok(Registration::Held { found, redis }) => {
                 worker.redis_log.succeeded();
@@ -58,7 +70,7 @@ pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> O
                     hold.say(worker, cluster, containers.unwrap_or_default(), found.as_ref());
                     answer_recovery::answer(worker).await;
                 }
-                hold::RETRY.min(worker.config.timing.heartbeat)
+                hold::RETRY.min(timing.heartbeat)
             }
             Ok(Registration::Draining) => {
                 worker.redis_log.succeeded();
@@ -73,15 +85,36 @@ pub(crate) async fn register(worker: &Worker, shutdown: &CancellationToken) -> O
                 }
                 DRAINING_RETRY
             }
+            Ok(Registration::Taken(taken)) => {
+                worker.redis_log.succeeded();
+                watch_name(worker, &mut name_watch, &taken)?
+            }
             Err(error) => {
                 worker.redis_log.failed(&error);
                 backoff.next()
             }
         };
         tokio::select! {
-            () = shutdown.cancelled() => return None,
+            () = shutdown.cancelled() => return Ok(None),
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+/// Returns how long to wait before the next try, or the error that another worker has the name and is alive.
+fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Result<Duration, WorkerError> {
+    let (node, since) = (&worker.node, rfc3339(taken.since));
+    let NameTaken { silence, left, .. } = taken;
+    if watch.is_new() {
+        tracing::warn!(
+            %node, since, ?silence,
+            "another worker has registered under this name: this one ends if further heartbeats of that one \
+             arrive, and registers if none does for another {left:.0?}"
+        );
+    }
+    match watch.look(taken, &worker.config.timing) {
+        NameVerdict::Wait(wait) => Ok(wait),
+        NameVerdict::OtherIsAlive => Err(WorkerError::NameTaken { node: node.clone(), since }),
     }
 }
 

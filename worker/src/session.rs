@@ -27,7 +27,7 @@ use crate::register::{purge, register};
 use crate::save_pods::SaveLoop;
 use crate::worker::Worker;
 
-/// A worker that is replaced twice within this time shares its name with another one.
+/// A worker that is replaced twice within this time shares its name with one of an earlier version.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
 
 /// Why a session ended.
@@ -65,12 +65,13 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
 async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Result<(), WorkerError> {
     let node = &worker.node;
     let mut last_replaced: Option<Instant> = None;
-    while let Some(session) = register(worker, shutdown).await {
+    while let Some(session) = register(worker, shutdown).await? {
         match run_session(worker, session, shutdown).await {
             SessionEnd::Shutdown => break,
             SessionEnd::LoopPanicked => return Err(WorkerError::Broken { node: node.clone() }),
-            // Once may be a failover that lost our registration. Twice within a short time is another worker
-            // that registers under this name whenever we do.
+            // Once may be a failover that lost our registration. Twice within a short time is a worker of an
+            // earlier version, which takes the name whenever it finds it taken. Registering refuses to fight
+            // with one of this version.
             SessionEnd::Fenced(Fenced::Replaced) => {
                 let before = last_replaced.replace(Instant::now());
                 if before.is_some_and(|before| before.elapsed() < SHARED_NAME_WINDOW) {

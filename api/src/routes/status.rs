@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use common::api::{NodeCounts, RedisMemoryView, RedisView, StatusView};
+use common::RedisMillis;
+use common::api::{NodeCounts, PauseView, RedisMemoryView, RedisView, StatusView, rfc3339};
+use common::config::Config;
 use common::node::NodeState;
 use common::store::{ForeignKey, HeldNode, HoldReason, QueueLengths, Severity};
 
@@ -54,6 +56,7 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
         services: overview.services,
         problems,
         broken: overview.broken.named,
+        pause: pause(overview.master_changed_at, overview.now, &app.config),
         pods: overview.pods,
         pods_not_ready: overview.pods_not_ready,
         queues: overview.queues,
@@ -90,9 +93,26 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
         pods_not_ready: 0,
         queues: QueueLengths::default(),
         schedulers: 0,
+        pause: None,
         broken: Vec::new(),
         problems: vec![format!("{error}; everything else is unknown until Redis is available again")],
     }
+}
+
+/// Returns what pauses at `now` because the master changed. Schedulers and workers decide, with the same
+/// settings.
+fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &Config) -> Option<PauseView> {
+    // A time in the future counts as now.
+    let changed_at = changed_at?.min(now);
+    let since = Duration::from_millis(now - changed_at);
+    let left = |pause: Duration| pause.saturating_sub(since).as_millis().div_ceil(1000) as u64;
+    let no_deaths_for_seconds = left(config.timing.master_change_pause(&config.redis));
+    let no_starts_for_seconds = left(config.timing.fence_after);
+    (no_deaths_for_seconds.max(no_starts_for_seconds) > 0).then(|| PauseView {
+        master_changed_at: rfc3339(changed_at),
+        no_deaths_for_seconds,
+        no_starts_for_seconds,
+    })
 }
 
 fn held(held: &HeldNode) -> String {
@@ -190,4 +210,34 @@ fn problems(overview: &Overview, memory: RedisMemoryView, fresh: Duration) -> Ve
 
 fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::fixtures;
+
+    use super::*;
+
+    #[test]
+    fn the_pause_after_a_change_of_the_master_is_shown_until_it_is_over() {
+        let now = 1_700_000_000_000;
+        let left = |redis: &str, ago: Option<i64>| {
+            let config = fixtures::config(&[("KUBELEET_REDIS_URL", redis)]);
+            let changed_at = ago.map(|ago| (now as i64 - ago) as u64);
+            pause(changed_at, now, &config)
+                .map(|pause| (pause.no_deaths_for_seconds, pause.no_starts_for_seconds))
+        };
+        let (single, sentinels) = ("redis://a", "redis+sentinel://a:1,b:1,c:1/mymaster");
+        let table = [
+            ("it never changed", single, None, None),
+            ("just now", single, Some(0), Some((20, 15))),
+            ("with Sentinels", sentinels, Some(0), Some((30, 15))),
+            ("pods start again", single, Some(15_500), Some((5, 0))),
+            ("over", single, Some(20_000), None),
+            ("of a master whose clock was ahead", single, Some(-3_600_000), Some((20, 15))),
+        ];
+        for (name, redis, ago, expected) in table {
+            assert_eq!(left(redis, ago), expected, "{name}");
+        }
+    }
 }

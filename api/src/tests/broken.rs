@@ -3,6 +3,7 @@
 use common::ids::NodeName;
 use common::node::{NodeInfo, Resources};
 use serde_json::Value;
+use testkit::fixtures;
 
 use super::Api;
 
@@ -130,7 +131,11 @@ async fn fill(api: &Api) {
     for name in ["good", "bad"] {
         let body = format!(r#"{{"name":"{name}","image":"nginx","replica":1}}"#);
         api.post("/service", &body).await.expect(201);
-        api.app.store.register(&NodeName::new(name).unwrap(), &facts, None).await.unwrap();
+        api.app
+            .store
+            .register(&NodeName::new(name).unwrap(), &facts, fixtures::claimant(), None)
+            .await
+            .unwrap();
         let payload = format!(r#"{{"name":"p","uuid":"{name}","image":"nginx","replica":0}}"#);
         let record = format!("pod:{name}");
         let fields = ["phase", "pending", "name", "p", "image", "nginx", "replica", "0", "payload", &payload];

@@ -73,6 +73,10 @@ async fn the_status_shows_the_cluster_and_its_problems() {
     assert_eq!(status["durability"]["state"], "single_machine");
     let problems = status["problems"].to_string();
     assert!(problems.contains("no scheduler") && problems.contains("no nodes"), "{problems}");
+    assert_eq!(status["pause"], serde_json::Value::Null);
+    api.redis.cli::<u64>(&["HSET", "meta", "changed_at", "9999999999999"]).await;
+    let pause = &api.get("/status").await.expect(200)["pause"];
+    assert_eq!((&pause["no_deaths_for_seconds"], &pause["no_starts_for_seconds"]), (&20.into(), &15.into()));
     let ready = api.get("/readyz").await.expect(200);
     assert!(ready["warnings"].to_string().contains("scheduler"), "{ready}");
     api.app.store.take(&common::ids::SchedulerId::random(), 1).await.unwrap();

@@ -1,6 +1,6 @@
 //! The state of the cluster.
 
-use common::api::{DurabilityState, DurabilityView, RedisMemoryView, StatusView};
+use common::api::{DurabilityState, DurabilityView, PauseView, RedisMemoryView, StatusView};
 
 use common::lifecycle::Phase;
 
@@ -23,6 +23,7 @@ pub(crate) fn describe(status: &StatusView) -> String {
     }
     layout
         .field("Redis memory", redis.memory.map(memory).unwrap_or_default())
+        .field("Pause", status.pause.as_ref().map(pause).unwrap_or_default())
         .field("Schedulers", status.schedulers.to_string())
         .field(
             "Nodes",
@@ -61,6 +62,17 @@ pub(crate) fn durability_text(durability: &DurabilityView) -> String {
         }
         DurabilityState::SingleMachine => "one Redis, no replicas".to_owned(),
     }
+}
+
+/// Says what pauses after a change of the Redis master, and for how long.
+fn pause(pause: &PauseView) -> String {
+    let PauseView { no_deaths_for_seconds, no_starts_for_seconds, .. } = pause;
+    let deaths = (*no_deaths_for_seconds > 0)
+        .then(|| format!("no node is declared dead for another {no_deaths_for_seconds} s"));
+    let starts =
+        (*no_starts_for_seconds > 0).then(|| format!("no pod starts for another {no_starts_for_seconds} s"));
+    let pauses: Vec<String> = deaths.into_iter().chain(starts).collect();
+    format!("Redis was restarted or its master changed: {}", pauses.join(", "))
 }
 
 fn memory(memory: RedisMemoryView) -> String {

@@ -248,6 +248,20 @@ Problems
   worker3 is dead
 "
     );
+    let mut pausing = status(true);
+    let pause = |no_deaths_for_seconds, no_starts_for_seconds| common::api::PauseView {
+        master_changed_at: "2026-01-31T00:00:00Z".to_owned(),
+        no_deaths_for_seconds,
+        no_starts_for_seconds,
+    };
+    for (seen, expected) in [
+        (pause(18, 3), "no node is declared dead for another 18 s, no pod starts for another 3 s"),
+        (pause(5, 0), "no node is declared dead for another 5 s"),
+    ] {
+        pausing.pause = Some(seen);
+        let line = format!("Pause:          Redis was restarted or its master changed: {expected}\n");
+        assert!(status::describe(&pausing).contains(&line), "{}", status::describe(&pausing));
+    }
     let disconnected = status::describe(&status(false));
     assert!(disconnected.contains("NOT CONNECTED") && !disconnected.contains("Nodes"), "{disconnected}");
 }

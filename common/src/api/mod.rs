@@ -23,7 +23,7 @@ pub use problem::{FieldProblem, Problem};
 pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
 pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};
-pub use status::{NodeCounts, ReadyView, RedisMemoryView, RedisView, StatusView};
+pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
 
 /// A collection, or one page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -35,6 +35,9 @@ pub struct StatusView {
     pub queues: QueueLengths,
     /// Number of schedulers that are alive.
     pub schedulers: u64,
+    /// What still pauses because the Redis master changed or was restarted. Null if nothing does.
+    #[serde(default)]
+    pub pause: Option<PauseView>,
     /// Keys in Redis that cannot be read, at most 20. Each harms only the object that it names.
     #[serde(default)]
     pub broken: Vec<BrokenKey>,
@@ -54,6 +57,17 @@ pub struct RedisView {
     /// How full Redis is. Null while there is no connection.
     #[serde(default)]
     pub memory: Option<RedisMemoryView>,
+}
+
+/// What pauses after the Redis master changed or was restarted: what it may have lost must be known first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PauseView {
+    /// When the master changed, as the first process noticed.
+    pub master_changed_at: String,
+    /// For how many more seconds no node is declared dead, however long it is silent.
+    pub no_deaths_for_seconds: u64,
+    /// For how many more seconds workers start no pods.
+    pub no_starts_for_seconds: u64,
 }
 
 /// How full Redis is.

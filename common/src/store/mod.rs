@@ -68,7 +68,10 @@ pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQu
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, ProcessKind, SCRIPTS, Script};
 pub use server::{ServerConcern, Severity};
 pub use services::{DeleteOutcome, PutMode, PutOutcome, ScaleOutcome};
-pub use session::{Fenced, HeartbeatReply, KnownCluster, RedisProcess, Registration, Session, SessionResult};
+pub use session::{
+    Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,
+    SessionResult,
+};
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
 

@@ -12,7 +12,7 @@ use crate::ids::SchedulerId;
 
 impl Store {
     /// Returns every known scheduler with the time of its last sign of life. A silent one is forgotten after
-    /// an hour.
+    /// an hour. One that has ended was silent for almost as long when it ended.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -35,6 +35,26 @@ impl Store {
         silent: Duration,
         max: usize,
     ) -> Result<Option<usize>, StoreError> {
+        self.reclaim(id, silent, max, false).await
+    }
+
+    /// Returns to the queue up to `max` pods that a scheduler has in flight which has ended, and says so itself.
+    /// Once there are none it counts as silent, and is forgotten soon. Returns their number, or `None` if the
+    /// scheduler has shown a sign of life in this very millisecond: try again.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn retire_scheduler(&self, id: &SchedulerId, max: usize) -> Result<Option<usize>, StoreError> {
+        self.reclaim(id, Duration::ZERO, max, true).await
+    }
+
+    async fn reclaim(
+        &self,
+        id: &SchedulerId,
+        silent: Duration,
+        max: usize,
+        has_ended: bool,
+    ) -> Result<Option<usize>, StoreError> {
         let what = "reclaiming payloads in flight";
         let reclaim = reclaim_in_flight::Head {
             sq: keys::SQ,
@@ -43,6 +63,7 @@ impl Store {
             scheduler: id,
             silent_ms: silent,
             max_count: max,
+            has_ended,
         };
         let (answer, rest) = verdict(what, self.link.script(&reclaim.call()).await?)?;
         match (answer.as_str(), rest.into_iter().next()) {

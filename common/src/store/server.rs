@@ -4,6 +4,7 @@
 use redis::cmd;
 
 use super::{Store, StoreError, keys};
+use crate::RedisMillis;
 
 /// The newest form of all data in Redis that this program understands. A version whose data would mislead
 /// earlier ones writes its number into the field `format` of `meta`; none has done so yet, which means 1.
@@ -43,6 +44,22 @@ impl Store {
         let format: Option<String> =
             self.link.query(cmd("HGET").arg(keys::META).arg("format")).await.unwrap_or_default();
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
+    }
+
+    /// Returns when the Redis master changed or was restarted, as far as a script has noticed. `None` if it never
+    /// did.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
+        let text: Option<Vec<u8>> = match self.link.query(cmd("HGET").arg(keys::META).arg("changed_at")).await
+        {
+            // A broken `meta` is another problem, with a message of its own.
+            Err(error) if error.is_broken_key() => None,
+            text => text?,
+        };
+        let at = text.and_then(|text| String::from_utf8(text).ok()?.parse().ok());
+        Ok(at.filter(|at| *at > 0))
     }
 }
 

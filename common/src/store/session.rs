@@ -1,13 +1,16 @@
 //! The session of a worker, from one registration to the next. Every operation in it carries the worker's
 //! incarnation: a worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use redis::Value;
 
 use super::reply::{corrupt, read, unexpected, verdict, word};
 use super::scripts::{heartbeat, register};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::ids::{AssignmentId, ClusterId, Incarnation, NodeName, PodId};
+use crate::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
 use crate::node::{NodeInfo, Psi};
 
 /// The session of a worker: the right to write as its node, from one registration to the next.
@@ -28,6 +31,28 @@ pub struct KnownCluster<'a> {
     pub containers: u64,
 }
 
+/// The holder that a worker registers for, and when it takes the name over from another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimant<'a> {
+    /// The holder that the worker registers for.
+    pub holder: &'a HolderId,
+    /// The silence after which another holder loses the name.
+    pub takes_over_after: Duration,
+}
+
+/// Another worker has the name of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameTaken {
+    /// When the other worker registered.
+    pub since: RedisMillis,
+    /// How long no heartbeat of it has arrived.
+    pub silence: Duration,
+    /// How much longer it may be silent before it loses the name.
+    pub left: Duration,
+    /// What its last heartbeat wrote: every change of it is a heartbeat.
+    pub last_heartbeat: String,
+}
+
 /// The process and the database that answered: as long as it stays the same, no other Redis was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisProcess(pub String);
@@ -46,6 +71,8 @@ pub enum Registration {
     },
     /// It was declared dead and its pods are still being moved: try again soon.
     Draining,
+    /// Another worker has this name, and its heartbeats arrive or did so a short time ago. No session has begun.
+    Taken(NameTaken),
     /// This Redis does not know the worker's cluster: it was emptied, or it is another one. No session has
     /// begun.
     Held {
@@ -93,7 +120,9 @@ pub struct HeartbeatReply {
 
 impl Store {
     /// Begins a new session of a worker. What it was starting before goes back to its queue. A worker that
-    /// knows no cluster joins the one of this Redis, which gets a random id if it has none.
+    /// knows no cluster joins the one of this Redis, which gets a random id if it has none. A name that
+    /// another holder has is taken over only when that one is silent; one that a worker of an earlier version
+    /// has, at once.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -101,10 +130,11 @@ impl Store {
         &self,
         node: &NodeName,
         facts: &NodeInfo,
+        claimant: Claimant<'_>,
         known: Option<KnownCluster<'_>>,
     ) -> Result<Registration, StoreError> {
         let what = "registering";
-        let incarnation = Incarnation::random();
+        let incarnation = Incarnation::random_of(claimant.holder);
         let register = register::Head {
             node_key: keys::node(node),
             nodes: keys::NODES,
@@ -124,9 +154,13 @@ impl Store {
             known_cluster: known.map(|known| known.id),
             new_cluster: ClusterId::random(),
             containers: known.map_or(0, |known| known.containers),
+            takeover_after_ms: claimant.takes_over_after,
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;
+        if answer == "TAKEN" {
+            return Ok(Registration::Taken(name_taken(what, rest)?));
+        }
         let mut rest = rest.into_iter();
         match (answer.as_str(), rest.next(), rest.next()) {
             ("OK", Some(requeued), Some(cluster)) => {
@@ -148,6 +182,19 @@ impl Store {
             (other, ..) => Err(unexpected(what, other)),
         }
     }
+}
+
+fn name_taken(what: &'static str, reply: Vec<Value>) -> Result<NameTaken, StoreError> {
+    let [since, silence, left, last_heartbeat] =
+        <[Value; 4]>::try_from(reply).map_err(|_| unexpected(what, "TAKEN"))?;
+    let millis = |value| read(what, value).map(Duration::from_millis);
+    let last_heartbeat: Vec<u8> = read(what, last_heartbeat)?;
+    Ok(NameTaken {
+        since: read(what, since)?,
+        silence: millis(silence)?,
+        left: millis(left)?,
+        last_heartbeat: String::from_utf8_lossy(&last_heartbeat).into_owned(),
+    })
 }
 
 impl Store {

@@ -11,9 +11,9 @@ use common::pod::PodRecord;
 use common::service::Service;
 use common::spec::ServiceInput;
 use common::store::{
-    AckItem, FinishReport, PodOutcome, PodRef, PutMode, QueueName, Registration, Session, Store,
+    AckItem, FinishReport, PodOutcome, PodRef, PutMode, QueueName, RedisUrl, Registration, Session, Store,
 };
-use testkit::Redis;
+use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
@@ -31,7 +31,7 @@ pub(super) fn fast_failure_detection() -> LoopTimings {
     LoopTimings {
         settle_time: Duration::from_millis(300),
         full_pass_interval: Duration::from_secs(1),
-        ..LoopTimings::of(&timing)
+        ..LoopTimings::of(&timing, &a_redis())
     }
 }
 
@@ -47,9 +47,13 @@ pub(super) fn fast_repair() -> LoopTimings {
     }
 }
 
+fn a_redis() -> RedisUrl {
+    "redis://localhost".parse().unwrap()
+}
+
 /// The default timings: no node is declared dead and nothing is repaired during a test.
 pub(super) fn defaults() -> LoopTimings {
-    LoopTimings::of(&Timing::default())
+    LoopTimings::of(&Timing::default(), &a_redis())
 }
 
 pub(super) struct Cluster {
@@ -178,9 +182,9 @@ impl Cluster {
 
 /// Registers a node; none while it is still being drained.
 async fn register(store: &Store, name: &NodeName, facts: &NodeInfo) -> Option<Session> {
-    match store.register(name, facts, None).await {
+    match store.register(name, facts, fixtures::claimant(), None).await {
         Ok(Registration::Registered { session, .. }) => Some(session),
-        Ok(Registration::Draining | Registration::Held { .. }) | Err(_) => None,
+        Ok(Registration::Draining | Registration::Held { .. } | Registration::Taken(_)) | Err(_) => None,
     }
 }
 

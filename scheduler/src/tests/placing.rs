@@ -237,13 +237,13 @@ async fn the_in_flight_pods_of_a_killed_scheduler_are_placed_by_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_graceful_shutdown_leaves_nothing_in_flight() {
+async fn a_graceful_shutdown_leaves_nothing_in_flight_and_no_scheduler_that_counts_as_alive() {
     need_redis!();
     let cluster = Cluster::new(defaults());
-    let scheduler = cluster.scheduler();
+    let (scheduler, other) = (cluster.scheduler(), cluster.scheduler());
     eventually("the scheduler is known", async || {
         let seen = cluster.store.schedulers().await.unwrap();
-        if seen.iter().any(|(id, _)| *id == scheduler.id) { Ok(()) } else { Err(format!("{seen:?}")) }
+        if seen.len() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
     })
     .await;
     // As if the scheduler had just taken this payload.
@@ -253,4 +253,8 @@ async fn a_graceful_shutdown_leaves_nothing_in_flight() {
     ended.unwrap().unwrap().unwrap();
     let lengths = cluster.store.queue_lengths().await.unwrap();
     assert_eq!(lengths.in_flight, 0, "{lengths:?}");
+    let now = cluster.store.redis_now().await.unwrap();
+    let mut seen = cluster.store.schedulers().await.unwrap();
+    seen.retain(|(_, at)| now.saturating_sub(*at) < 20_000);
+    assert_eq!(seen.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [other.id]);
 }

@@ -29,6 +29,8 @@ pub(super) struct Checks {
     pub(super) fenced_write: Option<String>,
     /// Pods that the last script must not change, because it named an outdated assignment.
     pub(super) protected_pods: HashMap<String, Option<ObservedPod>>,
+    /// The violation if the last script registered a worker: its node's worker is alive.
+    pub(super) replacement: Option<String>,
     /// Whether the last script was one that assigns pods to nodes.
     pub(super) has_assigned: bool,
 }
@@ -196,7 +198,7 @@ pub(super) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
 pub(super) fn double_runs(world: &World) -> Vec<String> {
     let mut hosts_by_pod: BTreeMap<PodId, Vec<usize>> = BTreeMap::new();
     for (index, host) in world.cluster.hosts.iter().enumerate() {
-        let slot = world.cluster.slot(ProcessId::Worker(index));
+        let slot = world.cluster.slot(ProcessId::of_host(index));
         // Nothing runs on a suspended host.
         if slot.is_suspended(world.clock.now) || !host.has_lease() {
             continue;

@@ -2,15 +2,16 @@
 
 use super::bus::SharedBus;
 use super::host::SimulatedHost;
-use super::process_id::{PROCESSES, ProcessId, WORKERS};
+use super::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use super::process_slot::ProcessSlot;
 use super::random::Random;
 
-/// See the module. Arrays are by host. All times are simulated milliseconds.
+/// See the module. All times are simulated milliseconds.
 pub(super) struct SimulatedCluster {
     pub(super) hosts: Vec<SimulatedHost>,
-    pub(super) booted_at: [u64; WORKERS],
-    /// When Redis last processed a heartbeat of each worker.
+    /// By host.
+    pub(super) booted_at: [u64; HOSTS],
+    /// When Redis last processed a heartbeat of each node.
     pub(super) last_heartbeats: [u64; WORKERS],
     pub(super) slots: Vec<ProcessSlot>,
     /// How many process instances were started so far.
@@ -20,12 +21,16 @@ pub(super) struct SimulatedCluster {
 impl SimulatedCluster {
     /// Returns hosts that have been up for a while and whose processes are not started yet.
     pub(super) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
-        let host = |index| SimulatedHost::new(ProcessId::Worker(index), bus.clone(), has_slow_disks);
+        let host = |index| SimulatedHost::new(ProcessId::of_host(index), bus.clone(), has_slow_disks);
+        let slot = |index| match ProcessId::from_index(index) {
+            ProcessId::SecondWorker => ProcessSlot { is_removed: true, ..ProcessSlot::default() },
+            _ => ProcessSlot::default(),
+        };
         Self {
-            hosts: (0..WORKERS).map(host).collect(),
+            hosts: (0..HOSTS).map(host).collect(),
             booted_at: std::array::from_fn(|_| now - 1_000_000 * random.between(1, 9)),
             last_heartbeats: [now; WORKERS],
-            slots: (0..PROCESSES).map(|_| ProcessSlot::default()).collect(),
+            slots: (0..PROCESSES).map(slot).collect(),
             instance_count: 0,
         }
     }

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use worker::runtime::ContainerState;
 
 use super::failover::ReplicaSnapshot;
-use super::host::SimulatedHost;
 use super::observed_state::{ObservedPod, short};
-use super::process_id::{PROCESSES, ProcessId, WORKERS};
+use super::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use super::random::Random;
 use super::world::World;
 
@@ -15,13 +14,14 @@ use super::world::World;
 pub(super) struct Faults {
     /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
     pub(super) rate: u64,
-    has_failovers: bool,
+    /// Whether there are a replica and Sentinels, and therefore failovers.
+    pub(super) has_failovers: bool,
     /// Whether all faults are over: from then on the cluster must converge.
     pub(super) are_over: bool,
     /// Redis answers no request before this time.
     pub(super) redis_stalled_until: u64,
     /// By host.
-    pub(super) engine_hangs_until: [u64; WORKERS],
+    pub(super) engine_hangs_until: [u64; HOSTS],
     /// What a replica that has fallen behind will have when it becomes the master.
     pub(super) replica: Option<ReplicaSnapshot>,
     /// A copy of the data that was made some time ago, as an operator has who saves them regularly.
@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) failed_over_at: Option<u64>,
     /// Redis is empty, and gets its data back then.
     pub(super) emptied_until: Option<u64>,
+    /// When the machine of the second worker is taken away; `None` while there is none.
+    pub(super) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
     pub(super) protected_containers: BTreeSet<(String, String)>,
 }
@@ -42,11 +44,12 @@ impl Faults {
             has_failovers: rate > 0 && random.per_mille(600),
             are_over: false,
             redis_stalled_until: 0,
-            engine_hangs_until: [0; WORKERS],
+            engine_hangs_until: [0; HOSTS],
             replica: None,
             backup: None,
             failed_over_at: None,
             emptied_until: None,
+            second_worker_until: None,
             protected_containers: BTreeSet::new(),
         }
     }
@@ -55,7 +58,7 @@ impl Faults {
         self.are_over = true;
         self.replica = None;
         self.redis_stalled_until = 0;
-        self.engine_hangs_until = [0; WORKERS];
+        self.engine_hangs_until = [0; HOSTS];
     }
 }
 
@@ -70,12 +73,15 @@ impl World {
             if self.clock.now >= until {
                 self.restore_redis();
             }
-        } else if self.occurs(elapsed, rate) && self.cluster.hosts.iter().all(SimulatedHost::knows_cluster) {
+        } else if self.occurs(elapsed, rate) && self.do_all_know_cluster() {
             self.empty_redis();
         } else if self.faults.has_failovers {
             self.progress_failover(elapsed);
         }
-        if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) {
+        self.progress_second_worker(elapsed);
+        // No operator has a backup from before the cluster had an id.
+        if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) && self.do_all_know_cluster()
+        {
             self.faults.backup = Some(self.take_snapshot());
         }
         if self.occurs(elapsed, 60 * rate) {
@@ -104,6 +110,43 @@ impl World {
     /// Whether a fault occurs that is to occur `rate` times in a thousand seconds, however long a step is.
     fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
         self.random.next() % 1_000_000 < elapsed * rate
+    }
+
+    /// Whether every worker that may run remembers its cluster.
+    fn do_all_know_cluster(&self) -> bool {
+        let is_there = |host: &usize| !self.cluster.slot(ProcessId::of_host(*host)).is_removed;
+        (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
+    }
+
+    /// Starts a second worker with the name of the first one, or takes its machine away again. A new one knows
+    /// no cluster, so it comes to a Redis that does.
+    fn progress_second_worker(&mut self, elapsed: u64) {
+        match self.faults.second_worker_until {
+            Some(until) if self.clock.now >= until => self.remove_second_worker(),
+            Some(_) => {}
+            None => {
+                if self.occurs(elapsed, 12 * self.faults.rate) && self.faults.emptied_until.is_none() {
+                    let until = self.clock.now + self.random.between(1, 6 * self.timing.dead);
+                    self.faults.second_worker_until = Some(until);
+                    self.cluster.slot_mut(ProcessId::SecondWorker).is_removed = false;
+                    self.stats.second_workers += 1;
+                    let until = self.clock.since_start(until);
+                    self.log(ProcessId::SecondWorker, format_args!("APPEARS until {until}"));
+                }
+            }
+        }
+    }
+
+    /// Takes away the machine of the second worker, with all that runs there.
+    pub(super) fn remove_second_worker(&mut self) {
+        let worker = ProcessId::SecondWorker;
+        if self.faults.second_worker_until.take().is_some() {
+            self.crash_host(WORKERS, self.clock.now);
+            let slot = self.cluster.slot_mut(worker);
+            slot.is_removed = true;
+            slot.end_faults();
+            self.cluster.hosts[WORKERS].replace_machine();
+        }
     }
 
     /// Lets a replica fall behind, and some time later makes it the master; more often when it loses
@@ -224,7 +267,7 @@ impl World {
 
     fn crash_host(&mut self, host: usize, until: u64) {
         self.stats.host_crashes += 1;
-        let worker = ProcessId::Worker(host);
+        let worker = ProcessId::of_host(host);
         self.log(worker, format_args!("its HOST CRASHES until {}", self.clock.since_start(until)));
         self.kill(worker, until);
         self.bus.lock().engine_requests.retain(|request| request.process != worker);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::clock::{BootInstant, Clock};
-use common::ids::{ClusterId, NodeName, PodId};
+use common::ids::{ClusterId, HolderId, NodeName, PodId};
 use common::spec::OnDisconnect;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -47,6 +47,8 @@ struct State {
     lease_file: Option<LeaseGrant>,
     /// The cluster that the worker remembers.
     cluster: Option<ClusterId>,
+    /// Under which id its worker holds the name of its node; lost in a reboot.
+    holder: Option<HolderId>,
     /// Whether the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
@@ -103,7 +105,7 @@ impl SimulatedHost {
 
     /// The name of its node.
     pub(super) fn name(&self) -> String {
-        self.process.to_string()
+        self.process.name()
     }
 
     /// The containers whose process runs.
@@ -118,6 +120,12 @@ impl SimulatedHost {
         let mut state = self.state();
         let cluster = state.cluster.take();
         *state = State { has_slow_disk: state.has_slow_disk, cluster, ..State::default() };
+    }
+
+    /// Another machine takes its place, which remembers nothing.
+    pub(super) fn replace_machine(&self) {
+        self.reboot();
+        self.state().cluster = None;
     }
 
     /// Makes the next listing of containers empty.
@@ -235,6 +243,10 @@ impl IdentityStore for SimulatedHost {
 
     fn save(&self, cluster: &ClusterId) {
         self.state().cluster = Some(cluster.clone());
+    }
+
+    fn holder(&self) -> HolderId {
+        self.state().holder.get_or_insert_with(HolderId::random).clone()
     }
 
     fn note_hold(&self, _why: Option<&str>) {}

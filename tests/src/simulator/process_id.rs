@@ -6,8 +6,10 @@ use std::fmt;
 pub(super) const WORKERS: usize = 3;
 /// The number of schedulers.
 pub(super) const SCHEDULERS: usize = 2;
-/// The number of all processes: the API, the schedulers, the workers.
-pub(super) const PROCESSES: usize = 1 + SCHEDULERS + WORKERS;
+/// The number of hosts: one more for the second worker with a name that another one has.
+pub(super) const HOSTS: usize = WORKERS + 1;
+/// The number of all processes: the API, the schedulers, the workers on all hosts.
+pub(super) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
 
 /// A process, across its restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub(super) enum ProcessId {
     Api,
     Scheduler(usize),
     Worker(usize),
+    /// On a host of its own, with the name of the first worker. It runs only now and then.
+    SecondWorker,
 }
 
 impl ProcessId {
@@ -24,6 +28,7 @@ impl ProcessId {
             ProcessId::Api => 0,
             ProcessId::Scheduler(index) => 1 + index,
             ProcessId::Worker(index) => 1 + SCHEDULERS + index,
+            ProcessId::SecondWorker => 1 + SCHEDULERS + WORKERS,
         }
     }
 
@@ -32,16 +37,35 @@ impl ProcessId {
         match index {
             0 => ProcessId::Api,
             index if index <= SCHEDULERS => ProcessId::Scheduler(index - 1),
-            index => ProcessId::Worker(index - 1 - SCHEDULERS),
+            index => ProcessId::of_host(index - 1 - SCHEDULERS),
         }
+    }
+
+    /// The worker of a host.
+    pub(super) fn of_host(host: usize) -> Self {
+        if host < WORKERS { ProcessId::Worker(host) } else { ProcessId::SecondWorker }
     }
 
     /// The index of its host, for a worker.
     pub(super) fn host(self) -> Option<usize> {
         match self {
             ProcessId::Worker(index) => Some(index),
+            ProcessId::SecondWorker => Some(WORKERS),
             ProcessId::Api | ProcessId::Scheduler(_) => None,
         }
+    }
+
+    /// The index of the worker whose name it has, for a worker.
+    pub(super) fn node(self) -> Option<usize> {
+        match self {
+            ProcessId::SecondWorker => Some(0),
+            other => other.host(),
+        }
+    }
+
+    /// The name that it is configured with: of its node, for a worker.
+    pub(super) fn name(self) -> String {
+        self.node().map_or(self, ProcessId::Worker).to_string()
     }
 }
 
@@ -51,6 +75,7 @@ impl fmt::Display for ProcessId {
             ProcessId::Api => "api".to_owned(),
             ProcessId::Scheduler(index) => format!("s{}", index + 1),
             ProcessId::Worker(index) => format!("w{}", index + 1),
+            ProcessId::SecondWorker => "w1bis".to_owned(),
         };
         f.pad(&text)
     }

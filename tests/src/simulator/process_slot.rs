@@ -8,6 +8,8 @@ pub(super) struct ProcessSlot {
     /// None while it is down.
     pub(super) process: Option<Process>,
     pub(super) down_until: u64,
+    /// It is not started, and has no machine either.
+    pub(super) is_removed: bool,
     pub(super) paused_until: u64,
     pub(super) partitioned_until: u64,
     /// Whether the partition loses only replies: requests still reach Redis.

@@ -31,7 +31,7 @@ impl World {
         for index in 0..PROCESSES {
             let slot = &self.cluster.slots[index];
             let is_due = self.clock.now >= slot.down_until.max(slot.paused_until);
-            if slot.process.is_none() && (self.faults.are_over || is_due) {
+            if slot.process.is_none() && !slot.is_removed && (self.faults.are_over || is_due) {
                 self.start(ProcessId::from_index(index));
             }
         }
@@ -42,7 +42,13 @@ impl World {
         let instance = self.cluster.instance_count;
         let network = SimulatedNetwork { bus: self.bus.clone(), process: id, instance };
         let url = "redis://simulated".parse().unwrap();
-        let config = Arc::new(config(id, self.timing, self.switches.fence_longer_than_dead));
+        let mut config = config(id, self.timing, self.switches.fence_longer_than_dead);
+        // Otherwise the master changes only when lost data are restored: a single Redis, started again. Directed
+        // scenarios (rate 0) have failovers.
+        if self.faults.has_failovers || self.faults.rate == 0 {
+            config.redis = "redis+sentinel://simulated/mymaster".parse().unwrap();
+        }
+        let config = Arc::new(config);
         let clock = self.clock.now - self.cluster.slot(id).clock_lag;
         let worker_env = id.host().map(|host| {
             let host = Arc::new(self.cluster.hosts[host].clone());
@@ -63,7 +69,7 @@ impl World {
         let process = Process::start(instance, clock, move |shutdown| async move {
             let store = Store::with_transport(Arc::new(network), url, LinkOptions::default());
             match (id, worker_env) {
-                (ProcessId::Worker(_), Some(env)) => {
+                (ProcessId::Worker(_) | ProcessId::SecondWorker, Some(env)) => {
                     // It is started again, however it ends.
                     drop(worker::run_in_env(config, store, env, timings, shutdown).await);
                 }
@@ -143,7 +149,7 @@ fn worker_timings(timing: TimingMillis) -> WorkerTimings {
 }
 
 fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> Config {
-    let name = id.to_string();
+    let name = id.name();
     let mut config = fixtures::config(&[
         ("KUBELEET_NODE", name.as_str()),
         ("KUBELEET_CPUS", NODE_CPUS),

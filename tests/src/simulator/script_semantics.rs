@@ -14,12 +14,13 @@ impl World {
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
         if script.name() == "register" {
             self.checks.incarnations.insert(incarnation.to_vec());
+            self.checks.replacement = self.replacement(who, &String::from_utf8_lossy(incarnation));
             return;
         }
         if who.host().is_none() || !self.checks.incarnations.contains(incarnation) {
             return;
         }
-        let node = self.observed.nodes.get(&who.to_string());
+        let node = self.observed.nodes.get(&who.name());
         if !node.is_some_and(|node| node.state == "alive" && node.incarnation.as_bytes() == incarnation) {
             let name = script.name();
             self.checks.fenced_write =
@@ -34,6 +35,17 @@ impl World {
         }
     }
 
+    /// Returns the violation if a worker that registers with this incarnation gets the name of one that is
+    /// alive: whose last heartbeat was processed less than a fence period ago.
+    fn replacement(&self, who: ProcessId, incarnation: &str) -> Option<String> {
+        let node = self.observed.nodes.get(&who.name()).filter(|node| node.state == "alive")?;
+        let holder_of = |incarnation: &str| incarnation.split_once('.').map(|(holder, _)| holder.to_owned());
+        let silence = self.silence(who.node()?);
+        let is_another = holder_of(&node.incarnation) != holder_of(incarnation);
+        (is_another && silence < self.timing.fence)
+            .then(|| format!("{who} takes the name of a worker {silence} ms after its heartbeat"))
+    }
+
     /// Checks and counts after a script ran.
     pub(super) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
         let name = script.name();
@@ -42,12 +54,15 @@ impl World {
         }
         self.checks.has_assigned |= name == "assign";
         let verdict = first_word(reply);
-        if let Some(host) = who.host()
+        let replacement = self.checks.replacement.take();
+        if let Some(node) = who.node()
             && matches!(name, "register" | "heartbeat")
             && verdict == "OK"
         {
-            self.cluster.last_heartbeats[host] = self.clock.now;
+            self.checks.violations.extend(replacement);
+            self.cluster.last_heartbeats[node] = self.clock.now;
         }
+        self.stats.refused_names += u64::from(verdict == "TAKEN");
         self.stats.deaths += u64::from(verdict == "DECLARED");
         self.stats.requeued += u64::from(verdict == "QUEUED");
     }

@@ -55,6 +55,10 @@ stats! {
     older_states,
     /// Nodes declared dead.
     deaths,
+    /// Times in which a second worker had the name of another one.
+    second_workers,
+    /// Registrations that were refused because another worker had the name.
+    refused_names,
     /// Started containers.
     starts,
     /// Payloads that were removed by hand.

@@ -111,6 +111,7 @@ impl World {
     /// Ends all faults and all operations of clients: from now on the cluster must converge.
     pub(super) fn stop_faults(&mut self) {
         self.restore_redis();
+        self.remove_second_worker();
         self.remove_held_containers();
         self.faults.end();
         // A slow Redis is a fault as well.
@@ -201,9 +202,9 @@ impl World {
         }
     }
 
-    /// For how long Redis has not processed a heartbeat of a worker.
-    pub(super) fn silence(&self, host: usize) -> u64 {
-        self.clock.now - self.cluster.last_heartbeats[host]
+    /// For how long Redis has not processed a heartbeat of a node.
+    pub(super) fn silence(&self, node: usize) -> u64 {
+        self.clock.now - self.cluster.last_heartbeats[node]
     }
 
     /// Whether a node was declared dead, or is about to be.

@@ -1,7 +1,7 @@
 //! Scenarios on a real container engine: what users see with `docker ps`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kubeleet_tests::docker::{Docker, IMAGE, SAMPLE_IMAGE};
 use kubeleet_tests::exclusive::beside_others;
@@ -58,6 +58,37 @@ async fn three_replicas_are_spread_over_two_nodes() {
     })
     .await;
     cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
+}
+
+/// They are kept for their logs until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_containers_of_pods_that_have_ended_go_with_their_service() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let job = json!({"name": "job", "image": IMAGE, "command": ["/bin/sh", "-c", "exit 0"], "replicas": 4,
+        "restart": "never"});
+    http.post("/service", &job).await;
+    eventually_within(SOON * 2, "all have ended", || async {
+        let pods = http.pods("service=job").await;
+        let ended = pods.iter().filter(|pod| pod["phase"] == "succeeded").count();
+        check(ended == 4, || format!("{pods:?}"))
+    })
+    .await;
+    assert_eq!(docker.containers().await.len(), 4);
+    let begin = Instant::now();
+    http.send(reqwest::Method::DELETE, "/service/job", None).await;
+    eventually_within(SOON, "no container is left", || async {
+        let left = docker.containers().await;
+        check(left.is_empty(), || format!("{left:?}"))
+    })
+    .await;
+    // Without the hint a worker looks every 30 s.
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

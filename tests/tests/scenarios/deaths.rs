@@ -8,7 +8,7 @@ use kubeleet_tests::{Cluster, Timing};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
-use crate::SOON;
+use crate::{SOON, sleeper};
 
 /// The number of pods that run on this node according to Redis.
 async fn pods_on(cluster: &Cluster, short: &str) -> usize {
@@ -48,6 +48,43 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
         .comes_to_rest(Duration::from_secs(30), &["w1", "w2"], || async { cluster.processes.running() })
         .await;
     assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
+}
+
+/// A single Redis that was restarted with its data is found where it was: a node that died meanwhile is dead for
+/// the usual silence, and the status says what still pauses.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Medium).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let (mut killed, _other) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &sleeper("web", 4, "keep")).await;
+    http.runs(SOON, "web", 4).await;
+    assert_eq!(http.get("/status").await["pause"], json!(null));
+    killed.kill();
+    let () = cluster.redis.cli(&["SAVE"]).await;
+    cluster.redis.restart().await;
+    eventually_within(SOON, "the status says what pauses", || async {
+        let pause = http.get("/status").await["pause"].clone();
+        let is_said = (1..=5).contains(&pause["no_deaths_for_seconds"].as_u64().unwrap_or_default());
+        check(is_said, || format!("{pause}"))
+    })
+    .await;
+    eventually_within(SOON, "its pods move", || async {
+        check(pods_on(&cluster, "w2").await == 4, || "not yet".to_owned())
+    })
+    .await;
+    let events: Vec<(String, Vec<String>)> = cluster.redis.cli(&["XRANGE", "events", "-", "+"]).await;
+    let at = |reason: &str| {
+        let (id, _) = events.iter().find(|(_, fields)| fields.iter().any(|field| field == reason)).unwrap();
+        Duration::from_millis(id.split_once('-').unwrap().0.parse().unwrap())
+    };
+    let paused_for = at("NodeDead") - at("MasterChanged");
+    let dead_after = cluster.timing().dead_after();
+    assert!((dead_after..dead_after * 3 / 2).contains(&paused_for), "{paused_for:?}");
+    assert_eq!(http.get("/status").await["pause"], json!(null));
 }
 
 #[tokio::test(flavor = "multi_thread")]

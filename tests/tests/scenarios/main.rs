@@ -11,6 +11,7 @@ mod external;
 mod hosts;
 mod input;
 mod mistakes;
+mod names;
 mod recovery;
 mod supervisor;
 mod upgrade;

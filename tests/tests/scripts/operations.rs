@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, node, pushed};
+use testkit::fixtures;
 
 /// An operation that can be called any number of times.
 pub(crate) struct Operation {
@@ -435,7 +436,7 @@ async fn finish(
 }
 
 async fn register(store: &Store, name: &NodeName, info: &NodeInfo) -> Result<&'static str, StoreError> {
-    store.register(name, info, None).await.map(|_| "registered")
+    store.register(name, info, fixtures::claimant(), None).await.map(|_| "registered")
 }
 
 fn is_on_a_node(phase: Phase) -> bool {

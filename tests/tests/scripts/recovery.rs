@@ -10,6 +10,7 @@ use common::store::{PutMode, Registration, Store};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
 use kubeleet_tests::keyspace::Entry;
+use testkit::fixtures;
 
 /// Requests as much as each pod of the services.
 const PUSHED: &str = r#"{"name":"test","uuid":"mine","image":"i","replica":3,"cpus":"0.1","memory":"64MiB"}"#;
@@ -223,9 +224,15 @@ async fn a_worker_with_the_id_registers_after_a_recovery() {
     let fixture = Fixture::new().await;
     let cluster = ClusterId::random();
     let known = Some(common::store::KnownCluster { id: &cluster, containers: 1 });
-    let info = testkit::fixtures::node_info(kubeleet_tests::fixture::REQUEST);
+    let info = fixtures::node_info(kubeleet_tests::fixture::REQUEST);
     let w1 = node("w1");
-    assert!(matches!(fixture.store.register(&w1, &info, known).await, Ok(Registration::Held { .. })));
+    assert!(matches!(
+        fixture.store.register(&w1, &info, fixtures::claimant(), known).await,
+        Ok(Registration::Held { .. })
+    ));
     fixture.store.recover_cluster(&cluster, None).await.unwrap();
-    assert!(matches!(fixture.store.register(&w1, &info, known).await, Ok(Registration::Registered { .. })));
+    assert!(matches!(
+        fixture.store.register(&w1, &info, fixtures::claimant(), known).await,
+        Ok(Registration::Registered { .. })
+    ));
 }

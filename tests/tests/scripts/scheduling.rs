@@ -60,6 +60,37 @@ async fn the_oldest_pods_are_taken_first_and_stay_in_flight() {
 }
 
 #[tokio::test]
+async fn a_scheduler_that_has_ended_counts_as_silent_and_what_it_still_gets_is_reclaimed() {
+    let fixture = Fixture::new().await;
+    fixture.service("web", 4).await;
+    take(&fixture, 3).await;
+    let (store, me) = (&fixture.store, &fixture.scheduler);
+    let retire = async || {
+        // A sign of life in this very millisecond counts.
+        testkit::eventually("it is silent", || async {
+            store.retire_scheduler(me, 2).await.unwrap().ok_or("it is alive".to_owned())
+        })
+        .await
+    };
+    let minutes_silent = async || {
+        let (now, seen) = (store.redis_now().await.unwrap(), store.schedulers().await.unwrap());
+        seen.iter().map(|(_, at)| (now - at) / 60_000).collect::<Vec<_>>()
+    };
+    assert_eq!((retire().await, minutes_silent().await), (2, vec![0]));
+    assert_eq!((retire().await, minutes_silent().await), (1, vec![0]), "it may have had more");
+    assert_eq!((retire().await, minutes_silent().await), (0, vec![59]));
+    assert_eq!((retire().await, minutes_silent().await), (0, vec![59]), "repeated after a lost reply");
+    // A pop that was still on its way.
+    let () = fixture.redis.cli(&["LMOVE", "sq", &format!("fq:{me}"), "RIGHT", "LEFT"]).await;
+    assert_eq!(store.reclaim_in_flight(me, DEAD_AFTER, 10).await.unwrap(), Some(1));
+    assert_eq!(minutes_silent().await, [59], "and it may not have been the last one");
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+    let never_seen = SchedulerId::random();
+    assert_eq!(store.retire_scheduler(&never_seen, 2).await.unwrap(), Some(0));
+    assert_eq!(store.schedulers().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn the_blocking_queue_takes_pods_and_records_that_the_scheduler_is_alive() {
     let fixture = Fixture::new().await;
     let mut queue =

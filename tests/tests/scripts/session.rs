@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::ids::{AssignmentId, ClusterId, PodId, ServiceName};
+use common::ids::{AssignmentId, ClusterId, HolderId, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::node::Psi;
 use common::payload::Payload;
 use common::store::{
-    Ack, AckItem, Claim, ClaimReply, Fenced, FinishReport, HoldReason, KnownCluster, PodOutcome, PodRef,
-    Registration, StatusReport, WriteOutcome,
+    Ack, AckItem, Claim, ClaimReply, Claimant, Fenced, FinishReport, HoldReason, KnownCluster, PodOutcome,
+    PodRef, Registration, StatusReport, WriteOutcome,
 };
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{ATTEMPTS, Placed, facts, node, pushed};
+use kubeleet_tests::fixture::{ATTEMPTS, Placed, REQUEST, facts, node, pushed};
+use testkit::fixtures;
 
 use crate::{changing_nothing, checks};
 
@@ -33,7 +34,7 @@ async fn registering_returns_starting_pods_to_the_queue_in_order() {
     let first = old.pop_more(2).await.unwrap();
     let facts = facts(fixture.store.node(&node("w1")).await.unwrap().unwrap().facts.capacity);
     let Registration::Registered { session, requeued, .. } =
-        fixture.store.register(&node("w1"), &facts, None).await.unwrap()
+        fixture.store.register(&node("w1"), &facts, fixtures::claimant(), None).await.unwrap()
     else {
         panic!("it lives");
     };
@@ -67,15 +68,84 @@ async fn a_worker_cannot_register_while_its_pods_are_being_moved() {
     let Placed { session, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
     fixture.kill_node("w1").await;
     let facts = facts(fixture.store.node(&node("w1")).await.unwrap().unwrap().facts.capacity);
-    let register = async { fixture.store.register(&node("w1"), &facts, None).await.unwrap() };
+    let register =
+        async { fixture.store.register(&node("w1"), &facts, fixtures::claimant(), None).await.unwrap() };
     assert!(matches!(changing_nothing(&fixture, register).await, Registration::Draining));
     fixture.drain("w1").await;
     assert!(matches!(
-        fixture.store.register(&node("w1"), &facts, None).await.unwrap(),
+        fixture.store.register(&node("w1"), &facts, fixtures::claimant(), None).await.unwrap(),
         Registration::Registered { .. }
     ));
     let old = changing_nothing(&fixture, session.heartbeat(None, None, 0, &[])).await.unwrap();
     assert_eq!(old, Err(Fenced::Replaced));
+}
+
+/// Registers `w1` from another machine than the fixture's.
+async fn register_elsewhere(fixture: &Fixture) -> Registration {
+    let facts = facts(REQUEST);
+    let holder = HolderId::random();
+    let claimant = Claimant { holder: &holder, ..fixtures::claimant() };
+    fixture.store.register(&node("w1"), &facts, claimant, None).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arrive() {
+    let fixture = Fixture::new().await;
+    let first = fixture.node("w1").await;
+    first.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let registered_at = fixture.store.node(&node("w1")).await.unwrap().unwrap().registered_at;
+    let heartbeat: String = fixture.redis.cli(&["GET", "hb:w1"]).await;
+    let Registration::Taken(taken) = changing_nothing(&fixture, register_elsewhere(&fixture)).await else {
+        panic!("the first one is alive");
+    };
+    assert_eq!((taken.since, &taken.last_heartbeat), (registered_at, &heartbeat));
+    assert_eq!(taken.silence + taken.left, fixtures::claimant().takes_over_after);
+    first.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+
+    // Silent for long, and not declared dead yet.
+    fixture.silence("w1").await;
+    assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
+    assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
+}
+
+#[tokio::test]
+async fn a_restarted_worker_and_one_after_an_earlier_version_register_at_once() {
+    let fixture = Fixture::new().await;
+    let first = fixture.node("w1").await;
+    fixture.node("w1").await;
+    assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
+    for of_earlier_version in [uuid::Uuid::new_v4().to_string(), String::new(), "x.y".to_owned()] {
+        let () = fixture.redis.cli(&["HSET", "node:w1", "incarnation", &of_earlier_version]).await;
+        assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
+    }
+    let () = fixture.redis.cli(&["HDEL", "node:w1", "incarnation"]).await;
+    assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
+}
+
+/// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps it
+/// for one that has died.
+#[tokio::test]
+async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
+    let fixture = Fixture::new().await;
+    let first = fixture.node("w1").await;
+    first.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    let takes_over_after = fixtures::claimant().takes_over_after;
+    let mostly_left = |registration| match registration {
+        Registration::Taken(taken) => taken.left > takes_over_after / 2 && taken.left <= takes_over_after,
+        _ => false,
+    };
+    // The new master's clock is ahead.
+    fixture.silence("w1").await;
+    let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+    assert!(mostly_left(register_elsewhere(&fixture).await));
+    // Its clock is behind, or a user has overwritten the time.
+    for wrong in ["99999999999999", "soon"] {
+        let () = fixture.redis.cli(&["HSET", "node:w1", "beat", wrong]).await;
+        assert!(mostly_left(register_elsewhere(&fixture).await), "{wrong}");
+        let now = fixture.store.redis_now().await.unwrap();
+        let beat: u64 = fixture.redis.cli(&["HGET", "node:w1", "beat"]).await;
+        assert!(beat <= now && now - beat < 10_000, "{wrong}: it counts from now on");
+    }
 }
 
 #[tokio::test]
@@ -404,7 +474,8 @@ async fn a_worker_of_another_cluster_is_held_and_nothing_else_changes() {
     let other = ClusterId::random();
     let before = fixture.keyspace().await;
     let known = KnownCluster { id: &other, containers: 7 };
-    let answer = fixture.store.register(&node("w1"), &facts, Some(known)).await.unwrap();
+    let answer =
+        fixture.store.register(&node("w1"), &facts, fixtures::claimant(), Some(known)).await.unwrap();
     assert!(matches!(answer, Registration::Held { found: Some(found), .. } if found == own));
     let changes = before.changes(&fixture.keyspace().await);
     assert!(!changes.is_empty() && changes.iter().all(|change| change.starts_with("held")), "{changes:?}");
@@ -425,11 +496,12 @@ async fn an_emptied_redis_holds_its_workers_and_gets_no_new_id_from_them() {
     let answer = changing_nothing(&fixture, session.heartbeat(None, None, 0, &[])).await.unwrap();
     assert_eq!(answer, Err(Fenced::UnknownCluster));
     let known = KnownCluster { id: &own, containers: 0 };
-    let answer = fixture.store.register(&node("w1"), &facts, Some(known)).await.unwrap();
+    let answer =
+        fixture.store.register(&node("w1"), &facts, fixtures::claimant(), Some(known)).await.unwrap();
     assert!(matches!(answer, Registration::Held { found: None, .. }));
     assert_eq!(fixture.store.cluster_id().await.unwrap(), None);
     assert_eq!(fixture.store.node_names().await.unwrap(), []);
-    let answer = fixture.store.register(&node("w1"), &facts, None).await.unwrap();
+    let answer = fixture.store.register(&node("w1"), &facts, fixtures::claimant(), None).await.unwrap();
     assert!(matches!(answer, Registration::Registered { .. }), "a worker that knows no cluster makes one");
     assert_ne!(fixture.store.cluster_id().await.unwrap(), Some(own));
 }

@@ -41,7 +41,7 @@ use self::systemd::Systemd;
 use crate::identity::IdentityFiles;
 use crate::lease_file;
 
-/// The exit code of a worker whose name another worker has taken.
+/// The exit code of a worker whose name another worker has.
 const REPLACED: u8 = 4;
 /// Exit codes after which the worker is not started again: invalid configuration, and a name that is taken.
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];

@@ -49,6 +49,10 @@ impl Leftovers {
         self.ended.insert(at, ended);
     }
 
+    pub(super) fn release(&mut self, pod: &PodId, assignment: &AssignmentId) {
+        self.ended.retain(|ended| ended.pod != *pod || ended.assignment != *assignment);
+    }
+
     pub(super) fn is_kept(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.ended.iter().any(|ended| ended.pod == *pod && ended.assignment == *assignment)
     }

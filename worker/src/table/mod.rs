@@ -268,6 +268,11 @@ impl PodTable {
         self.lock().leftovers.ended().to_vec()
     }
 
+    /// The container of an ended pod is kept no longer.
+    pub(crate) fn release_ended(&self, pod: &PodId, assignment: &AssignmentId) {
+        self.lock().leftovers.release(pod, assignment);
+    }
+
     /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
     /// them.
     pub(crate) fn expire_ended(&self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {

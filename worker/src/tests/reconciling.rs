@@ -108,6 +108,39 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     worker.end().await.unwrap();
 }
 
+/// Prompt by a hint; without it, with the next full look at the containers.
+#[tokio::test]
+async fn the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted() {
+    let Some(mut rig) = Rig::new("the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted") else {
+        return;
+    };
+    rig.timings.relist_interval = std::time::Duration::from_secs(3600);
+    let worker = rig.worker();
+    let pods = ["hinted", "kept", "unhinted"];
+    for pod in pods {
+        rig.push(&payload_with(pod, "alpine", r#""restart":"never""#));
+        rig.until(pod, Phase::Running).await;
+        assert!(rig.engine.exit(&id(pod), 0));
+        rig.until(pod, Phase::Succeeded).await;
+    }
+    rig.stop("hinted").await;
+    rig.until_containers("hinted", 0).await;
+    assert_eq!((rig.containers("kept").await.len(), rig.containers("unhinted").await.len()), (1, 1));
+    worker.end().await.unwrap();
+    let () = rig.redis.cli(&["HSET", "pod:unhinted", "phase", "stopped"]).await;
+
+    let worker = rig.worker().until_registered(&rig).await;
+    rig.until_containers("unhinted", 0).await;
+    assert_eq!(rig.containers("kept").await.len(), 1);
+    worker.end().await.unwrap();
+
+    rig.timings.relist_interval = std::time::Duration::from_secs(1);
+    let worker = rig.worker().until_registered(&rig).await;
+    let () = rig.redis.cli(&["HSET", "pod:kept", "phase", "stopped"]).await;
+    rig.until_containers("kept", 0).await;
+    worker.end().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_pod_whose_container_vanished_is_started_again() {
     let Some(rig) = Rig::new("a_pod_whose_container_vanished_is_started_again") else { return };

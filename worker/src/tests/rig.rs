@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
-use common::ids::{NodeName, PodId, SchedulerId};
+use common::ids::{HolderId, NodeName, PodId, SchedulerId};
 use common::lifecycle::Phase;
 use common::node::Resources;
 use common::payload::Payload;
@@ -28,7 +28,7 @@ pub(super) struct Rig {
     pub(super) engine: SimRuntime,
     pub(super) config: Config,
     pub(super) timings: WorkerTimings,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// A running worker. Dropping it is a crash.
@@ -52,6 +52,11 @@ impl RunningWorker {
 
     /// Waits until it ends without a shutdown.
     pub(super) async fn ends(mut self) -> Result<(), WorkerError> {
+        self.wait().await
+    }
+
+    /// See [`Self::ends`]; what is dropped meanwhile goes on.
+    pub(super) async fn wait(&mut self) -> Result<(), WorkerError> {
         tokio::time::timeout(Duration::from_secs(20), &mut self.task).await.unwrap().unwrap()
     }
 }
@@ -85,7 +90,7 @@ impl Rig {
         };
         let store = Store::new(config.redis.clone(), LinkOptions::default());
         let engine = SimRuntime::new(options);
-        Some(Self { redis, store, engine, config, timings, _directory: directory })
+        Some(Self { redis, store, engine, config, timings, directory })
     }
 
     pub(super) fn worker(&self) -> RunningWorker {
@@ -93,14 +98,31 @@ impl Rig {
     }
 
     pub(super) fn worker_on(&self, engine: Arc<dyn Runtime>) -> RunningWorker {
+        self.worker_of(self.config.clone(), engine)
+    }
+
+    /// Starts a worker with the same name on another machine.
+    pub(super) fn worker_elsewhere(&self) -> RunningWorker {
+        let machine = self.directory.path().join(HolderId::random().as_str());
+        let config = Config { state_dir: machine.clone(), data_dir: machine, ..self.config.clone() };
+        self.worker_of(config, Arc::new(SimRuntime::new(SimOptions::default())))
+    }
+
+    fn worker_of(&self, config: Config, engine: Arc<dyn Runtime>) -> RunningWorker {
         let store = Store::new(self.config.redis.clone(), LinkOptions::default());
         let shutdown = CancellationToken::new();
         let redis_log = Arc::new(ChangeLog::new("the connection to Redis"));
-        let config = Arc::new(self.config.clone());
+        let config = Arc::new(config);
         let env = WorkerEnv::real(&config, engine).unwrap();
         let worker = Worker::new(config, store, env, self.timings.clone(), redis_log);
         let task = tokio::spawn(crate::session::run(Arc::new(worker), shutdown.clone()));
         RunningWorker { shutdown, task }
+    }
+
+    /// The incarnation of the node, empty before its first registration.
+    pub(super) async fn incarnation(&self) -> String {
+        let found: Option<String> = self.redis.cli(&["HGET", "node:w", "incarnation"]).await;
+        found.unwrap_or_default()
     }
 
     pub(super) fn node(&self) -> NodeName {

@@ -84,12 +84,64 @@ async fn two_workers_cannot_share_a_name() {
     let first = rig.worker();
     rig.push(&payload("p", "alpine"));
     rig.until("p", Phase::Running).await;
-    let second = rig.worker();
-    let error = first.ends().await.unwrap_err();
-    assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
-    assert!(error.to_string().contains("two workers cannot share a name"));
-    assert_eq!(rig.engine.running(), 1, "its containers are left to the other worker");
+    let before = rig.incarnation().await;
+    let error = rig.worker_elsewhere().ends().await.unwrap_err();
+    assert!(matches!(error, WorkerError::NameTaken { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("another worker has been node w since 20"), "{text}");
+    assert!(text.contains("two workers cannot share a name") && text.contains("KUBELEET_NODE"), "{text}");
+    assert_eq!((rig.incarnation().await, rig.engine.running()), (before, 1), "the first was not disturbed");
+    rig.push(&payload("q", "alpine"));
+    rig.until("q", Phase::Running).await;
+    first.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_workers_that_are_started_at_once_one_gets_the_name() {
+    let Some(rig) = Rig::new("of_two_workers_that_are_started_at_once_one_gets_the_name") else { return };
+    let (mut one, mut other) = (rig.worker_elsewhere(), rig.worker_elsewhere());
+    let (refused, winner) = tokio::select! {
+        ended = one.wait() => (ended, other),
+        ended = other.wait() => (ended, one),
+    };
+    assert!(matches!(refused, Err(WorkerError::NameTaken { .. })), "{refused:?}");
+    rig.push(&payload("p", "alpine"));
+    rig.until("p", Phase::Running).await;
+    winner.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_died_loses_its_name_to_another_machine_before_it_is_declared_dead() {
+    let Some(rig) = Rig::new("a_worker_that_died_loses_its_name_to_another_machine") else { return };
+    let first = rig.worker();
+    rig.push(&payload("p", "alpine"));
+    rig.until("p", Phase::Running).await;
+    let (before, died) = (rig.incarnation().await, tokio::time::Instant::now());
+    drop(first);
+    let second = rig.worker_elsewhere();
+    eventually("the second has the name", || async { rig.incarnation().await != before }).await;
+    assert!(died.elapsed() > rig.config.timing.fence_after - rig.config.timing.heartbeat);
+    rig.push(&payload("q", "alpine"));
+    rig.until("q", Phase::Running).await;
     second.end().await.unwrap();
+}
+
+/// It takes the name however fresh the heartbeats of the other one are, and so does this one.
+#[tokio::test]
+async fn a_worker_that_an_earlier_version_replaces_twice_ends() {
+    let Some(rig) = Rig::new("a_worker_that_an_earlier_version_replaces_twice_ends") else { return };
+    let worker = rig.worker().until_registered(&rig).await;
+    for number in 1..=2 {
+        let before = rig.incarnation().await;
+        let of_earlier_version = format!("0000-{number}");
+        let () = rig.redis.cli(&["HSET", "node:w", "incarnation", &of_earlier_version]).await;
+        if number == 1 {
+            let is_own = |now: &String| *now != before && *now != of_earlier_version;
+            eventually("it registers again", || async { is_own(&rig.incarnation().await) }).await;
+        }
+    }
+    let error = worker.ends().await.unwrap_err();
+    assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -29,6 +29,13 @@ pub struct RedisUrl {
     pub(super) tls: Option<Tls>,
 }
 
+impl RedisUrl {
+    /// Whether Sentinels say which server is the master.
+    pub fn has_sentinels(&self) -> bool {
+        matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
+    }
+}
+
 /// User and password. Without a password there is no AUTH; without a user the password is that of `default`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {

@@ -30,6 +30,9 @@ for p = 1, pod_count do
     redis.call('HDEL', uq_why, uuid)
     forget_pod(pod_key, wanted_key, uuid)
     add(stopped, uuid, name, '', message)
+    -- The container of a pod that had ended was kept for its logs.
+    local node = phase ~= 'pending' and records[p][2]
+    if node and node ~= '' then redis.call('PUBLISH', 'wake:' .. node, 'discard') end
     replies[p] = 'stopped'
   elseif node ~= seen_node then
     replies[p] = 'moved'

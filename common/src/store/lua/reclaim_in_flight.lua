@@ -1,10 +1,11 @@
 -- Returns what a silent scheduler had in flight to sq; the oldest is taken first again. A second caller finds
 -- nothing. The scheduler itself is forgotten an hour later: it may only be paused, and about to take one more
--- pod.
+-- pod. One that has ended, and says so itself, is silent from then on and forgotten after a minute: a pop of it may
+-- still be on its way to Redis.
 -- Reply: {'ALIVE'} | {'OK', number of payloads that were returned}
-local FORGET_AFTER_MS = 3600000
+local FORGET_AFTER_MS, FORGET_ENDED_AFTER_MS = 3600000, 60000
 local sq, in_flight, schedulers = head_keys()
-local scheduler, silent_ms, max_count = head_args()
+local scheduler, silent_ms, max_count, has_ended = head_args()
 redis.call('LLEN', sq)
 local length = redis.call('LLEN', in_flight)
 local beat = tonumber(redis.call('ZSCORE', schedulers, scheduler) or 0)
@@ -24,6 +25,8 @@ end
 if moved > 0 then
   emit('cluster', 'scheduler', 'InFlightReclaimed', '', '', '',
     moved .. ' pods in flight in the silent scheduler ' .. scheduler .. ' are queued again')
+elseif length == 0 and has_ended == '1' then
+  redis.call('ZADD', schedulers, 'XX', NOW - FORGET_AFTER_MS + FORGET_ENDED_AFTER_MS, scheduler)
 elseif length == 0 and silence > FORGET_AFTER_MS then
   redis.call('ZREM', schedulers, scheduler)
 end

@@ -2,12 +2,14 @@
 -- queue. If this Redis has no cluster id, the first worker that knows none sets one.
 -- Reply: {'OK', number of payloads that went back, id of the cluster}
 --        | {'DRAINING'} (it was declared dead and its pods are still being moved: try again)
+--        | {'TAKEN', time at which another worker registered, ms since its last heartbeat, ms of silence after
+--           which it loses the name, value of its last heartbeat} (its heartbeats arrive, or did a moment ago)
 --        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs, held = head_keys()
 -- known_cluster is '' if the worker knows none, and containers is how many it has.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
-  containers = head_args()
+  containers, takeover_after_ms = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
@@ -21,12 +23,32 @@ if known_cluster ~= '' and cluster ~= known_cluster then
   end
   return { 'HOLD', cluster or '', run_id() }
 end
-local state = redis.call('HGET', node_key, 'state')
+local state, current_incarnation, beat, registered_at =
+  unpack(redis.call('HMGET', node_key, 'state', 'incarnation', 'beat', 'registered_at'), 1, 4)
 redis.call('SCARD', nodes)
 -- As in `heartbeat`.
 local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
 local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
 if state == 'dead' and waiting + starting + running > 0 then return { 'DRAINING' } end
+
+-- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder is that of
+-- a version before this one, or of an external worker: either may be this very node, just upgraded.
+local function holder_of(some) return string.match(some or '', '^(%x+)%.') end
+local holder = holder_of(current_incarnation)
+if state == 'alive' and holder and holder ~= holder_of(incarnation) then
+  local last_heartbeat = redis.pcall('GET', heartbeat_key)
+  if is_no_past(beat) then
+    -- Of a former master whose clock was ahead. Left as it is, it would never be silent.
+    beat = NOW
+    redis.call('HSET', node_key, 'beat', STAMP)
+  end
+  -- After a change of the master the clock may have jumped, and the other worker may not have found the master.
+  local silence = NOW - math.max(past(beat), master_changed_at())
+  if silence < tonumber(takeover_after_ms) then
+    return { 'TAKEN', past(registered_at) or NOW, silence, takeover_after_ms - silence,
+      type(last_heartbeat) == 'string' and last_heartbeat or '' }
+  end
+end
 
 if can_hold then redis.call('HDEL', held, node) end
 if not cluster then

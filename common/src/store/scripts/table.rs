@@ -329,7 +329,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [sq, in_flight, schedulers],
-        args: [scheduler, silent_ms, max_count],
+        args: [scheduler, silent_ms, max_count, has_ended],
     }
     register {
         run_by: [Worker],
@@ -337,7 +337,7 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, resources
+            new_cluster, containers, takeover_after_ms, resources
         ],
     }
     reject {
