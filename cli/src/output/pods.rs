@@ -13,7 +13,7 @@ const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
     fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID"];
+        let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID", "PORTS"];
         if wide {
             titles.extend(["IMAGE", "ADDRESS", "GENERATION", "ATTEMPTS", "MESSAGE"]);
         }
@@ -30,6 +30,7 @@ impl TableRow for PodView {
             self.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             humanize::age(&self.created_at, now),
             id.to_owned(),
+            ports(self),
         ];
         if wide {
             cells.extend([
@@ -37,7 +38,7 @@ impl TableRow for PodView {
                 self.address.clone(),
                 self.generation.to_string(),
                 self.attempts.to_string(),
-                humanize::shorten(&self.message, 80),
+                humanize::shorten_message(&self.message, 80),
             ]);
         }
         cells
@@ -66,8 +67,17 @@ pub(crate) fn indexed_name(pod: &PodView) -> String {
 pub(crate) fn line(pod: &PodView) -> String {
     let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
+    if !pod.ports.is_empty() {
+        text.push_str(&format!(", {}", ports(pod)));
+    }
     text.push_str(&reason_suffix(&pod.reason, &pod.message));
     text
+}
+
+/// Returns the published ports as `docker ps` prints them.
+fn ports(pod: &PodView) -> String {
+    let ports: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
+    ports.join(", ")
 }
 
 /// Describes a pod. `service` is the pod's service if it is of the same generation.
@@ -90,6 +100,7 @@ pub(crate) fn describe(
         .field("Service", owner(pod))
         .field("Node", pod.node.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Address", &pod.address)
+        .field("Ports", ports(pod))
         .field("Assignment", pod.assignment.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Attempts", pod.attempts.to_string())
         .field("Restarts", pod.restarts.to_string())
@@ -153,8 +164,8 @@ pub(crate) fn reason_suffix(reason: &str, message: &str) -> String {
     match (reason.is_empty(), message.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!(" ({reason})"),
-        (true, false) => format!(" ({})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
-        (false, false) => format!(" ({reason}: {})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
+        (true, false) => format!(" ({})", humanize::shorten_message(message, MAX_MESSAGE_LENGTH)),
+        (false, false) => format!(" ({reason}: {})", humanize::shorten_message(message, MAX_MESSAGE_LENGTH)),
     }
 }
 

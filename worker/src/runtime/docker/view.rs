@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use bollard::models::{
     ContainerInspectResponse, ContainerState as EngineState, ContainerStateStatusEnum, ContainerSummary,
-    ContainerSummaryStateEnum, EndpointSettings,
+    ContainerSummaryStateEnum, EndpointSettings, PortMap, PortSummary, PortSummaryTypeEnum,
 };
+use common::network::{ContainerNetwork, PublishedPort};
+use common::spec::Protocol;
 
 use crate::runtime::{Container, ContainerState};
 
@@ -30,12 +32,14 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
         S::EXITED | S::DEAD | S::EMPTY => ContainerState::Unknown,
         S::REMOVING => return Listed::Skip,
     };
-    let address = row.network_settings.and_then(|settings| settings.networks).map(first_address);
+    let networks = row.network_settings.and_then(|settings| settings.networks);
+    let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
+    let network = network(networks, ports);
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
     match container {
         Some(container) if state == ContainerState::Unknown => Listed::Ended(container),
-        Some(container) => Listed::Known(Container { address: address.unwrap_or_default(), ..container }),
+        Some(container) => Listed::Known(Container { network, ..container }),
         None => Listed::Skip,
     }
 }
@@ -52,12 +56,13 @@ pub(super) struct Inspected {
 pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
     let state = state_of(&answer.state.unwrap_or_default());
-    let address = answer.network_settings.and_then(|settings| settings.networks).map(first_address);
+    let (networks, ports) =
+        answer.network_settings.map(|settings| (settings.networks, settings.ports)).unwrap_or_default();
+    let network = network(networks, bound_ports(ports.unwrap_or_default()));
     let container = state.zip(answer.id).and_then(|(state, handle)| {
         Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
     });
-    let container =
-        container.map(|container| Container { address: address.unwrap_or_default(), ..container });
+    let container = container.map(|container| Container { network, ..container });
     Inspected { labels, container }
 }
 
@@ -73,6 +78,48 @@ fn state_of(state: &EngineState) -> Option<ContainerState> {
         }),
         S::REMOVING => None,
     }
+}
+
+fn network(
+    networks: Option<HashMap<String, EndpointSettings>>,
+    ports: impl Iterator<Item = PublishedPort>,
+) -> Option<ContainerNetwork> {
+    let mut ports: Vec<PublishedPort> = ports.collect();
+    ports.sort();
+    ports.dedup();
+    Some(ContainerNetwork { address: networks.map(first_address).unwrap_or_default(), ports })
+}
+
+/// Translates a port of the container list. `None` for one that is not published, or of another protocol.
+fn listed_port(port: PortSummary) -> Option<PublishedPort> {
+    let protocol = match port.typ? {
+        PortSummaryTypeEnum::TCP => Protocol::Tcp,
+        PortSummaryTypeEnum::UDP => Protocol::Udp,
+        PortSummaryTypeEnum::EMPTY | PortSummaryTypeEnum::SCTP => return None,
+    };
+    let (host_ip, host_port) = (port.ip?.parse().ok()?, port.public_port?);
+    Some(PublishedPort { container_port: port.private_port, protocol, host_ip, host_port })
+}
+
+/// Translates the ports of an inspection: `80/tcp` → its bindings.
+fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
+    ports.into_iter().flat_map(|(key, bindings)| {
+        let port = key.split_once('/').and_then(|(number, protocol)| {
+            let protocol = match protocol {
+                "tcp" => Protocol::Tcp,
+                "udp" => Protocol::Udp,
+                _ => return None,
+            };
+            Some((number.parse::<u16>().ok()?, protocol))
+        });
+        let bindings = port.map(|port| (port, bindings.unwrap_or_default()));
+        bindings.into_iter().flat_map(|((container_port, protocol), bindings)| {
+            bindings.into_iter().filter_map(move |binding| {
+                let (host_ip, host_port) = (binding.host_ip?.parse().ok()?, binding.host_port?.parse().ok()?);
+                Some(PublishedPort { container_port, protocol, host_ip, host_port })
+            })
+        })
+    })
 }
 
 /// Returns the address in the first network by name, so that it does not change between two calls; empty if
