@@ -251,11 +251,11 @@ impl PodStart {
     }
 
     fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError) -> Phase {
-        let error_text = error.to_string();
         match error {
-            RuntimeError::Image(_) => {
+            RuntimeError::Image(reason) => {
                 measure::start("image");
-                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", error_text))
+                let message = format!("pulling {} failed: {reason}", self.job.payload.image);
+                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
             }
             RuntimeError::Refused(reason) => {
                 measure::start("refused");

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::describe_layout::DescribeLayout;
 use super::{TableRow, containers, events, humanize};
 
-/// Characters of a message on one line.
+/// Characters of a message on a line of progress.
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
@@ -63,14 +63,14 @@ pub(crate) fn indexed_name(pod: &PodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns one line: name, short uuid, phase, node and problem.
+/// Returns one line: name, short uuid, phase, node, published ports, and the whole problem.
 pub(crate) fn line(pod: &PodView) -> String {
     let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
     if !pod.ports.is_empty() {
         text.push_str(&format!(", {}", ports(pod)));
     }
-    text.push_str(&reason_suffix(&pod.reason, &pod.message));
+    text.push_str(&suffix(&pod.reason, &pod.message, usize::MAX));
     text
 }
 
@@ -159,13 +159,19 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message.
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is shortened:
+/// this is for lines that say how something goes on.
 pub(crate) fn reason_suffix(reason: &str, message: &str) -> String {
+    suffix(reason, message, MAX_MESSAGE_LENGTH)
+}
+
+fn suffix(reason: &str, message: &str, max_message: usize) -> String {
+    let message = humanize::shorten_message(message, max_message);
     match (reason.is_empty(), message.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!(" ({reason})"),
-        (true, false) => format!(" ({})", humanize::shorten_message(message, MAX_MESSAGE_LENGTH)),
-        (false, false) => format!(" ({reason}: {})", humanize::shorten_message(message, MAX_MESSAGE_LENGTH)),
+        (true, false) => format!(" ({message})"),
+        (false, false) => format!(" ({reason}: {message})"),
     }
 }
 

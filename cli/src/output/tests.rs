@@ -84,6 +84,14 @@ fn published_ports_are_described() {
 }
 
 #[test]
+fn a_description_has_the_whole_message() {
+    let mut pod = fixtures::pod("djkf2345-9999", Phase::Assigned);
+    pod.message = format!("could not start {}: port is already allocated", "x".repeat(300));
+    assert!(pods::line(&pod).contains(&pod.message));
+    assert!(pods::describe(&pod, None, &[], now()).contains(&pod.message));
+}
+
+#[test]
 fn pods_and_nodes_as_tables() {
     let mut late = fixtures::pod("0b2a77aa-1111", Phase::Pending);
     (late.node, late.replica, late.reason) = (None, 1, "Unschedulable".to_owned());

@@ -1,6 +1,7 @@
 //! Translates the engine's descriptions of containers.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bollard::models::{
     ContainerInspectResponse, ContainerState as EngineState, ContainerStateStatusEnum, ContainerSummary,
@@ -34,7 +35,8 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     };
     let networks = row.network_settings.and_then(|settings| settings.networks);
     let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
-    let network = network(networks, ports);
+    // Some engines list no addresses. Then a row tells nothing, and what the inspection at the start told stays.
+    let network = Some(network(networks, ports)).filter(|network| !network.address.is_empty());
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
     match container {
@@ -58,7 +60,7 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let state = state_of(&answer.state.unwrap_or_default());
     let (networks, ports) =
         answer.network_settings.map(|settings| (settings.networks, settings.ports)).unwrap_or_default();
-    let network = network(networks, bound_ports(ports.unwrap_or_default()));
+    let network = Some(network(networks, bound_ports(ports.unwrap_or_default())));
     let container = state.zip(answer.id).and_then(|(state, handle)| {
         Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state)
     });
@@ -83,11 +85,16 @@ fn state_of(state: &EngineState) -> Option<ContainerState> {
 fn network(
     networks: Option<HashMap<String, EndpointSettings>>,
     ports: impl Iterator<Item = PublishedPort>,
-) -> Option<ContainerNetwork> {
+) -> ContainerNetwork {
     let mut ports: Vec<PublishedPort> = ports.collect();
     ports.sort();
     ports.dedup();
-    Some(ContainerNetwork { address: networks.map(first_address).unwrap_or_default(), ports })
+    ContainerNetwork { address: networks.map(first_address).unwrap_or_default(), ports }
+}
+
+/// Podman writes nothing for all addresses.
+fn host_ip(text: &str) -> Option<IpAddr> {
+    if text.is_empty() { Some(Ipv4Addr::UNSPECIFIED.into()) } else { text.parse().ok() }
 }
 
 /// Translates a port of the container list. `None` for one that is not published, or of another protocol.
@@ -97,7 +104,7 @@ fn listed_port(port: PortSummary) -> Option<PublishedPort> {
         PortSummaryTypeEnum::UDP => Protocol::Udp,
         PortSummaryTypeEnum::EMPTY | PortSummaryTypeEnum::SCTP => return None,
     };
-    let (host_ip, host_port) = (port.ip?.parse().ok()?, port.public_port?);
+    let (host_ip, host_port) = (host_ip(&port.ip?)?, port.public_port?);
     Some(PublishedPort { container_port: port.private_port, protocol, host_ip, host_port })
 }
 
@@ -115,7 +122,7 @@ fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
         let bindings = port.map(|port| (port, bindings.unwrap_or_default()));
         bindings.into_iter().flat_map(|((container_port, protocol), bindings)| {
             bindings.into_iter().filter_map(move |binding| {
-                let (host_ip, host_port) = (binding.host_ip?.parse().ok()?, binding.host_port?.parse().ok()?);
+                let (host_ip, host_port) = (host_ip(&binding.host_ip?)?, binding.host_port?.parse().ok()?);
                 Some(PublishedPort { container_port, protocol, host_ip, host_port })
             })
         })
@@ -129,4 +136,68 @@ fn first_address(networks: HashMap<String, EndpointSettings>) -> String {
         networks.into_iter().filter_map(|(name, net)| Some((name, net.ip_address?))).collect();
     named.sort();
     named.into_iter().map(|(_, address)| address).find(|address| !address.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
+    use super::*;
+
+    const LABELS: &str = r#"{"kubeleet.pod":"p","kubeleet.assignment":"a"}"#;
+
+    fn row(state: &str, address: &str, ports: serde_json::Value) -> Container {
+        let labels: serde_json::Value = serde_json::from_str(LABELS).unwrap();
+        let networks = json!({"Networks": {"bridge": {"IPAddress": address}}});
+        let row = json!({
+            "Id": "h", "State": state, "Labels": labels, "NetworkSettings": networks, "Ports": ports
+        });
+        match listed(serde_json::from_value(row).unwrap()) {
+            Listed::Known(container) | Listed::Ended(container) => container,
+            Listed::Skip => panic!("skipped"),
+        }
+    }
+
+    fn shown(container: &Container) -> Option<String> {
+        let network = container.network.as_ref()?;
+        let ports: Vec<String> = network.ports.iter().map(ToString::to_string).collect();
+        Some(format!("{} {}", network.address, ports.join(" ")))
+    }
+
+    #[test]
+    fn a_row_has_the_published_ports_or_tells_nothing_of_the_network() {
+        let port = |ip: &str, public: u16, kind: &str| json!({"IP": ip, "PrivatePort": 80, "PublicPort": public, "Type": kind});
+        let exposed = json!({"PrivatePort": 80, "Type": "tcp"});
+        let table = [
+            (json!([]), Some("10.0.0.2 ")),
+            (json!([exposed]), Some("10.0.0.2 ")),
+            (
+                json!([port("::1", 2, "tcp"), port("127.0.0.1", 1, "tcp")]),
+                Some("10.0.0.2 127.0.0.1:1->80/tcp [::1]:2->80/tcp"),
+            ),
+            (json!([port("", 1, "udp")]), Some("10.0.0.2 0.0.0.0:1->80/udp")),
+            (json!([port("127.0.0.1", 1, "sctp")]), Some("10.0.0.2 ")),
+        ];
+        for (ports, expected) in table {
+            let container = row("running", "10.0.0.2", ports.clone());
+            assert_eq!(shown(&container).as_deref(), expected, "{ports}");
+        }
+        assert_eq!(shown(&row("running", "", json!([port("127.0.0.1", 1, "tcp")]))), None);
+    }
+
+    #[test]
+    fn an_inspection_has_the_bound_ports_and_an_ended_container_none() {
+        let inspect = |status: &str, address: &str, ports: serde_json::Value| {
+            let labels: serde_json::Value = serde_json::from_str(LABELS).unwrap();
+            let settings = json!({"Networks": {"bridge": {"IPAddress": address}}, "Ports": ports});
+            let answer = json!({
+                "Id": "h", "Config": {"Labels": labels}, "State": {"Status": status}, "NetworkSettings": settings
+            });
+            shown(&inspected(serde_json::from_value(answer).unwrap()).container.unwrap()).unwrap()
+        };
+        let bindings = json!({"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "32769"}], "53/udp": null});
+        assert_eq!(inspect("running", "10.0.0.2", bindings), "10.0.0.2 127.0.0.1:32769->80/tcp");
+        assert_eq!(inspect("exited", "", json!({})), " ");
+    }
 }
