@@ -52,6 +52,7 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
         restarts: pod.restarts,
         exit_code: pod.exit_code,
         address: pod.address,
+        ports: pod.published_ports,
         cpu_millis: pod.cpu_millis,
         memory_bytes: pod.memory_bytes,
         created_at: rfc3339(pod.created_at),

@@ -30,12 +30,7 @@ impl SavedToken {
         }
         let path = file(folder, port);
         // One that an earlier `dev` left when it was killed.
-        if let Err(error) = fs::remove_file(&path)
-            && error.kind() != ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        write_private(&path, token.expose())?;
+        replace_private(&path, token.expose())?;
         Ok(Self(path))
     }
 }
@@ -62,11 +57,16 @@ fn read_in(folder: &Path, port: u16) -> Option<Secret> {
     Some(Secret::new(text.trim())).filter(|token| !token.expose().is_empty())
 }
 
-/// Writes a new file that only this user can read.
+/// Writes a file that only this user can read, in place of an earlier one.
 ///
 /// # Errors
-/// The file exists, or cannot be written.
-pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+/// The file cannot be written.
+pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }

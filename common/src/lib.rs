@@ -19,6 +19,7 @@ pub mod failpoint;
 pub mod ids;
 pub mod json_pointer;
 pub mod lifecycle;
+pub mod network;
 pub mod node;
 pub mod payload;
 pub mod pod;

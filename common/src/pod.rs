@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName, SpecId};
 use crate::lifecycle::Phase;
+use crate::network::PublishedPort;
 
 /// The record `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct PodRecord {
     pub exit_code: Option<i64>,
     /// Address of the container; empty while its node has not reported one.
     pub address: String,
+    /// Ports of the container that are published on its node; empty while its node has not reported any.
+    #[serde(default)]
+    pub published_ports: Vec<PublishedPort>,
 }
 
 /// A reason why a pod fits no node at the moment, and the nodes that it applies to.

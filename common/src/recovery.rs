@@ -12,6 +12,7 @@ use bytes::Bytes;
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, NodeName, PodId, ServiceName, SpecId};
 use crate::lifecycle::Phase;
+use crate::network::PublishedPort;
 use crate::node::Resources;
 use crate::payload::Payload;
 use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
@@ -97,6 +98,8 @@ pub struct PodRecovery {
     pub restarts: u32,
     /// The address of its container, if it is known.
     pub address: String,
+    /// The ports of its container that are published on its node.
+    pub published_ports: Vec<PublishedPort>,
     /// When its record was created; 0 if that is unknown.
     pub created_at: RedisMillis,
     /// What it requests.
@@ -230,6 +233,7 @@ impl<'a> Planner<'a> {
             generation: pod.service.as_ref().map_or(0, |service| self.generation(service, &payload, pod)),
             restarts: pod.restarts,
             address: pod.address.clone(),
+            published_ports: pod.published_ports.clone(),
             created_at: pod.created_at,
             request: self.request(&payload),
             payload,

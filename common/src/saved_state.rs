@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, ServiceName, SpecId};
 use crate::lifecycle::Phase;
+use crate::network::PublishedPort;
 
 /// The version of the format that this version of kubeleet writes. It reads this one and all before.
 pub const FORMAT: u32 = 1;
@@ -143,6 +144,9 @@ pub struct SavedPod {
     /// The address of its container, if it is known.
     #[serde(default)]
     pub address: String,
+    /// The ports of its container that are published on its node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_ports: Vec<PublishedPort>,
     /// When its record was created; 0 if that is unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
@@ -336,6 +340,7 @@ mod tests {
             generation: 2,
             restarts: 0,
             address: String::new(),
+            published_ports: Vec::new(),
             created_at: 0,
         };
         let mut state = SavedState { pods: vec![pod], ..SavedState::default() };

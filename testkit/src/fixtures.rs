@@ -76,6 +76,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         message: String::new(),
         exit_code: None,
         address: String::new(),
+        published_ports: Vec::new(),
     }
 }
 

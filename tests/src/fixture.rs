@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use common::ids::{AssignmentId, NodeName, PodId, SchedulerId, ServiceName};
 use common::lifecycle::Phase;
+use common::network::{ContainerNetwork, PublishedPort};
 use common::node::{NodeInfo, Resources};
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::service::Service;
-use common::spec::{HostPorts, ServiceInput};
+use common::spec::{HostPorts, Protocol, ServiceInput};
 use common::store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, DeclareOutcome, DrainOutcome,
     PodRef, PutMode, Registration, Session, Store,
@@ -29,6 +30,17 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// How many attempts a pod has to start.
 pub const ATTEMPTS: u32 = 5;
+
+/// What workers of the fixture report of a container: its address, and a port that the engine chose.
+pub fn network() -> ContainerNetwork {
+    let port = PublishedPort {
+        container_port: 80,
+        protocol: Protocol::Tcp,
+        host_ip: [127, 0, 0, 1].into(),
+        host_port: 32769,
+    };
+    ContainerNetwork { address: "10.0.0.1".to_owned(), ports: vec![port] }
+}
 
 /// Redis, a store, and one scheduler's identity.
 pub struct Fixture {
@@ -195,7 +207,7 @@ impl Fixture {
         let mut items = Vec::new();
         for (payload, claim) in self.claim_all(session).await {
             if let Claim::Start { assignment, .. } = claim {
-                items.push(AckItem { payload, assignment, address: "10.0.0.1".to_owned() });
+                items.push(AckItem { payload, assignment, network: network() });
             }
         }
         session.ack(&items).await.unwrap().unwrap()
@@ -203,8 +215,11 @@ impl Fixture {
 
     /// Acknowledges one pod with this assignment.
     pub async fn ack(&self, session: &Session, payload: &Payload, assignment: &AssignmentId) -> Ack {
-        let item =
-            AckItem { payload: payload.clone(), assignment: assignment.clone(), address: String::new() };
+        let item = AckItem {
+            payload: payload.clone(),
+            assignment: assignment.clone(),
+            network: ContainerNetwork::default(),
+        };
         session.ack(&[item]).await.unwrap().unwrap()[0]
     }
 

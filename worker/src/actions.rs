@@ -284,10 +284,13 @@ impl PodAction {
             return;
         }
         let PodStatus { reason, ref message, restarts, exit_code } = managed.status;
-        let report = StatusReport { reason, message, restarts: Some(restarts), exit_code };
+        let network = Some(&managed.network);
+        let report = StatusReport { reason, message, restarts: Some(restarts), exit_code, network };
         let reply = self.context.session.report(self.pod(), &report).await;
         match self.context.classify("reporting the status of a pod", reply) {
-            RetryClass::Reply(_) => self.update(|now| now.is_reported = now.status == managed.status),
+            RetryClass::Reply(_) => self.update(|now| {
+                now.is_reported = now.status == managed.status && now.network == managed.network;
+            }),
             RetryClass::Transient(_) => self.retry_later(),
             RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),
         }

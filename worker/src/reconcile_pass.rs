@@ -118,6 +118,7 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
 }
 
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, container: Option<&Container>) {
+    let Some(managed) = with_network(context, managed, container) else { return };
     let facts = PodFacts {
         desired: managed.desired,
         observed: container.map(|container| container.state),
@@ -133,6 +134,19 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, container: Option<
     };
     let action = step(&facts, &context.worker.restart_backoff());
     actions::begin(context, managed, container, action);
+}
+
+/// Notes where the container can be reached now: with each start the engine may choose another address and
+/// other ports. Returns `None` if the pod changed since it was looked at.
+fn with_network(
+    context: &SessionContext,
+    managed: ManagedPod,
+    container: Option<&Container>,
+) -> Option<ManagedPod> {
+    match container.and_then(|container| container.network.as_ref()) {
+        Some(network) if *network != managed.network => context.table.set_network(&managed, network.clone()),
+        Some(_) | None => Some(managed),
+    }
 }
 
 /// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::ids::{AssignmentId, PodId};
 use common::lifecycle::Phase;
+use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::spec::{OnDisconnect, RestartPolicy};
@@ -94,6 +95,8 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, rules);
     managed.desired = desired;
     managed.restarts = record.restarts;
+    managed.network =
+        ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
     if record.phase == Phase::Running && !record.is_ready() {
         // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
         managed.running_since = Some(context.worker.now());

@@ -170,7 +170,9 @@ impl SavedPods {
         let mut state = inner.state(|key| by_key.contains_key(key));
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
-            pod.address = container.map(|container| container.address.clone()).unwrap_or_default();
+            let network = container.and_then(|container| container.network.as_ref());
+            let network = network.cloned().unwrap_or_default();
+            (pod.address, pod.published_ports) = (network.address, network.ports);
         }
         let is_unsaved = |key: &Key, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
         let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
@@ -306,6 +308,7 @@ mod tests {
             generation: 0,
             restarts: 0,
             address: String::new(),
+            published_ports: Vec::new(),
             created_at: 0,
         }
     }

@@ -251,11 +251,11 @@ impl PodStart {
     }
 
     fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError) -> Phase {
-        let error_text = error.to_string();
         match error {
-            RuntimeError::Image(_) => {
+            RuntimeError::Image(reason) => {
                 measure::start("image");
-                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", error_text))
+                let message = format!("pulling {} failed: {reason}", self.job.payload.image);
+                Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
             }
             RuntimeError::Refused(reason) => {
                 measure::start("refused");
@@ -357,7 +357,7 @@ impl PodStart {
         let item = AckItem {
             payload: payload.clone(),
             assignment: assignment.clone(),
-            address: container.address.clone(),
+            network: container.network.clone().unwrap_or_default(),
         };
         let Some(ack) = self.context.acks.acknowledge(item).await else { return Phase::Done };
         match ack {
@@ -368,6 +368,7 @@ impl PodStart {
                 let rules = PodRules::of(spec);
                 let mut managed = ManagedPod::new(payload, self.job.service.clone(), assignment, rules);
                 managed.running_since = Some(self.context.worker.now());
+                managed.network = container.network.unwrap_or_default();
                 if ack == Ack::Stop {
                     managed.desired = DesiredState::Stop;
                 }

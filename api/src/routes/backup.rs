@@ -142,7 +142,7 @@ pub(crate) async fn restore_backup(
     let body = read_bytes(request, &app, "a part of a backup is at most 8 MiB").await?;
     let text = std::str::from_utf8(&body).unwrap_or_default();
     let file = SavedFile::read(text.lines())
-        .map_err(|why| ApiProblem::new(ProblemKind::MalformedBody, format!("this is no backup: {why}")))?;
+        .map_err(|why| ApiProblem::new(ProblemKind::MalformedBody, format!("this is not a backup: {why}")))?;
     Ok(Json(recovery::restore(&app.store, file, options.part, options.apply == Some(true)).await?))
 }
 

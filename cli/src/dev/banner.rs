@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use common::config::RuntimeKind;
@@ -26,21 +27,31 @@ impl Clients<'_> {
 }
 
 /// Prints the cluster's size and addresses.
-pub(super) fn cluster(options: &DevOptions, engine: &Engine, clients: &Clients<'_>) -> anyhow::Result<()> {
+pub(super) fn cluster(
+    options: &DevOptions,
+    engine: &Engine,
+    workers: usize,
+    clients: &Clients<'_>,
+) -> anyhow::Result<()> {
     let api = clients.api;
     let ha = if options.ha { ", two replicas, three sentinels" } else { "" };
-    let workers = if options.workers == 1 { "worker" } else { "workers" };
+    let noun = if workers == 1 { "worker" } else { "workers" };
     let mut out = anstream::stdout();
-    writeln!(
-        out,
-        "kubeleet {}: {} {workers} on {}{ha}",
-        env!("CARGO_PKG_VERSION"),
-        options.workers,
-        engine.description
-    )?;
+    writeln!(out, "kubeleet {}: {workers} {noun} on {}{ha}", env!("CARGO_PKG_VERSION"), engine.description)?;
     writeln!(out, "  api        http://{api}   (docs: http://{api}/docs)")?;
     writeln!(out, "  redis-cli  {}", clients.redis_cli())?;
     out.flush()?;
+    Ok(())
+}
+
+/// Prints where the cluster is kept, and whether it was there before.
+/// A Redis that was started again may be another one, so workers wait for the `fence` before they start pods.
+pub(super) fn data(path: &Path, is_continued: bool, fence: Duration) -> anyhow::Result<()> {
+    let what = match is_continued {
+        true => format!("continued: no pod is started for {} s", fence.as_secs()),
+        false => "new".to_owned(),
+    };
+    writeln!(anstream::stdout(), "  data       {} ({what})", path.display())?;
     Ok(())
 }
 
@@ -58,8 +69,8 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
     Ok(())
 }
 
-/// Prints commands to try next.
-pub(super) fn next_steps(engine: &Engine, clients: &Clients<'_>) -> anyhow::Result<()> {
+/// Prints commands to try next. `kept` is the directory of `--data`.
+pub(super) fn next_steps(engine: &Engine, kept: Option<&Path>, clients: &Clients<'_>) -> anyhow::Result<()> {
     let api = clients.api;
     let (image, list_command) = match engine.kind {
         RuntimeKind::Docker => (HELLO_IMAGE, "docker ps --filter label=orchestrator=kubeleet".to_owned()),
@@ -82,7 +93,16 @@ pub(super) fn next_steps(engine: &Engine, clients: &Clients<'_>) -> anyhow::Resu
         r#"  {} LPUSH pq:worker1 '{{"name":"test","uuid":"mine","image":"{image}","replica":3{command}}}'"#,
         clients.redis_cli()
     )?;
-    writeln!(out, "\nCtrl-C stops everything and leaves nothing behind.")?;
+    let end = match (kept, engine.kind) {
+        (None, _) => "Ctrl-C stops everything and leaves nothing behind.",
+        (Some(_), RuntimeKind::Docker) => {
+            "Ctrl-C stops kubeleet and its Redis. Containers run on; the same command continues with them."
+        }
+        (Some(_), RuntimeKind::Process | RuntimeKind::Sim) => {
+            "Ctrl-C stops everything. The same command starts services and pods again."
+        }
+    };
+    writeln!(out, "\n{end}")?;
     out.flush()?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use common::config::{Config, RuntimeKind, Secret};
 
-use crate::dev_token::{SavedToken, write_private};
+use crate::dev_token::{SavedToken, replace_private};
 
 /// What clients of the cluster need.
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Credentials {
         }
         let write = |name: &str, text: &str| {
             let path = home.join(name);
-            write_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            replace_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             Ok::<_, anyhow::Error>(path)
         };
         let password = random_secret()?;

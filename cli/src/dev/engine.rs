@@ -84,14 +84,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns names for the workers: `worker1`, `worker2` …, without those that have containers on this
-    /// engine. Such containers are of another cluster, or of a `dev` that was killed.
-    pub(super) async fn free_worker_names(&self, count: u32) -> anyhow::Result<Vec<NodeName>> {
-        let mut names = Vec::new();
+    /// Returns `count` names for the workers: the `known` ones, then `worker1`, `worker2` … without those
+    /// that have containers on this engine. Such containers are of another cluster, or of a `dev` that was
+    /// killed.
+    pub(super) async fn worker_names(
+        &self,
+        known: &[NodeName],
+        count: usize,
+    ) -> anyhow::Result<Vec<NodeName>> {
+        let mut names = known.to_vec();
         let mut number = 0;
-        while names.len() < count as usize {
+        while names.len() < count {
             number += 1;
             let name = NodeName::new(format!("worker{number}"))?;
+            if names.contains(&name) {
+                continue;
+            }
             match self.runtime.list(&name).await.map(|containers| containers.len()) {
                 Ok(0) => names.push(name),
                 Ok(taken) => tracing::warn!(
@@ -107,6 +115,17 @@ impl Engine {
     /// Stops and removes all containers that these nodes have created for `cluster`, and the image if this
     /// cluster created it.
     pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
+        self.remove_containers(nodes, cluster).await;
+        if let Some(docker) = &self.docker
+            && self.created_image.load(std::sync::atomic::Ordering::Relaxed)
+            && let Err(error) = docker.remove_image(HELLO_IMAGE).await
+        {
+            tracing::warn!("cannot remove the image {HELLO_IMAGE}: {error}");
+        }
+    }
+
+    /// Stops and removes all containers that these nodes have created for `cluster`.
+    pub(super) async fn remove_containers(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         for result in join_all(nodes.iter().map(|node| self.stop_all(node, cluster))).await {
             if let Err(error) = result {
                 tracing::warn!(
@@ -114,12 +133,6 @@ impl Engine {
                      `docker ps -a --filter label=orchestrator=kubeleet` lists those that are left"
                 );
             }
-        }
-        if let Some(docker) = &self.docker
-            && self.created_image.load(std::sync::atomic::Ordering::Relaxed)
-            && let Err(error) = docker.remove_image(HELLO_IMAGE).await
-        {
-            tracing::warn!("cannot remove the image {HELLO_IMAGE}: {error}");
         }
     }
 

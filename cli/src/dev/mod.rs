@@ -1,25 +1,25 @@
 //! `kubeleet dev`: a whole cluster in one process, for first steps and for work on kubeleet itself.
 //!
 //! Everything it creates is private (Redis, temporary directory, `hello` image) and removed when it ends.
+//! With `--data` it stays for the next `dev`: what Redis knows, what workers save, containers on an engine.
 
 mod banner;
 mod credentials;
 mod engine;
+mod home;
 pub(crate) mod options;
 mod redis;
 mod sample_service;
 
-use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use common::config::Config;
+use common::config::{Config, RuntimeKind};
 use common::ids::NodeName;
 use common::node::Resources;
 use common::spec::{Cpus, Memory};
@@ -32,36 +32,38 @@ use crate::settings::SettingFlags;
 use banner::Clients;
 use credentials::Credentials;
 use engine::Engine;
+use home::{Home, SavedCluster};
 use options::DevOptions;
 use redis::PrivateRedis;
 
 /// Time for the daemons to end after Ctrl-C. Then the cleanup begins without them.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Runs a cluster until Ctrl-C, then removes all its containers, processes and files.
+/// Number of workers of a new cluster.
+const DEFAULT_WORKERS: usize = 2;
+
+/// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
     let mut config = flags.load()?;
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    let _lock = lock_worker_names()?;
-    let home = tempfile::Builder::new()
-        .prefix("kubeleet-dev-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir()
-        .context("cannot create a temporary directory")?;
-    let engine = Engine::choose(&config, flags.has_runtime(), home.path()).await?;
-    config.runtime = engine.kind;
+    let home = Home::open(options.data.as_deref())?;
+    let engine = choose_engine(&mut config, flags, &home).await?;
+    // Processes are in the directory of their cluster.
+    let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;
     let credentials = Credentials::create(&mut config, home.path())?;
-    let redis = PrivateRedis::start(&home.path().join("redis"), options.ha, credentials.password()).await?;
+    let redis = home.path().join("redis");
+    let redis =
+        PrivateRedis::start(&redis, options.ha, home.kept().is_some(), credentials.password()).await?;
     configure(&mut config, flags, home.path(), &redis)?;
-    let nodes = engine.free_worker_names(options.workers).await?;
+    let nodes = worker_names(&options, &engine, &home, &config).await?;
 
     let mut daemons = Daemons::start(&config, &engine, &nodes, &shutdown).await?;
     let store = daemons.store.clone();
     let _token = credentials.save_token(daemons.api.port())?;
     let clients = Clients { api: daemons.api, redis: redis.port(), credentials: &credentials };
-    let welcome = welcome(&options, &engine, &clients, &store);
+    let welcome = welcome(&options, &engine, &home, &nodes, &clients, &store, config.timing.fence_after);
     let welcomed = tokio::select! {
         result = welcome => result,
         result = daemons.run_until(&shutdown) => result,
@@ -72,23 +74,75 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     };
     shutdown.cancel();
     daemons.wait_for_end().await;
-    let cluster = store.cluster_id().await.ok().flatten();
-    engine.clean_up(&nodes, cluster.as_ref()).await;
+    if !leaves_containers(&home, &engine) {
+        let cluster = store.cluster_id().await.ok().flatten();
+        engine.clean_up(&nodes, cluster.as_ref()).await;
+    }
     // First everything that is connected to Redis: it would log errors when Redis stops.
     drop((daemons, store));
-    drop(redis);
-    home.close().context("cannot remove the temporary directory")?;
+    redis.stop().await;
+    home.close()?;
     result
 }
 
-/// Makes sure that only one `dev` runs: two clusters with the same worker names would remove each other's
-/// containers. An abstract socket is a lock that disappears with the process, even after a crash.
+/// Returns whether containers go on when `dev` ends, as they do when a worker ends. Plain processes do not:
+/// they would be left in the background of a terminal, with no `docker ps` that shows them.
+fn leaves_containers(home: &Home, engine: &Engine) -> bool {
+    home.kept().is_some() && engine.kind == RuntimeKind::Docker
+}
+
+/// Chooses the engine: the one of the `dev` before, or the configured one, or one that answers.
+async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -> anyhow::Result<Engine> {
+    let wanted = flags.has_runtime().then_some(config.runtime);
+    let runtime = match home.kept() {
+        Some(kept) => kept.runtime(wanted)?,
+        None => wanted,
+    };
+    config.runtime = runtime.unwrap_or(config.runtime);
+    let engine = Engine::choose(config, runtime.is_some(), home.path()).await?;
+    config.runtime = engine.kind;
+    if let Some(kept) = home.kept() {
+        // Before anything else is there: it tells that the directory is one of `dev`.
+        kept.save(&SavedCluster::new(engine.kind, home.known_workers().to_vec()))?;
+    }
+    Ok(engine)
+}
+
+/// Returns the names of the workers, and writes them down for the next `dev`. If there were more workers
+/// before, the containers of the others are removed; their pods move when the nodes are declared dead.
+async fn worker_names(
+    options: &DevOptions,
+    engine: &Engine,
+    home: &Home,
+    config: &Config,
+) -> anyhow::Result<Vec<NodeName>> {
+    let known = home.known_workers();
+    let count = options.workers.map_or(known.len(), |count| count as usize);
+    let count = if count == 0 { DEFAULT_WORKERS } else { count };
+    let (kept, surplus) = known.split_at(count.min(known.len()));
+    if !surplus.is_empty() {
+        let store = Store::new(config.redis.clone(), LinkOptions::default());
+        engine.remove_containers(surplus, store.cluster_id().await?.as_ref()).await;
+    }
+    let nodes = engine.worker_names(kept, count).await?;
+    if let Some(home) = home.kept() {
+        home.save(&SavedCluster::new(engine.kind, nodes.clone()))?;
+    }
+    Ok(nodes)
+}
+
+/// Makes sure that only one `dev` uses the container engine: two clusters with the same worker names would
+/// remove each other's containers. An abstract socket is a lock that disappears with the process, even after
+/// a crash.
 fn lock_worker_names() -> anyhow::Result<UnixListener> {
     let address = UnixAddr::from_abstract_name("kubeleet-dev-worker")?;
     match UnixListener::bind_addr(&address) {
         Ok(lock) => Ok(lock),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            bail!("another `kubeleet dev` runs on this machine; stop it with Ctrl-C in its terminal first")
+            bail!(
+                "another `kubeleet dev` runs containers on this machine; stop it with Ctrl-C in its \
+                 terminal first"
+            )
         }
         Err(error) => Err(error).context("cannot check whether another `kubeleet dev` runs"),
     }
@@ -111,18 +165,26 @@ fn configure(
     Ok(())
 }
 
-/// Prints the banner, deploys the `hello` service, and prints what to try next.
+/// Prints the banner, deploys the `hello` service into a new cluster, and prints what to try next.
 async fn welcome(
     options: &DevOptions,
     engine: &Engine,
+    home: &Home,
+    nodes: &[NodeName],
     clients: &Clients<'_>,
     store: &Store,
+    fence_after: Duration,
 ) -> anyhow::Result<()> {
-    banner::cluster(options, engine, clients)?;
-    if !options.no_hello {
-        sample_service::deploy(engine, store, options.workers as usize).await?;
+    let is_continued = !home.known_workers().is_empty();
+    banner::cluster(options, engine, nodes.len(), clients)?;
+    if let Some(kept) = home.kept() {
+        banner::data(kept.path(), is_continued, fence_after)?;
     }
-    banner::next_steps(engine, clients)
+    // A user who has changed or deleted it does not want it back.
+    if !options.no_hello && !is_continued {
+        sample_service::deploy(engine, store, nodes.len()).await?;
+    }
+    banner::next_steps(engine, home.kept().map(home::KeptHome::path), clients)
 }
 
 /// The daemons, as tasks of this process.

@@ -1,6 +1,6 @@
 //! Arguments of `dev`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use common::config::Secret;
@@ -10,12 +10,15 @@ use crate::settings::SettingFlags;
 /// Arguments of `dev`.
 #[derive(Args)]
 pub(crate) struct DevOptions {
-    /// Number of workers: worker1, worker2 …
-    #[arg(long, default_value_t = 2, value_parser = worker_count)]
-    pub(super) workers: u32,
+    /// Number of workers: worker1, worker2 … (default: 2, or as many as --data has).
+    #[arg(long, value_parser = worker_count)]
+    pub(super) workers: Option<u32>,
     /// Start two replicas of Redis and three sentinels as well.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "data")]
     pub(super) ha: bool,
+    /// Keep services and pods in this directory; a later `dev --data DIR` continues with them.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
     /// Do not deploy the `hello` service.
     #[arg(long)]
     pub(super) no_hello: bool,

@@ -1,20 +1,27 @@
-//! The private Redis of a `dev` cluster: a free port, a temporary directory, no persistence. With `--ha` it
+//! The private Redis of a `dev` cluster: a free port, and no persistence unless it is kept. With `--ha` it
 //! has two replicas and three sentinels.
 
+use std::fs::{File, TryLockError};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use common::config::Secret;
 use common::store::{LinkOptions, RedisUrl, Store};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::dev_token::write_private;
+use crate::dev_token::replace_private;
 
 /// Redis is ready within milliseconds; a machine that swaps may need longer.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// In the directory of a server: its process.
+const PID_FILE: &str = "pid";
+
+/// Redis writes what it has within moments; a slow disk may need longer.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Redis processes, killed when this value is dropped.
 pub(super) struct PrivateRedis {
@@ -22,22 +29,30 @@ pub(super) struct PrivateRedis {
     sentinels: Vec<u16>,
     /// Of the servers and of the Sentinels.
     password: Option<Secret>,
-    _processes: Vec<Child>,
+    /// Whether the servers write what they have to their directories.
+    is_kept: bool,
+    processes: Vec<Child>,
 }
 
 impl PrivateRedis {
-    /// Starts the servers and waits until the master answers. Clients need the `password`, if there is one.
-    pub(super) async fn start(directory: &Path, ha: bool, password: Option<Secret>) -> anyhow::Result<Self> {
+    /// Starts the servers and waits until the master answers. Clients need the `password`, if there is one. A
+    /// server that is kept continues with what it wrote to `directory` before.
+    pub(super) async fn start(
+        directory: &Path,
+        ha: bool,
+        is_kept: bool,
+        password: Option<Secret>,
+    ) -> anyhow::Result<Self> {
         let port = free_port()?;
-        let mut redis = Self { port, sentinels: Vec::new(), password, _processes: Vec::new() };
-        redis.start_server(&directory.join("master"), port, None)?;
+        let mut redis = Self { port, sentinels: Vec::new(), password, is_kept, processes: Vec::new() };
+        redis.start_server(&directory.join("master"), port, None).await?;
         if ha {
             for n in 1..=2 {
-                redis.start_server(&directory.join(format!("replica{n}")), free_port()?, Some(port))?;
+                redis.start_server(&directory.join(format!("replica{n}")), free_port()?, Some(port)).await?;
             }
             redis.wait_until_ready().await?;
             for n in 1..=3 {
-                redis.start_sentinel(&directory.join(format!("sentinel{n}")))?;
+                redis.start_sentinel(&directory.join(format!("sentinel{n}"))).await?;
             }
         }
         redis.wait_until_ready().await?;
@@ -61,25 +76,41 @@ impl PrivateRedis {
         self.port
     }
 
-    fn start_server(&mut self, directory: &Path, port: u16, master: Option<u16>) -> anyhow::Result<()> {
+    /// Ends the processes; those that are kept write everything first.
+    pub(super) async fn stop(mut self) {
+        if !self.is_kept {
+            return;
+        }
+        for process in &mut self.processes {
+            let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+            // One that has ended by itself has nothing more to write.
+            let _is_gone = pid.map(|pid| kill_process(pid, Signal::TERM));
+            if tokio::time::timeout(STOP_TIMEOUT, process.wait()).await.is_err() {
+                tracing::warn!("Redis did not end within {STOP_TIMEOUT:?}: its last second may be lost");
+            }
+        }
+    }
+
+    async fn start_server(&mut self, directory: &Path, port: u16, master: Option<u16>) -> anyhow::Result<()> {
         std::fs::create_dir_all(directory)?;
         // Any user of the machine can read the arguments of a process.
         let file = directory.join("redis.conf");
         let password = self.password.as_ref().map(Secret::expose);
         let text = password.map_or_else(String::new, |it| format!("requirepass {it}\nmasterauth {it}\n"));
-        write_private(&file, &text)?;
+        replace_private(&file, &text)?;
         let (file, port) = (file.display().to_string(), port.to_string());
-        let mut arguments =
-            vec![file.as_str(), "--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let append_only = if self.is_kept { "yes" } else { "no" };
+        let mut arguments = vec![file.as_str(), "--port", &port, "--bind", "127.0.0.1"];
+        arguments.extend(["--save", "", "--appendonly", append_only, "--pidfile", PID_FILE]);
         let master = master.map(|port| port.to_string());
         if let Some(master) = &master {
             arguments.extend(["--replicaof", "127.0.0.1", master]);
         }
-        self._processes.push(spawn(directory, &arguments)?);
+        self.processes.push(spawn(directory, &arguments, &lock(directory).await?)?);
         Ok(())
     }
 
-    fn start_sentinel(&mut self, directory: &Path) -> anyhow::Result<()> {
+    async fn start_sentinel(&mut self, directory: &Path) -> anyhow::Result<()> {
         let port = free_port()?;
         std::fs::create_dir_all(directory)?;
         // Sentinel rewrites its configuration file, so the file must be writable.
@@ -90,9 +121,9 @@ impl PrivateRedis {
             self.port,
             self.password.as_ref().map_or_else(String::new, |password| sentinel_logins(password.expose()))
         );
-        write_private(&file, &text)?;
+        replace_private(&file, &text)?;
         let file = file.display().to_string();
-        self._processes.push(spawn(directory, &[&file, "--sentinel"])?);
+        self.processes.push(spawn(directory, &[&file, "--sentinel"], &lock(directory).await?)?);
         self.sentinels.push(port);
         Ok(())
     }
@@ -133,15 +164,45 @@ async fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn spawn(directory: &Path, arguments: &[&str]) -> anyhow::Result<Child> {
-    std::fs::create_dir_all(directory)?;
+/// Takes the lock of a server's directory, which the server inherits: two servers would write the same files.
+/// A server that outlived its `dev`, because that was killed, still has it and is ended.
+async fn lock(directory: &Path) -> anyhow::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < STOP_TIMEOUT => end_leftover(directory),
+            Err(TryLockError::WouldBlock) => bail!(
+                "the redis-server of a `kubeleet dev` that was killed still uses {}: end it, then try again",
+                directory.display()
+            ),
+            Err(TryLockError::Error(error)) => Err(error).context("cannot lock the directory of Redis")?,
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Asks the server that works in this directory to end. Its number may be another process' by now: the
+/// working directory tells.
+fn end_leftover(directory: &Path) {
+    let pid = std::fs::read_to_string(directory.join(PID_FILE)).ok();
+    let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw) else { return };
+    let works_in = std::fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
+    if works_in.ok().is_some_and(|works_in| Some(works_in) == directory.canonicalize().ok()) {
+        // It may have ended in this moment.
+        let _is_gone = kill_process(pid, Signal::TERM);
+    }
+}
+
+fn spawn(directory: &Path, arguments: &[&str], lock: &File) -> anyhow::Result<Child> {
     let log: PathBuf = directory.join("log");
     let log = std::fs::File::create(log)?;
     // Its own process group: Ctrl-C in the terminal must not stop Redis before the daemons.
     let spawned = Command::new("redis-server")
         .args(arguments)
         .current_dir(directory)
-        .stdin(Stdio::null())
+        .stdin(lock.try_clone()?)
         .stdout(log.try_clone()?)
         .stderr(log)
         .process_group(0)
@@ -183,7 +244,7 @@ mod tests {
     async fn with_a_password_neither_redis_nor_a_sentinel_obeys_a_stranger() {
         let home = tempfile::tempdir().unwrap();
         let password = Some(Secret::new("0123456789abcdef"));
-        let redis = PrivateRedis::start(&home.path().join("redis"), true, password).await.unwrap();
+        let redis = PrivateRedis::start(&home.path().join("redis"), true, false, password).await.unwrap();
         for port in redis.sentinels.iter().chain([&redis.port]) {
             let reply = reply_without_login(*port, "CLIENT LIST").await;
             assert!(reply.starts_with("-NOAUTH"), "{port}: {reply}");
@@ -195,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn without_a_password_redis_cli_needs_none() {
         let home = tempfile::tempdir().unwrap();
-        let redis = PrivateRedis::start(&home.path().join("redis"), false, None).await.unwrap();
+        let redis = PrivateRedis::start(&home.path().join("redis"), false, false, None).await.unwrap();
         assert_eq!(reply_without_login(redis.port, "PING").await, "+PONG\r\n");
     }
 }

@@ -47,7 +47,7 @@ fn port_text(port: &Port) -> String {
     let ip = port.host_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let published = match port.host {
         Some(host) => SocketAddr::new(ip, host).to_string(),
-        None => format!("{ip}, a free port"),
+        None => format!("{ip}, at a port that the engine chooses: see `kubeleet pod ls`"),
     };
     format!("{}/{} on {published}", port.container, port.protocol.as_str())
 }

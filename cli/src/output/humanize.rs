@@ -54,6 +54,20 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
     }
 }
 
+/// Returns a message on one line, with at most `max` characters. What is left out is in its middle: engines
+/// name the cause at the end, after what it prevented.
+pub(crate) fn shorten_message(text: &str, max: usize) -> String {
+    let line: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.len() <= max {
+        return line.into_iter().collect();
+    }
+    let head = max.saturating_sub(1) / 3;
+    let end = &line[line.len() - max.saturating_sub(1 + head)..];
+    // From the next word on, if it is near.
+    let begin = end.iter().take(end.len() / 3).position(|c| *c == ' ').map_or(0, |at| at + 1);
+    line[..head].iter().chain(&['…']).chain(&end[begin..]).collect()
+}
+
 /// Replaces control characters other than line feeds, so that foreign text cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
@@ -89,9 +103,23 @@ mod tests {
     }
 
     #[test]
+    fn a_shortened_message_keeps_its_cause() {
+        let message = "driver failed programming external connectivity on endpoint web-2-81941847cf \
+                       (94ea53c2a4d1f3b05c6a): Bind for 127.0.0.1:8080 failed: port is already allocated";
+        for max in [80, 160] {
+            let short = shorten_message(message, max);
+            assert!(short.ends_with("failed: port is already allocated"), "{short}");
+            assert!(short.starts_with("driver failed") && short.chars().count() <= max, "{short}");
+        }
+    }
+
+    #[test]
     fn texts_are_shortened_and_control_characters_replaced() {
         assert_eq!(shorten("a\nbc", 4), "a bc");
         assert_eq!(shorten("éééé", 3), "éé…");
+        assert_eq!(shorten_message("a\nbc", 4), "a bc");
+        assert_eq!(shorten_message("0123456789", 7), "01…6789");
+        assert_eq!(shorten_message("0123456789", 0), "…");
         assert_eq!(printable("a\x1b[31m\nb"), "a\u{fffd}[31m\nb");
     }
 }

@@ -37,7 +37,7 @@ impl TableRow for NodeView {
                 format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
                 self.psi.as_ref().map(pressure).unwrap_or_default(),
                 humanize::labels(&self.labels).join(","),
-                humanize::shorten(self.engine_problem.as_deref().unwrap_or_default(), 80),
+                humanize::shorten_message(self.engine_problem.as_deref().unwrap_or_default(), 80),
             ]);
         }
         cells

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use super::describe_layout::DescribeLayout;
 use super::{TableRow, containers, events, humanize};
 
-/// Characters of a message on one line.
+/// Characters of a message on a line of progress.
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
     fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID"];
+        let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID", "PORTS"];
         if wide {
             titles.extend(["IMAGE", "ADDRESS", "GENERATION", "ATTEMPTS", "MESSAGE"]);
         }
@@ -30,6 +30,7 @@ impl TableRow for PodView {
             self.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             humanize::age(&self.created_at, now),
             id.to_owned(),
+            ports(self),
         ];
         if wide {
             cells.extend([
@@ -37,7 +38,7 @@ impl TableRow for PodView {
                 self.address.clone(),
                 self.generation.to_string(),
                 self.attempts.to_string(),
-                humanize::shorten(&self.message, 80),
+                humanize::shorten_message(&self.message, 80),
             ]);
         }
         cells
@@ -62,12 +63,21 @@ pub(crate) fn indexed_name(pod: &PodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns one line: name, short uuid, phase, node and problem.
+/// Returns one line: name, short uuid, phase, node, published ports, and the whole problem.
 pub(crate) fn line(pod: &PodView) -> String {
     let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
-    text.push_str(&reason_suffix(&pod.reason, &pod.message));
+    if !pod.ports.is_empty() {
+        text.push_str(&format!(", {}", ports(pod)));
+    }
+    text.push_str(&suffix(&pod.reason, &pod.message, usize::MAX));
     text
+}
+
+/// Returns the published ports as `docker ps` prints them.
+fn ports(pod: &PodView) -> String {
+    let ports: Vec<String> = pod.ports.iter().map(ToString::to_string).collect();
+    ports.join(", ")
 }
 
 /// Describes a pod. `service` is the pod's service if it is of the same generation.
@@ -90,6 +100,7 @@ pub(crate) fn describe(
         .field("Service", owner(pod))
         .field("Node", pod.node.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Address", &pod.address)
+        .field("Ports", ports(pod))
         .field("Assignment", pod.assignment.as_ref().map(ToString::to_string).unwrap_or_default())
         .field("Attempts", pod.attempts.to_string())
         .field("Restarts", pod.restarts.to_string())
@@ -148,13 +159,19 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message.
+/// Returns ` (Reason: message)`, or an empty text without a reason and a message. A long message is shortened:
+/// this is for lines that say how something goes on.
 pub(crate) fn reason_suffix(reason: &str, message: &str) -> String {
+    suffix(reason, message, MAX_MESSAGE_LENGTH)
+}
+
+fn suffix(reason: &str, message: &str, max_message: usize) -> String {
+    let message = humanize::shorten_message(message, max_message);
     match (reason.is_empty(), message.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!(" ({reason})"),
-        (true, false) => format!(" ({})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
-        (false, false) => format!(" ({reason}: {})", humanize::shorten(message, MAX_MESSAGE_LENGTH)),
+        (true, false) => format!(" ({message})"),
+        (false, false) => format!(" ({reason}: {message})"),
     }
 }
 

@@ -60,7 +60,7 @@ impl TableRow for DeadLetterView {
             self.id.clone(),
             self.queue.clone(),
             humanize::age(&self.at, now),
-            humanize::shorten(&self.reason, max_reason),
+            humanize::shorten_message(&self.reason, max_reason),
             payload_text(&self.payload, self.encoding.as_deref(), max_payload),
         ]
     }

@@ -32,7 +32,7 @@ impl TableRow for ServiceView {
                 format!("{}/{}", status.updated, status.desired),
                 self.on_disconnect.as_str().to_owned(),
                 humanize::labels(&self.labels).join(","),
-                humanize::shorten(&status.message, 80),
+                humanize::shorten_message(&status.message, 80),
             ]);
         }
         cells

@@ -4,7 +4,9 @@
 
 use common::event::{ClusterEvent, ObjectKind};
 use common::lifecycle::Phase;
+use common::network::PublishedPort;
 use common::pod::{NodeRefusal, Refusal};
+use common::spec::Protocol;
 
 use super::test_output::captured_output;
 use super::*;
@@ -61,16 +63,45 @@ fn an_empty_table_prints_nothing_on_standard_output() {
     assert_eq!(show(Format::Json), "{\n  \"items\": []\n}\n");
 }
 
+fn with_ports(mut pod: common::api::PodView) -> common::api::PodView {
+    let port = |container_port, protocol, host_ip: &str, host_port| PublishedPort {
+        container_port,
+        protocol,
+        host_ip: host_ip.parse().unwrap(),
+        host_port,
+    };
+    pod.ports = vec![port(80, Protocol::Tcp, "127.0.0.1", 32769), port(53, Protocol::Udp, "::1", 53)];
+    pod
+}
+
+#[test]
+fn published_ports_are_described() {
+    let pod = with_ports(fixtures::pod("djkf2345-9999", Phase::Running));
+    let ports = "127.0.0.1:32769->80/tcp, [::1]:53->53/udp";
+    let text = pods::describe(&pod, None, &[], now());
+    assert!(text.contains(&format!("Ports:          {ports}\n")), "{text}");
+    assert_eq!(pods::line(&pod), format!("web-0 djkf2345 running on worker1, {ports}"));
+}
+
+#[test]
+fn a_description_has_the_whole_message() {
+    let mut pod = fixtures::pod("djkf2345-9999", Phase::Assigned);
+    pod.message = format!("could not start {}: port is already allocated", "x".repeat(300));
+    assert!(pods::line(&pod).contains(&pod.message));
+    assert!(pods::describe(&pod, None, &[], now()).contains(&pod.message));
+}
+
 #[test]
 fn pods_and_nodes_as_tables() {
     let mut late = fixtures::pod("0b2a77aa-1111", Phase::Pending);
     (late.node, late.replica, late.reason) = (None, 1, "Unschedulable".to_owned());
-    let pods = [fixtures::pod("djkf2345-9999", Phase::Running), late];
+    let pods = [with_ports(fixtures::pod("djkf2345-9999", Phase::Running)), late];
     assert_eq!(
         printed(Format::Table, |output| output.print_list(&pods, "none").unwrap()),
-        "NAME    PHASE     REASON          RESTARTS   NODE      AGE   ID\n\
-         web-0   running   -               0          worker1   5m    djkf2345\n\
-         web-1   pending   Unschedulable   0          -         5m    0b2a77aa\n"
+        "NAME    PHASE     REASON          RESTARTS   NODE      AGE   ID         PORTS\n\
+         web-0   running   -               0          worker1   5m    djkf2345   \
+         127.0.0.1:32769->80/tcp, [::1]:53->53/udp\n\
+         web-1   pending   Unschedulable   0          -         5m    0b2a77aa   -\n"
     );
     let mut external = fixtures::node("old");
     (external.kind, external.fenceable, external.cordoned) = (common::node::NodeKind::External, false, true);

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
 use crate::lifecycle::Phase;
+use crate::network::PublishedPort;
 use crate::pod::Refusal;
 
 /// A pod: one replica of a service, or a pod that a client pushed to a queue.
@@ -40,6 +41,9 @@ pub struct PodView {
     pub exit_code: Option<i64>,
     /// Address of the container; empty while it is unknown.
     pub address: String,
+    /// Ports of the container that are published on its node; empty while they are unknown.
+    #[serde(default)]
+    pub ports: Vec<PublishedPort>,
     /// CPU reserved for the pod, in thousandths of a core.
     pub cpu_millis: u64,
     /// Memory reserved for the pod, in bytes.

@@ -37,6 +37,7 @@ fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
         generation: 0,
         restarts: 0,
         address: String::new(),
+        published_ports: Vec::new(),
         created_at: 0,
     }
 }

@@ -400,7 +400,9 @@ fn optional_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u1
 }
 
 /// The protocol of a published port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// TCP.

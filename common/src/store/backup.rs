@@ -72,6 +72,7 @@ fn saved_pod(record: PodRecord, payload: String) -> SavedPod {
         generation: record.generation,
         restarts: record.restarts,
         address: record.address,
+        published_ports: record.published_ports,
         created_at: record.created_at,
     }
 }

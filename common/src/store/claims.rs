@@ -11,6 +11,7 @@ use super::scripts::{ack, claim, in_flight, take_work};
 use super::session::{Fenced, Session, SessionResult};
 use super::{StoreError, keys};
 use crate::ids::{AssignmentId, NodeName, ServiceName};
+use crate::network::{ContainerNetwork, published_field};
 use crate::node::Resources;
 use crate::payload::Payload;
 use crate::spec::HostPorts;
@@ -74,8 +75,8 @@ pub struct AckItem {
     pub payload: Payload,
     /// The assignment it was started as.
     pub assignment: AssignmentId,
-    /// The container's address, or empty.
-    pub address: String,
+    /// Where the container can be reached.
+    pub network: ContainerNetwork,
 }
 
 /// The result of one acknowledgement.
@@ -225,13 +226,14 @@ impl Session {
             incarnation: &self.incarnation,
         }
         .call();
-        for AckItem { payload, assignment, address } in items {
+        for AckItem { payload, assignment, network } in items {
             call.add(ack::Pod {
                 pod_key: keys::pod(&payload.id),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 assignment,
-                address,
+                address: &network.address,
+                published: published_field(assignment, &network.ports),
                 name: &payload.name,
             });
         }

@@ -5,6 +5,7 @@ use super::reply::{unexpected, word};
 use super::scripts::{Call, finish, give_back, lost, report};
 use super::session::{Fenced, Session, SessionResult};
 use crate::ids::{AssignmentId, PodId, ServiceName};
+use crate::network::{ContainerNetwork, ports_to_json};
 use crate::spec::HostPorts;
 
 /// How a pod ended.
@@ -51,6 +52,8 @@ pub struct StatusReport<'a> {
     pub restarts: Option<u32>,
     /// The exit code of its container when it last ended.
     pub exit_code: Option<i64>,
+    /// Where its container can be reached; `None` if that has not changed.
+    pub network: Option<&'a ContainerNetwork>,
 }
 
 /// The result of a write about one pod.
@@ -157,6 +160,7 @@ impl Session {
     /// # Errors
     /// See [`StoreError`].
     pub async fn report(&self, pod: PodRef<'_>, status: &StatusReport<'_>) -> SessionResult<WriteOutcome> {
+        let published = |network: &ContainerNetwork| ports_to_json(pod.assignment, &network.ports);
         let report = report::Head {
             node_key: keys::node(&self.node),
             pod_key: keys::pod(pod.id),
@@ -168,6 +172,8 @@ impl Session {
             message: status.message,
             restarts: status.restarts,
             exit_code: status.exit_code,
+            address: status.network.map(|network| network.address.as_str()).unwrap_or_default(),
+            published: status.network.map(published).unwrap_or_default(),
         };
         self.write("reporting on a pod", &report.call()).await
     }

@@ -8,6 +8,7 @@ use super::reply::{Fields, RawFields, corrupt, names};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::ids::{PodId, ServiceName};
 use crate::lifecycle::Phase;
+use crate::network::ports_from_json;
 use crate::payload::Payload;
 use crate::pod::{PodRecord, Refusal};
 use crate::spec::MAX_MEMORY_BYTES;
@@ -145,6 +146,10 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     let phase = fields.text("phase");
     let phase = Phase::parse(&phase).ok_or_else(|| corrupt(&what, format!("phase is {phase:?}")))?;
     let exit_code = fields.text("exit_code");
+    let assignment = fields.parse_opt("assignment")?;
+    // A container that has ended has no ports, and nothing removes the field.
+    let is_placed = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
+    let container = assignment.as_ref().filter(|_| is_placed);
     Ok(Some(PodRecord {
         id: id.clone(),
         name: fields.parse("name")?,
@@ -155,7 +160,8 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         spec: fields.parse_opt("spec")?,
         generation: fields.number("generation")?,
         node: fields.parse_opt("node")?,
-        assignment: fields.parse_opt("assignment")?,
+        published_ports: ports_from_json(&fields.text("published"), container),
+        assignment,
         attempts: fields.number("attempts")?,
         restarts: fields.number("restarts")?,
         // As `bounded` in the scripts: what was reserved is what is summed up.

@@ -12,6 +12,7 @@ use super::scripts::{cluster_recover, pods_recover, service_recover};
 use super::{Store, StoreError, keys};
 use crate::ids::{ClusterId, NodeName, PodId, RecoveryId, ServiceName, WriteId};
 use crate::lifecycle::Phase;
+use crate::network::published_field;
 use crate::recovery::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
 use crate::saved_state::{InvalidState, SavedFile, SavedPod, SavedService, SavedState};
 
@@ -368,6 +369,7 @@ fn add_pod(call: &mut super::scripts::Call<'_>, pod: &PodRecovery) {
         generation: pod.generation,
         restarts: pod.restarts,
         address: &pod.address,
+        published: assignment.map(|held| published_field(held, &pod.published_ports)).unwrap_or_default(),
         created_at: pod.created_at,
         resources: &pod.request,
     });

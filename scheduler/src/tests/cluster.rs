@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::config::Timing;
 use common::ids::{NodeName, PodId, SchedulerId, ServiceName};
+use common::network::ContainerNetwork;
 use common::node::{NodeInfo, Resources};
 use common::payload::Payload;
 use common::pod::PodRecord;
@@ -227,7 +228,7 @@ impl FakeNode {
         let records = store.pods(&ids).await.unwrap();
         let started = payloads.into_iter().zip(records).filter_map(|(payload, record)| {
             let assignment = record?.assignment?;
-            Some(AckItem { payload, assignment, address: String::new() })
+            Some(AckItem { payload, assignment, network: ContainerNetwork::default() })
         });
         let _outcomes = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
         let Ok(reply) = session.heartbeat(None, None, 0, &[]).await.unwrap() else { return };

@@ -200,7 +200,7 @@ impl State {
             on_disconnect: identity.on_disconnect,
             grace: identity.grace,
             state: ContainerState::Created,
-            address: String::new(),
+            network: None,
         });
         if starts {
             container.state = ContainerState::Running;

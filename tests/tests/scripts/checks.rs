@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use common::ids::SchedulerId;
 use common::lifecycle::Phase;
+use common::network::ContainerNetwork;
 use common::node::Resources;
 use common::payload::Payload;
 use common::spec::HostPorts;
@@ -95,7 +96,8 @@ pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     fixture.kill_node("w1").await;
     let before = fixture.keyspace().await;
     let pod = PodRef { id: &record.id, assignment: &held };
-    let item = AckItem { payload: payload.clone(), assignment: held.clone(), address: String::new() };
+    let item =
+        AckItem { payload: payload.clone(), assignment: held.clone(), network: ContainerNetwork::default() };
     let report = FinishReport { outcome: PodOutcome::Failed, reason: "", message: "", exit_code: None };
     let claims = [fixture.claim_item(&payload).await];
     let fenced = [

@@ -15,7 +15,7 @@ use common::store::{
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, node, pushed};
+use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed};
 use testkit::fixtures;
 
 /// An operation that can be called any number of times.
@@ -223,7 +223,8 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
         placement: placement.filter(|_| phase != Phase::Pending),
         generation: 1,
         restarts: 2,
-        address: "10.0.0.1".to_owned(),
+        address: network().address,
+        published_ports: network().ports,
         created_at: 0,
         request: REQUEST,
     }
@@ -402,7 +403,7 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             operation!(pod, [session, items] session.claim(&items, ATTEMPTS, Duration::ZERO))
         }
         "ack" => {
-            let items = [AckItem { payload, assignment, address: "10.0.0.1".to_owned() }];
+            let items = [AckItem { payload, assignment, network: network() }];
             operation!(pod, [session, items] session.ack(&items))
         }
         "finish" => {
@@ -417,8 +418,14 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             session.report_lost(PodRef { id: &id, assignment: &assignment }, &payload.raw).await
         }),
         "report" => operation!(pod, [session, id, assignment] async {
-            let status =
-                StatusReport { reason: "CrashLoop", message: "m", restarts: Some(1), exit_code: Some(2) };
+            let network = network();
+            let status = StatusReport {
+                reason: "CrashLoop",
+                message: "m",
+                restarts: Some(1),
+                exit_code: Some(2),
+                network: Some(&network),
+            };
             session.report(PodRef { id: &id, assignment: &assignment }, &status).await
         }),
         "reject" => operation!(pod, [session, id, payload] session.reject(&payload.raw, Some(&id), "why")),

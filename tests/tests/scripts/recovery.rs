@@ -43,6 +43,7 @@ async fn save(fixture: &Fixture) -> SavedState {
             generation: 0,
             restarts: record.restarts,
             address: record.address,
+            published_ports: record.published_ports,
             created_at: 0,
         });
     }

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use common::ids::{AssignmentId, ClusterId, HolderId, PodId, ServiceName};
 use common::lifecycle::Phase;
+use common::network::ContainerNetwork;
 use common::node::Psi;
 use common::payload::Payload;
+use common::pod::PodRecord;
 use common::store::{
     Ack, AckItem, Claim, ClaimReply, Claimant, Fenced, FinishReport, HoldReason, KnownCluster, PodOutcome,
     PodRef, Registration, StatusReport, WriteOutcome,
 };
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{ATTEMPTS, Placed, REQUEST, facts, node, pushed};
+use kubeleet_tests::fixture::{ATTEMPTS, Placed, REQUEST, facts, network, node, pushed};
 use testkit::fixtures;
 
 use crate::{changing_nothing, checks};
@@ -282,6 +284,29 @@ async fn an_ack_resets_the_attempts() {
 }
 
 #[tokio::test]
+async fn published_ports_are_those_of_the_current_container() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
+    let Placed { session, record, payload } = &placed;
+    let ports = |record: &PodRecord| -> Vec<u16> {
+        record.published_ports.iter().map(|port| port.host_port).collect()
+    };
+    assert_eq!(ports(record), [32769], "the acknowledgement has them");
+
+    let mut network = network();
+    network.ports[0].host_port = 32770;
+    let moved = StatusReport { network: Some(&network), ..StatusReport::default() };
+    assert_eq!(session.report(placed.reference(), &moved).await.unwrap(), Ok(WriteOutcome::Done));
+    assert_eq!(ports(&fixture.record(&record.id).await), [32770], "a report changes them");
+    let unchanged = StatusReport::default();
+    assert_eq!(session.report(placed.reference(), &unchanged).await.unwrap(), Ok(WriteOutcome::Done));
+    assert_eq!(ports(&fixture.record(&record.id).await), [32770], "a report without them keeps them");
+
+    session.report_lost(placed.reference(), &payload.raw).await.unwrap().unwrap();
+    assert!(ports(&fixture.record(&record.id).await).is_empty(), "another assignment has none yet");
+}
+
+#[tokio::test]
 async fn after_a_change_of_master_claims_pause() {
     let fixture = Fixture::new().await;
     let Placed { session, payload, .. } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
@@ -394,6 +419,7 @@ async fn a_report_does_not_change_the_phase() {
         message: "exited with 1",
         restarts: Some(2),
         exit_code: Some(1),
+        network: None,
     };
     assert_eq!(placed.session.report(placed.reference(), &ill).await.unwrap(), Ok(WriteOutcome::Done));
     let record = fixture.record(&placed.record.id).await;
@@ -559,7 +585,7 @@ async fn a_broken_record_affects_only_its_own_pod_of_a_batch() {
         let item = |payload: &Payload, assignment: &AssignmentId| AckItem {
             payload: payload.clone(),
             assignment: assignment.clone(),
-            address: String::new(),
+            network: ContainerNetwork::default(),
         };
         let other: AssignmentId = "a".parse().unwrap();
         let items = [item(&cursed, &other), item(&payload, &assignment)];

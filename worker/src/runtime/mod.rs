@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName, ServiceName};
+use common::network::ContainerNetwork;
 use common::spec::{ContainerSpec, OnDisconnect};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -147,8 +148,8 @@ pub struct Container {
     pub grace: Duration,
     /// Its state.
     pub state: ContainerState,
-    /// Its IP address; empty if the engine has none.
-    pub address: String,
+    /// Where it can be reached; `None` if the engine does not tell.
+    pub network: Option<ContainerNetwork>,
 }
 
 impl Container {
@@ -178,7 +179,7 @@ impl Container {
         let on_disconnect = if stop { OnDisconnect::Stop } else { OnDisconnect::Keep };
         let grace = get(label::GRACE).and_then(|text| text.parse().ok()).unwrap_or(10);
         let grace = Duration::from_secs(grace);
-        Some(Self { handle, cluster, pod, assignment, on_disconnect, grace, state, address: String::new() })
+        Some(Self { handle, cluster, pod, assignment, on_disconnect, grace, state, network: None })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
+use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::saved_state::SavedPod;
 use common::spec::{OnDisconnect, PodSpec, RestartPolicy};
@@ -37,8 +38,10 @@ pub(crate) struct ManagedPod {
     pub(crate) restart_at: Option<BootInstant>,
     /// No action is tried before this moment, because the last one failed.
     pub(crate) retry_at: Option<BootInstant>,
+    /// Where its container can be reached, as far as is known.
+    pub(crate) network: ContainerNetwork,
     pub(crate) status: PodStatus,
-    /// Whether Redis has the current status.
+    /// Whether Redis has the current status and network.
     pub(crate) is_reported: bool,
 }
 
@@ -63,6 +66,7 @@ impl ManagedPod {
             running_since: None,
             restart_at: None,
             retry_at: None,
+            network: ContainerNetwork::default(),
             status: PodStatus::default(),
             is_reported: true,
         }
@@ -98,6 +102,7 @@ impl ManagedPod {
             generation: 0,
             restarts: self.restarts,
             address: String::new(),
+            published_ports: Vec::new(),
             created_at: 0,
         }
     }
@@ -207,6 +212,19 @@ impl ManagedPods {
             }
             None => false,
         }
+    }
+
+    /// See [`super::PodTable::set_network`].
+    pub(super) fn set_network(&mut self, seen: &ManagedPod, network: ContainerNetwork) -> Option<ManagedPod> {
+        let version = self.next_version();
+        let found = self.pods.get_mut(&seen.payload.id);
+        let managed = found.filter(|managed| managed.version == seen.version && !managed.busy)?;
+        managed.version = version;
+        managed.network = network;
+        // The report has both, and a pod that was read back from Redis has only counted its restarts so far.
+        managed.status.restarts = managed.restarts;
+        managed.is_reported = false;
+        Some(managed.clone())
     }
 
     /// The pod is to be stopped. Returns whether it is managed.

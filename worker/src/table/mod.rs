@@ -17,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, NodeName, PodId};
+use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::saved_state::SavedPod;
 use common::spec::OnDisconnect;
@@ -158,6 +159,12 @@ impl PodTable {
     /// [`PodTable::update`] or [`PodTable::remove`].
     pub(crate) fn mark_busy(&self, seen: &ManagedPod) -> bool {
         self.lock().managed.mark_busy(seen)
+    }
+
+    /// Sets where the container of a pod can be reached, which is to be reported, if the pod has not changed
+    /// since it was `seen`. Returns the pod as it is then.
+    pub(crate) fn set_network(&self, seen: &ManagedPod, network: ContainerNetwork) -> Option<ManagedPod> {
+        self.lock().managed.set_network(seen, network)
     }
 
     /// Removes a pod, if it is managed under this assignment.

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::{AssignmentId, NodeName};
+use common::ids::{AssignmentId, NodeName, PodId};
 use common::lifecycle::Phase;
 
 use testkit::faulty_engine::{ENGINE_SOCKET, EngineFault, FaultyEngine};
@@ -96,6 +96,55 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
     }
     assert_eq!(names(), "");
     worker.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_record_has_the_ports_that_the_engine_chose_also_after_a_restart() {
+    let test = "the_record_has_the_ports_that_the_engine_chose_also_after_a_restart";
+    let Some(mut rig) = Rig::new(test) else { return };
+    let Some(engine) = engine().await else { return };
+    rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
+    rig.config.restart_backoff = Duration::from_millis(500);
+    let cleanup = Cleanup(rig.config.node.to_string());
+    let filter = format!("label=kubeleet.node={}", cleanup.0);
+    let shown = || docker(&["ps", "--filter", &filter, "--format", "{{.Ports}}"]);
+    let recorded = || async {
+        let record = rig.store.pod(&PodId::new("web").unwrap()).await.unwrap().unwrap();
+        record.published_ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let agreed = |what| {
+        eventually(what, || async {
+            let (shown, recorded) = (shown(), recorded().await);
+            (!shown.is_empty() && shown == recorded).then_some(shown)
+        })
+    };
+
+    let worker = rig.worker_on(engine.clone());
+    rig.push(&payload_with("web", IMAGE, r#""ports":[80],"stop_grace_period":0"#));
+    rig.until("web", Phase::Running).await;
+    let first = recorded().await;
+    assert!(first.starts_with("127.0.0.1:") && first.ends_with("->80/tcp"), "with the ack: {first:?}");
+    assert_eq!(first, shown());
+
+    // Another program takes the port meanwhile, so that the engine must choose another one.
+    docker(&["kill", &docker(&["ps", "-q", "--filter", &filter])]);
+    let port = first.trim_end_matches("->80/tcp").to_owned();
+    let _taken = eventually("the port is free", || async { std::net::TcpListener::bind(&port).ok() }).await;
+    let second = agreed("the port after the restart of the container is recorded").await;
+    assert_ne!(second, first);
+
+    // The container is restarted while no worker looks.
+    drop(worker);
+    let container = docker(&["ps", "-q", "--filter", &filter]);
+    docker(&["stop", "-t", "0", &container]);
+    let port = second.trim_end_matches("->80/tcp").to_owned();
+    let _also_taken =
+        eventually("the port is free", || async { std::net::TcpListener::bind(&port).ok() }).await;
+    docker(&["start", &container]);
+    assert_eq!(recorded().await, second);
+    let _worker = rig.worker_on(engine.clone());
+    let third = agreed("the port after the restart of the worker is recorded").await;
+    assert!(third != second && third != first, "{third}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

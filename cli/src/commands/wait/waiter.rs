@@ -149,7 +149,7 @@ impl Waiter {
 
 impl Poll {
     fn without_answer(error: &str) -> Self {
-        let line = humanize::shorten(error, MAX_ERROR_LENGTH);
+        let line = humanize::shorten_message(error, MAX_ERROR_LENGTH);
         Self { assessment: Assessment::new(line, Verdict::Waiting), exit_on_timeout: Exit::Unreachable }
     }
 }

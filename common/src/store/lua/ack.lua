@@ -20,7 +20,7 @@ local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running
 local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local payload, uuid, assignment, address, name = pod_args(p)
+  local payload, uuid, assignment, address, published, name = pod_args(p)
   local phase, holder, current_assignment, reason, known_address = unpack(records[p] or {}, 1, 5)
   if not records[p] then
     replies[p + 1] = 'broken'
@@ -33,6 +33,8 @@ for p = 1, pod_count do
     if phase == 'assigned' then
       redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP, 'attempts', '0')
       if address ~= (known_address or '') then redis.call('HSET', pod_key, 'address', address) end
+      -- It names the assignment: without ports, those of an earlier container count as none.
+      if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
       if (reason or '') ~= '' then redis.call('HSET', pod_key, 'reason', '', 'message', '') end
       add(started, uuid, name, node, message)
       replies[p + 1] = 'ok'

@@ -20,7 +20,7 @@ for p = 1, pod_count do
   local pod_key, node_key, cs = pod_keys(p)
   -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if that is unknown.
   local uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts, address,
-    created_at = pod_args(p)
+    published, created_at = pod_args(p)
   local holder = service ~= '' and redis.call('HGET', wanted_key, replica)
   if redis.call('EXISTS', pod_key) == 1 then
     replies[p] = 'present'
@@ -38,6 +38,7 @@ for p = 1, pod_count do
       redis.call('HSET', pod_key, 'node', node, 'assignment', assignment)
     end
     if address ~= '' then redis.call('HSET', pod_key, 'address', address) end
+    if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
     if service ~= '' then
       redis.call('HSET', pod_key, 'service', service, 'spec', spec)
       redis.call('HSET', wanted_key, replica, uuid)

@@ -96,7 +96,7 @@ scripts! {
         args: [node, incarnation],
         batch Pod pod {
             keys: [pod_key],
-            args: [payload, uuid, assignment, address, name],
+            args: [payload, uuid, assignment, address, published, name],
         }
         moves: [Ack],
     }
@@ -289,7 +289,7 @@ scripts! {
             keys: [pod_key, node_key, cs],
             args: [
                 uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts,
-                address, created_at, resources
+                address, published, created_at, resources
             ],
         }
         creates: Pending | Running | Succeeded | Failed,
@@ -357,7 +357,9 @@ scripts! {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, pod_key],
-        args: [node, incarnation, uuid, assignment, reason, message, restarts, exit_code],
+        args: [
+            node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published
+        ],
     }
     service_delete {
         run_by: [Api],

@@ -86,7 +86,7 @@ async fn running_twice_is_one_container_and_a_new_worker_finds_it() {
     assert_eq!(one.handle, two.handle);
     assert_eq!(one.state, ContainerState::Running);
     assert_eq!(one.grace, request.identity.grace);
-    assert!(!one.address.is_empty());
+    assert!(!one.network.as_ref().unwrap().address.is_empty());
 
     let after_restart = DockerRuntime::connect(None).unwrap();
     assert_eq!(after_restart.list(&fixture.node).await.unwrap(), std::slice::from_ref(&one));

@@ -35,7 +35,7 @@ impl SimNode {
             on_disconnect: identity.on_disconnect,
             grace: identity.grace,
             state: ContainerState::Running,
-            address: String::new(),
+            network: None,
         };
         let crashes = request.container.image.starts_with("crash");
         let mut simulated = SimContainer { container: container.clone(), crashes, starts: 0 };
