@@ -39,7 +39,7 @@ mod tests;
 mod values;
 mod version;
 mod wait;
-mod watch_pods;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -83,7 +83,7 @@ pub(crate) enum UserCommand {
     Scale(operations::ScaleArgs),
     /// Change a service in an editor.
     Edit(operations::EditArgs),
-    /// Replace the pods of services, one after the other.
+    /// Replace the pods of services, step by step.
     Restart(operations::RestartArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
