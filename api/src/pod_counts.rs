@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::api::ServiceStatus;
-use common::ids::{PodId, ServiceName};
+use common::ids::{PodId, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
@@ -209,6 +209,7 @@ pub(crate) fn status_after_creation(service: &Service, created: usize) -> Servic
 /// Counts the pods of one service.
 struct StatusCounter {
     generation: u64,
+    spec: SpecId,
     status: ServiceStatus,
     /// For each reason the number of pods that have it, and the message of one of them.
     reasons: BTreeMap<String, (u64, String)>,
@@ -217,7 +218,8 @@ struct StatusCounter {
 impl StatusCounter {
     fn new(service: &Service) -> Self {
         let status = ServiceStatus { desired: u64::from(service.replicas), ..ServiceStatus::default() };
-        Self { generation: service.generation, status, reasons: BTreeMap::new() }
+        let (generation, spec) = (service.generation, service.spec_id.clone());
+        Self { generation, spec, status, reasons: BTreeMap::new() }
     }
 
     fn add(&mut self, record: PodRecord) {
@@ -233,7 +235,9 @@ impl StatusCounter {
             Phase::Stopped => {}
         }
         status.ready += u64::from(record.is_ready());
-        if record.phase == Phase::Running && record.generation == self.generation {
+        // As the scheduler sees it: a pod with the current specification is not replaced.
+        let is_current = record.generation == self.generation || record.spec.as_ref() == Some(&self.spec);
+        if record.phase == Phase::Running && is_current {
             status.updated += 1;
         }
         if record.phase == Phase::Pending && record.reason == UNSCHEDULABLE {
@@ -286,7 +290,14 @@ mod tests {
 
     fn record(phase: Phase, generation: u64, reason: &str) -> PodRecord {
         let message = if reason.is_empty() { String::new() } else { format!("because of {reason}") };
-        PodRecord { generation, reason: reason.into(), message, ..fixtures::pod_record("web", 0, phase) }
+        let spec = SpecId::new(if generation == 2 { "spec" } else { "other" }).ok();
+        PodRecord {
+            generation,
+            spec,
+            reason: reason.into(),
+            message,
+            ..fixtures::pod_record("web", 0, phase)
+        }
     }
 
     fn count(service: &Service, records: &[PodRecord]) -> ServiceStatus {
@@ -306,6 +317,12 @@ mod tests {
         let status = count(&service(3), &records);
         assert_eq!((status.running, status.updated, status.stopping, status.assigned), (2, 1, 1, 1));
         assert_eq!((status.desired, status.message.as_str()), (3, ""));
+    }
+
+    #[test]
+    fn a_pod_of_an_earlier_generation_with_the_current_specification_is_updated() {
+        let kept = PodRecord { generation: 1, ..record(Phase::Running, 2, "") };
+        assert_eq!(count(&service(2), &[kept, record(Phase::Running, 1, "")]).updated, 1);
     }
 
     #[test]

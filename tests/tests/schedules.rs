@@ -353,6 +353,9 @@ ablations! {
     with_slots_taken_twice, seed 1:
         "pods_create", "not holders[p] and not taken[replica]" => "true",
         "nothing wants it";
+    with_kept_pods_of_an_old_generation, seed 0:
+        "pods_keep", "ipairs(outdated)" => "ipairs({})",
+        "of an old generation";
     with_an_ack_that_leaves_rq, seed 0:
         "ack", "remove_from_rq(acked)" => "",
         "invariant 2";

@@ -30,6 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
             services::delete_service
         ))
         .routes(routes!(services::scale_service))
+        .routes(routes!(services::restart_service))
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))

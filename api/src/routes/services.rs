@@ -11,7 +11,7 @@ use common::api::{List, ScaleInput, ServiceView};
 use common::ids::ServiceName;
 use common::service::Service;
 use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
-use common::store::{DeleteOutcome, PutMode, PutOutcome, ScaleOutcome, StoreError};
+use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -268,6 +268,35 @@ pub(crate) async fn scale_service(
         ScaleOutcome::Missing => Err(not_found(&name)),
         ScaleOutcome::Deleting => Err(being_deleted(&name)),
         ScaleOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
+    }
+}
+
+/// Has all pods of a service replaced, step by step.
+///
+/// This is a new generation with the same specification. Repeated, it replaces them once more: clients that
+/// retry should send `If-Match`.
+#[utoipa::path(
+    post, path = "/service/{name}/restart", tag = "service", params(InPath<ServiceName>, IfMatch), responses(
+        (status = 200, description = "The pods will be replaced", body = ServiceView),
+        (status = 202, description = "Stored, not yet confirmed by all replicas of Redis",
+         body = ServiceView),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted"),
+        (status = 412, description = "The service has another revision"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn restart_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+    condition: IfMatch,
+) -> Result<Response, ApiProblem> {
+    let (outcome, written) = app.store.restart_service(&name, condition.revision()).await?;
+    match outcome {
+        RestartOutcome::Restarted { .. } => respond_stored(&app, &name, StatusCode::OK, written).await,
+        RestartOutcome::Missing => Err(not_found(&name)),
+        RestartOutcome::Deleting => Err(being_deleted(&name)),
+        RestartOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
     }
 }
 

@@ -29,6 +29,7 @@ async fn the_document_lists_the_routes_there_are() {
         ("/service/{name}", "patch"),
         ("/service/{name}", "delete"),
         ("/service/{name}/scale", "post"),
+        ("/service/{name}/restart", "post"),
         ("/pod", "get"),
         ("/pod/{uuid}", "get"),
         ("/pod/{uuid}", "delete"),

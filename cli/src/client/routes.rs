@@ -112,6 +112,12 @@ impl Client {
         self.send_for_json(&operation, request.json(&ScaleInput { replicas })).await
     }
 
+    /// Asks for all pods of a service to be replaced.
+    pub(crate) async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
+        let operation = format!("restarting service {name}");
+        self.send_for_json(&operation, self.request(Method::POST, &["service", name, "restart"], &[])).await
+    }
+
     /// Asks for a service and its pods to be deleted.
     pub(crate) async fn delete_service(&self, name: &str) -> Result<(), ClientError> {
         let operation = format!("deleting service {name}");

@@ -41,7 +41,7 @@ mod tests;
 mod values;
 mod version;
 mod wait;
-mod watch_pods;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -85,7 +85,7 @@ pub(crate) enum UserCommand {
     Scale(operations::ScaleArgs),
     /// Change a service in an editor.
     Edit(operations::EditArgs),
-    /// Replace the pods of services, one after the other.
+    /// Replace the pods of services, step by step.
     Restart(operations::RestartArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]

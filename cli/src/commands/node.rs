@@ -7,8 +7,8 @@ use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
-use super::{object, recent_events};
-use crate::client::PodFilter;
+use super::{object, recent_events, watch};
+use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, nodes};
 
@@ -87,13 +87,20 @@ pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
 
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let selector = args.selector.selector();
-    let mut nodes = context.client.nodes().await?;
-    nodes.retain(|node| selector.matches(&node.labels));
+    let read = async |client: &Client| {
+        let mut nodes = client.nodes().await?;
+        nodes.retain(|node| selector.matches(&node.labels));
+        Ok(nodes)
+    };
+    context.output.list_style = args.style;
+    if args.style.watch {
+        return watch::run(read, context).await;
+    }
+    let nodes = read(&context.client).await?;
     let hint = match selector.is_empty() {
         true => "no nodes; `kubeleet worker` on a machine adds it as a node",
         false => "no nodes with these labels",
     };
-    context.output.list_style = args.style;
     context.output.print_list(&nodes, hint)?;
     Ok(Exit::Ok)
 }

@@ -34,9 +34,6 @@ pub(crate) struct GetArgs {
     selector: SelectorArgs,
     #[command(flatten)]
     style: ListStyle,
-    /// Print a row for each change, until Ctrl-C. Only for pods.
-    #[arg(long, short)]
-    watch: bool,
 }
 
 /// Arguments of `describe`.
@@ -95,13 +92,16 @@ pub(crate) struct RestartArgs {
     /// The services: `web`, `service web` or `service/web`.
     #[arg(value_name = "SERVICE", required = true)]
     objects: Vec<String>,
+    /// Wait until all pods are replaced.
+    #[arg(long)]
+    wait: bool,
 }
 
 /// `get`: the list of a type, or one object.
 pub(super) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match object::parse_words(&args.object).map_err(CommandError::Usage)? {
         (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
-        _ if args.watch || !args.selector.is_empty() => {
+        _ if args.style.watch || !args.selector.is_empty() => {
             Err(CommandError::Usage("--label and --watch are for lists: leave out the name".to_owned()))
         }
         (_, names) => describe_one(names, context).await,
@@ -113,10 +113,10 @@ async fn list(
     args: GetArgs,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
-    let GetArgs { selector, style, watch, .. } = args;
+    let GetArgs { selector, style, .. } = args;
     let has_labels = matches!(object_type, ObjectType::Service | ObjectType::Pod | ObjectType::Node);
-    if (watch && object_type != ObjectType::Pod) || (!selector.is_empty() && !has_labels) {
-        let detail = "only pods can be watched, and only services, pods and nodes have labels";
+    if !selector.is_empty() && !has_labels {
+        let detail = "only services, pods and nodes have labels";
         return Err(CommandError::Usage(detail.to_owned()));
     }
     match object_type {
@@ -124,7 +124,7 @@ async fn list(
             service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
         }
         ObjectType::Pod => {
-            let args = pod::ListArgs { selector, style, watch, ..pod::ListArgs::default() };
+            let args = pod::ListArgs { selector, style, ..pod::ListArgs::default() };
             pod::run(PodCommand::Ls(args), context).await
         }
         ObjectType::Node => node::run(NodeCommand::Ls(node::ListArgs { selector, style }), context).await,
@@ -261,9 +261,9 @@ pub(super) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-/// `restart`: the pods of services, one after the other.
+/// `restart`: the pods of services, step by step.
 pub(super) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let args = ServiceRestartArgs { services: service_names(&args.objects)? };
+    let args = ServiceRestartArgs { services: service_names(&args.objects)?, wait: args.wait };
     service::run(ServiceCommand::Restart(args), context).await
 }
 

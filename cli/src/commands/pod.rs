@@ -11,7 +11,7 @@ use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{logs, object, recent_events, resolve, watch_pods};
+use super::{logs, object, recent_events, resolve, watch};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, pods};
@@ -74,9 +74,6 @@ pub(crate) struct ListArgs {
     pub(super) selector: SelectorArgs,
     #[command(flatten)]
     pub(super) style: ListStyle,
-    /// Print a row for each change, until Ctrl-C.
-    #[arg(long, short)]
-    pub(super) watch: bool,
 }
 
 /// Arguments of `pod stop`.
@@ -116,7 +113,7 @@ pub(super) async fn run(command: PodCommand, context: &mut Context<'_>) -> Resul
 
 /// `pod ls` and `ps`.
 pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let ListArgs { service, node, phase, selector, style, watch } = args;
+    let ListArgs { service, node, phase, selector, style } = args;
     let filter = PodFilter {
         service: service.clone(),
         node: node.clone(),
@@ -125,8 +122,8 @@ pub(super) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<E
         prefix: None,
     };
     context.output.list_style = *style;
-    if *watch {
-        return watch_pods::run(&filter, context).await;
+    if style.watch {
+        return watch::run(async |client: &Client| client.pods(&filter).await, context).await;
     }
     let pods = context.client.pods(&filter).await?;
     context.output.print_list(&pods, "no pods")?;

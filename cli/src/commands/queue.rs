@@ -7,7 +7,8 @@ use super::context::{self, Context};
 use super::edit_dead_letter;
 use super::error::CommandError;
 use super::object;
-use super::values;
+use super::{values, watch};
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{Format, ListStyle, queues};
 use crate::stderr;
@@ -126,6 +127,12 @@ pub(super) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Res
 }
 
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if args.style.watch {
+        context.output.list_style = args.style;
+        // Empty ones, too: a queue that has become empty has changed.
+        let read = async |client: &Client| Ok(queues::rows(&client.queues().await?, true));
+        return watch::run(read, context).await;
+    }
     let lengths = context.client.queues().await?;
     match context.output.format {
         // Scripts get the shape of the API.
@@ -141,6 +148,10 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 
 async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if key == "dq" {
+        if context.output.list_style.watch {
+            let read = async |client: &Client| Ok(client.dead_letters(limit).await?.items);
+            return watch::run(read, context).await;
+        }
         let newest = context.client.dead_letters(limit).await?;
         context.output.print_list(&newest.items, "no dead letters")?;
         return Ok(Exit::Ok);

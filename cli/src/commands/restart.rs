@@ -1,53 +1,57 @@
-//! `service restart`: replaces the pods of a service one after the other. The service needs no change for it: a
-//! stopped pod is replaced by a new one.
+//! `service restart`: has all pods of services replaced, as `kubectl rollout restart` does. The schedulers do it
+//! step by step, also after this command has ended.
 
 use clap::Args;
 use common::api::ServiceView;
 
+use super::batch::Batch;
 use super::context::Context;
+use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::object;
 use super::wait::Goal;
-use crate::client::PodFilter;
 use crate::exit::Exit;
 
 /// Arguments of `service restart`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each pod is stopped once all others run, and replaced by a new one. If a new pod does \
-                        not run within --timeout, the remaining pods are left as they are."
+    after_help = "The pods are replaced step by step, as after a change: at most a quarter of them at a time, \
+                        and the next ones once the new ones are ready. `service ls -w` shows it."
 )]
 pub(crate) struct RestartArgs {
     /// Names of the services.
     #[arg(value_name = "SERVICE", required = true, value_parser = object::service)]
     pub(super) services: Vec<String>,
+    /// Wait until all pods are replaced.
+    #[arg(long)]
+    pub(super) wait: bool,
 }
 
-/// Restarts services, one after the other. Ends at the first that does not become ready.
+/// Restarts services.
 pub(super) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
+    let mut goals = Vec::new();
     for name in &args.services {
-        let service = context.client.service(name).await?;
-        let exit = replace_pods(&service, context).await?;
-        if exit != Exit::Ok {
-            return Ok(exit);
-        }
+        let Some(service) = batch.accept(restart(name, context).await)? else { continue };
+        warn_if_unconfirmed(&service);
         context.output.print_result(&service, "restarted")?;
+        goals.push(Goal::Ready { service: name.clone(), generation: service.generation });
     }
-    Ok(Exit::Ok)
+    if args.wait {
+        batch.record(context.waiter().wait_for_all(goals).await);
+    }
+    Ok(batch.exit())
 }
 
-async fn replace_pods(service: &ServiceView, context: &Context<'_>) -> Result<Exit, CommandError> {
-    let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
-    for pod in context.client.pods(&filter).await? {
-        if pod.phase.is_terminal() {
-            continue;
+async fn restart(name: &str, context: &Context<'_>) -> Result<ServiceView, CommandError> {
+    match context.client.restart(name).await {
+        Err(error) if error.status() == Some(404) => {
+            // An API of an earlier version answers the same for a service that it has.
+            context.client.service(name).await?;
+            let detail =
+                format!("service {name} was not restarted: the API is too old, it must be upgraded first");
+            Err(CommandError::Other(detail))
         }
-        context.client.stop_pod(pod.uuid.as_str()).await?;
-        let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
-        let exit = context.waiter().wait_for(goal).await;
-        if exit != Exit::Ok {
-            return Ok(exit);
-        }
+        result => Ok(result?),
     }
-    Ok(Exit::Ok)
 }

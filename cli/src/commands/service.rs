@@ -13,8 +13,8 @@ use super::error::CommandError;
 use super::restart::{self, RestartArgs};
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{object, recent_events, values};
-use crate::client::PodFilter;
+use super::{object, recent_events, values, watch};
+use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, services};
 use crate::stderr;
@@ -60,7 +60,7 @@ pub(crate) enum ServiceCommand {
     Scale(ScaleArgs),
     /// Change a service in an editor.
     Edit(EditArgs),
-    /// Replace the pods of services, one after the other.
+    /// Replace the pods of services, step by step.
     Restart(RestartArgs),
     /// Delete services and stop their pods.
     #[command(visible_alias = "delete")]
@@ -133,8 +133,12 @@ pub(super) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> R
 }
 
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let services = context.client.services(args.selector.text()).await?;
     context.output.list_style = args.style;
+    if args.style.watch {
+        let read = async |client: &Client| client.services(args.selector.text()).await;
+        return watch::run(read, context).await;
+    }
+    let services = context.client.services(args.selector.text()).await?;
     let hint = match args.selector.is_empty() {
         true => "no services; `kubeleet run nginx` starts one",
         false => NONE_SELECTED,

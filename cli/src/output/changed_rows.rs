@@ -1,4 +1,4 @@
-//! The rows of a table that grows: `ps -w` prints a row for each change.
+//! The rows of a table that grows: `-w` prints a row for each change.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
 
     /// Returns the items that are new or different, and forgets those that are gone.
     pub(crate) fn changed(&mut self, items: Vec<T>) -> Vec<T> {
-        let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(*item);
+        let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(&item.watched());
         let changed = items.iter().filter(is_changed).cloned().collect();
-        self.last = items.into_iter().map(|item| (item.unique_name(), item)).collect();
+        self.last = items.into_iter().map(|item| (item.unique_name(), item.watched())).collect();
         changed
     }
 }

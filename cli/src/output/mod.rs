@@ -61,6 +61,13 @@ pub(crate) trait TableRow: Serialize {
     fn unique_name(&self) -> String {
         self.name()
     }
+    /// Returns what must differ for a new row when a list is watched: all but what always changes.
+    fn watched(&self) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
 }
 
 /// How a list is printed.
@@ -72,6 +79,9 @@ pub(crate) struct ListStyle {
     /// Print only names; of pods, the uuids.
     #[arg(long, short)]
     quiet: bool,
+    /// Print a row for each change, until Ctrl-C.
+    #[arg(long, short)]
+    pub(crate) watch: bool,
 }
 
 /// Writes data in the chosen format.

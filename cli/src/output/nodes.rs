@@ -46,6 +46,10 @@ impl TableRow for NodeView {
     fn name(&self) -> String {
         format!("node/{}", self.name)
     }
+
+    fn watched(&self) -> Self {
+        Self { last_heartbeat: self.registered_at.clone(), psi: None, ..self.clone() }
+    }
 }
 
 fn status_words(node: &NodeView) -> String {

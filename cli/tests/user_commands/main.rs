@@ -159,6 +159,42 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
 }
 
 #[test]
+fn a_dead_letter_is_corrected_in_an_editor_and_its_pod_runs() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let payload = r#"{"name":"fixed","uuid":"to-be-fixed","imgae":"x","replica":0}"#;
+    cluster.redis.blocking_cli::<()>(&["LPUSH", "sq", payload]);
+    let id = testkit::eventually::blocking_eventually("a dead letter", || {
+        let (_, out, _) = run("queue peek dq -o name");
+        out.trim().strip_prefix("letter/").map(str::to_owned)
+    });
+    let edit = |editor: &str| {
+        let mut command = Command::new(BINARY);
+        command.args(["queue", "edit", &id]).env("KUBELEET_API", &cluster.api).env_remove("VISUAL");
+        parts(&command.env("EDITOR", editor).output().unwrap())
+    };
+    let (exit, out, err) = edit("true");
+    assert!((exit, out.as_str()) == (0, "") && err.contains("unchanged, not requeued"), "{err}");
+    assert_eq!(edit("false").0, 1);
+    // Still no image: what was typed is kept.
+    let (exit, out, err) = edit("sed -i s/imgae/omage/");
+    assert!(exit != 0 && out.is_empty() && err.contains("image"), "{exit} {err}");
+    let kept = err.split("your text is in ").nth(1).and_then(|rest| rest.split(": ").next()).unwrap();
+    assert_eq!(std::fs::read_to_string(kept).unwrap().trim_end(), payload.replace("imgae", "omage"));
+    std::fs::remove_file(kept).unwrap();
+    assert_eq!(run("queue peek dq -o name").1, format!("letter/{id}\n"), "it is as it was");
+
+    let (exit, out, err) = edit("sed -i s/imgae/image/");
+    assert_eq!((exit, out), (0, format!("dead letter {id} edited and requeued\n")), "{err}");
+    testkit::eventually::blocking_eventually("the corrected pod runs", || {
+        let (_, out, _) = run("ps --no-headers");
+        out.lines().any(|row| row.starts_with("fixed-0") && row.contains("running")).then_some(()).ok_or(out)
+    });
+    assert_eq!(run("queue peek dq -o name").1, "");
+    assert_eq!(edit("true").0, 3, "it is gone");
+}
+
+#[test]
 fn services_are_edited_printed_and_applied_again() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
@@ -194,7 +230,7 @@ fn services_are_edited_printed_and_applied_again() {
     assert!(exit == 1 && out.contains("-replicas: 3\n+replicas: 1\n"), "{out}");
 
     let (_, before, _) = run("ps -q");
-    let (exit, out, err) = run("restart web --timeout 60s");
+    let (exit, out, err) = run("restart web --wait --timeout 60s");
     assert_eq!((exit, out.as_str()), (0, "service/web restarted\n"), "{err}");
     let (_, after, _) = run("ps -q");
     assert_eq!(after.lines().count(), 3, "{after}");

@@ -54,6 +54,15 @@ pub struct PortCorrection {
     pub actual: String,
 }
 
+/// The specifications that services have replaced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FormerSpecs {
+    /// Their ids.
+    pub ids: Vec<SpecId>,
+    /// The last write that made one of them a current one again; empty if there was none.
+    pub(super) reuse: String,
+}
+
 impl Store {
     /// Lists pods again that are on a node, but in no slot of their service, or not among the pushed pods if
     /// `service` is none. Returns one outcome for each.
@@ -128,23 +137,30 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Returns the specifications that services have replaced. No new pod can name one of them.
+    /// Returns the specifications that services have replaced. No new pod can name one of them, unless it
+    /// becomes the current one of its service again.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn former_specs(&self) -> Result<Vec<SpecId>, StoreError> {
+    pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
+        // The ids last: one that is used again after its listing changes the reuse.
+        let reuse: Option<String> =
+            self.link.query(cmd("HGET").arg(keys::META).arg("spec_reused_by")).await?;
         let ids: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
-        Ok(ids.into_iter().filter_map(|id| SpecId::new(String::from_utf8(id).ok()?).ok()).collect())
+        let ids = ids.into_iter().filter_map(|id| SpecId::new(String::from_utf8(id).ok()?).ok()).collect();
+        Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Lets former specifications expire that no pod names any more. Returns their number.
+    /// Lets those of the former specifications expire that are `unused`: no pod names them. Returns their number:
+    /// 0 if one has become a current one again since `former` was read.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn expire_specs(&self, specs: &[SpecId]) -> Result<usize, StoreError> {
+    pub async fn expire_specs(&self, former: &FormerSpecs, unused: &[SpecId]) -> Result<usize, StoreError> {
         let mut expired = 0;
-        for chunk in specs.chunks(BATCH) {
-            let mut call = specs_expire::Head { former_specs: keys::FORMER_SPECS }.call();
+        for chunk in unused.chunks(BATCH) {
+            let mut call =
+                specs_expire::Head { former_specs: keys::FORMER_SPECS, seen_reuse: &former.reuse }.call();
             for id in chunk {
                 call.add(specs_expire::Spec { spec_key: keys::spec(id), spec: id });
             }

@@ -50,7 +50,7 @@ pub use dead_nodes::{DeclareOutcome, DrainOutcome};
 pub use error::StoreError;
 pub use external_workers::{ExternalBeat, ExternalSign};
 pub use foreign_keys::ForeignKey;
-pub use healing::{NodeUsage, PortCorrection, RestoreOutcome};
+pub use healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use held::{HeldNode, HoldReason};
 pub use keys::channel;
 use link::Link;
@@ -67,7 +67,7 @@ pub use recovery::RecoveryAnswer;
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, ProcessKind, SCRIPTS, Script};
 pub use server::{ServerConcern, Severity};
-pub use services::{DeleteOutcome, PutMode, PutOutcome, ScaleOutcome};
+pub use services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 pub use session::{
     Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,
     SessionResult,

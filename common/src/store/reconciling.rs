@@ -4,9 +4,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use redis::Value;
 
 use super::reply::{list, read, unexpected, verdict, word};
-use super::scripts::{Call, pod_requeue, pods_create, pods_stop, slot_free};
+use super::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_stop, slot_free};
 use super::{Store, StoreError, keys};
-use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName};
+use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName, WriteId};
 use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::PodRecord;
@@ -76,7 +76,24 @@ impl Store {
     }
 
     async fn create_part(&self, service: &Service, replicas: &[u32]) -> Result<CreateOutcome, StoreError> {
-        read_created(self.link.script(&create_call(service, replicas)).await?)
+        read_created(self.link.script(&create_call(service, replicas, None)).await?)
+    }
+
+    /// Sets the current generation in the records of those of these pods that have the current specification of
+    /// their service. A pod with another generation than the one it comes with is left out. Returns their number.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
+        let mut kept = 0;
+        for chunk in pods.chunks(BATCH) {
+            let mut call = pods_keep::Head { service_key: keys::service(service), service }.call();
+            for (id, generation) in chunk {
+                call.add(pods_keep::Pod { pod_key: keys::pod(id), seen_generation: *generation });
+            }
+            kept += read::<usize>("keeping pods", self.link.script(&call).await?)?;
+        }
+        Ok(kept)
     }
 
     /// Records that pods are not wanted any more. Each comes with the node it was seen on. All are of
@@ -217,8 +234,13 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Creates the pods of these replica indices, at most [`BATCH`] of them.
-pub(super) fn create_call(service: &Service, replicas: &[u32]) -> Call<'static> {
+/// Creates the pods of these replica indices, at most [`BATCH`] of them; none if the last change of the service
+/// is another one than `last_write`.
+pub(super) fn create_call(
+    service: &Service,
+    replicas: &[u32],
+    last_write: Option<&WriteId>,
+) -> Call<'static> {
     let resources =
         Resources { cpu_millis: service.pod.cpu_millis(), memory_bytes: service.pod.memory_bytes(), pods: 1 };
     let mut call = pods_create::Head {
@@ -229,6 +251,7 @@ pub(super) fn create_call(service: &Service, replicas: &[u32]) -> Call<'static> 
         spec: &service.spec_id,
         generation: service.generation,
         image: service.pod.image(),
+        last_write,
         resources: &resources,
     }
     .call();

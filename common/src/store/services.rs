@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::confirm::WriteReceipt;
 use super::reconciling::{CreateOutcome, create_call, read_created};
 use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
-use super::scripts::{Call, service_delete, service_forget, service_put, service_scale};
+use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
@@ -85,6 +85,25 @@ pub enum ScaleOutcome {
     },
 }
 
+/// The result of [`Store::restart_service`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartOutcome {
+    /// Its pods will be replaced.
+    Restarted {
+        /// The new generation.
+        generation: u64,
+    },
+    /// Refused: it does not exist.
+    Missing,
+    /// Refused: it is being deleted.
+    Deleting,
+    /// Refused: its revision is not the one that the caller expected.
+    Conflict {
+        /// Its revision.
+        revision: u64,
+    },
+}
+
 /// The result of [`Store::delete_service_if`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteOutcome {
@@ -112,10 +131,10 @@ impl Store {
         mode: PutMode,
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
-        let (id, write) = (SpecId::random(), WriteId::random());
-        let put = put_call(desired, mode, expected, &id, &write);
+        let write = WriteId::random();
+        let put = put_call(desired, mode, expected, &write);
         let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-        Ok((read_put(desired, id, reply)?, receipt))
+        Ok((read_put(desired, reply)?, receipt))
     }
 
     /// Stores a service that must not exist. If it has at most [`PODS_CREATED_INLINE`] replicas, its pods are
@@ -128,13 +147,12 @@ impl Store {
         &self,
         desired: &DesiredService,
     ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
-        let (id, write) = (SpecId::random(), WriteId::random());
-        let put = put_call(desired, PutMode::Create, None, &id, &write);
-        // The specification id is fresh: no other service has it, so the second script creates nothing if the
-        // first one refuses.
+        let write = WriteId::random();
+        let put = put_call(desired, PutMode::Create, None, &write);
+        // The id of the write is fresh, so the second script creates nothing if the first one refuses.
         let pods = (desired.replicas <= PODS_CREATED_INLINE).then(|| {
-            let service = just_created(desired, id.clone(), 0);
-            create_call(&service, &service.all_replicas())
+            let service = just_created(desired, 0);
+            create_call(&service, &service.all_replicas(), Some(&write))
         });
         let (reply, created, receipt) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
@@ -143,7 +161,7 @@ impl Store {
             // The reconcile loop creates them.
             Some(Ok(CreateOutcome::Changed) | Err(_)) | None => 0,
         };
-        Ok((read_put(desired, id, reply)?, created, receipt))
+        Ok((read_put(desired, reply)?, created, receipt))
     }
 
     /// Changes the number of replicas and nothing else.
@@ -186,6 +204,42 @@ impl Store {
             ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
             ("MISSING", _) => ScaleOutcome::Missing,
             ("DELETING", _) => ScaleOutcome::Deleting,
+            (other, _) => return Err(unexpected(what, other)),
+        };
+        Ok((outcome, receipt))
+    }
+
+    /// Has all pods of a service replaced, step by step: as a new generation with the same specification. It
+    /// must have the `expected` revision; any if there is none. Repeated, it replaces them once more.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restart_service(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+    ) -> Result<(RestartOutcome, WriteReceipt), StoreError> {
+        let what = "restarting a service";
+        // Not made of what it says: the pods that have that id are to be replaced.
+        let (spec, write) = (SpecId::random(), WriteId::random());
+        let restart = service_restart::Head {
+            service_key: keys::service(name),
+            spec_key: keys::spec(&spec),
+            unconfirmed: keys::UNCONFIRMED,
+            former_specs: keys::FORMER_SPECS,
+            service: name,
+            spec: &spec,
+            expected_revision: expected,
+            write: &write,
+        }
+        .call();
+        let (reply, receipt) = self.write_service(name, write, &restart).await?;
+        let (answer, rest) = verdict(what, reply)?;
+        let outcome = match (answer.as_str(), rest.into_iter().next()) {
+            ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
+            ("CONFLICT", Some(revision)) => RestartOutcome::Conflict { revision: read(what, revision)? },
+            ("MISSING", _) => RestartOutcome::Missing,
+            ("DELETING", _) => RestartOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
         };
         Ok((outcome, receipt))
@@ -384,10 +438,10 @@ fn put_call(
     desired: &DesiredService,
     mode: PutMode,
     expected: Option<u64>,
-    id: &SpecId,
     write: &WriteId,
 ) -> Call<'static> {
     let file = SpecFile::new(&desired.name, &desired.pod);
+    let id = file.id();
     let mode = match mode {
         PutMode::Create => "create",
         PutMode::Replace => "replace",
@@ -396,12 +450,12 @@ fn put_call(
     service_put::Head {
         service_key: keys::service(&desired.name),
         services: keys::SERVICES,
-        spec_key: keys::spec(id),
+        spec_key: keys::spec(&id),
         unconfirmed: keys::UNCONFIRMED,
         former_specs: keys::FORMER_SPECS,
         service: &desired.name,
         mode,
-        spec: id,
+        spec: &id,
         spec_text: to_json(&file),
         fingerprint: file.fingerprint(),
         replicas: desired.replicas,
@@ -412,7 +466,7 @@ fn put_call(
     .call()
 }
 
-fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result<PutOutcome, StoreError> {
+fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
     // The time at which it was created, or the generation; of a conflict the revision.
@@ -421,7 +475,7 @@ fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result
         None => 0,
     };
     Ok(match answer.as_str() {
-        "CREATED" => PutOutcome::Created(Box::new(just_created(desired, id, generation))),
+        "CREATED" => PutOutcome::Created(Box::new(just_created(desired, generation))),
         "REPLACED" => PutOutcome::Replaced { generation },
         "SCALED" => PutOutcome::Scaled { generation },
         "UNCHANGED" => PutOutcome::Unchanged { generation },
@@ -434,13 +488,13 @@ fn read_put(desired: &DesiredService, id: SpecId, reply: redis::Value) -> Result
 }
 
 /// Returns a service as the script has stored it at the time `now`.
-fn just_created(desired: &DesiredService, spec_id: SpecId, now: RedisMillis) -> Service {
+fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
     Service {
         name: desired.name.clone(),
         state: ServiceState::Active,
         generation: 1,
         revision: 1,
-        spec_id,
+        spec_id: SpecFile::new(&desired.name, &desired.pod).id(),
         replicas: desired.replicas,
         labels: desired.labels.clone(),
         created_at: now,

@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::ids::ServiceName;
+use crate::ids::{ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec};
 
 /// The version of the stored form that this program writes, and the newest that it reads. It rises only if an
 /// earlier version would run a pod wrongly that it reads leniently.
 pub(crate) const VERSION: u32 = 1;
+
+/// The part of a hash that is the id of a specification. It is short because every payload of a service contains
+/// it; among a million specifications, two with the same id are one chance in 30 million.
+const SPEC_ID_BYTES: usize = 8;
 
 /// The specification of a service's pods as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,8 +85,14 @@ impl SpecFile {
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
-        let digest = Sha256::digest(canonical.as_bytes());
-        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&Sha256::digest(canonical.as_bytes())[..16])
+    }
+
+    /// Returns the id under which it is stored: equal for equal fingerprints of one service, so that pods that
+    /// have it already need not be replaced. Services share none: each deletes its own.
+    pub(crate) fn id(&self) -> SpecId {
+        let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
+        SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
 }
 
@@ -109,6 +119,10 @@ fn without_defaults(value: Value, missing: &Value) -> Value {
         }
         other => other,
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn to_value(pod: &PodSpec) -> Value {
@@ -188,6 +202,16 @@ mod tests {
             plain, "760f545c2d80db39ab278018f636977b",
             "it never changes: services of earlier versions have it"
         );
+    }
+
+    #[test]
+    fn the_id_is_that_of_what_the_pods_of_one_service_do() {
+        let id = |json: &str| file(json).id();
+        let plain = id(r#"{"name":"web","image":"nginx"}"#);
+        assert_eq!(id(r#"{"name":"web","image":"nginx","replicas":9,"restart":"always"}"#), plain);
+        assert_ne!(id(r#"{"name":"web","image":"nginx:2"}"#), plain);
+        assert_ne!(id(r#"{"name":"web2","image":"nginx"}"#), plain, "another service deletes it");
+        assert_eq!(plain.as_str(), "f37db07b6706428a", "versions side by side agree on it");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use common::node::NodeState;
 use common::payload::Payload;
 use common::pod::PodRecord;
 use common::service::PODS_CREATED_INLINE;
-use common::store::{NodeUsage, Store, StoreError, Subscription, channel};
+use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
@@ -283,10 +283,11 @@ impl ReconcileLoop {
         if !self.or_logged("the lists of nodes", restored)?.is_empty() {
             tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        // Before the pods. No pod that is created from here on names one of these specifications, and what is
-        // assigned from here on counts as a reservation.
-        let former_specs = self.store.former_specs().await;
-        let former_specs = self.or_logged("the former specifications", former_specs)?;
+        // Before the pods. No pod that is created from here on names one of these specifications, unless one is
+        // used again, which is noticed. What is assigned from here on counts as a reservation.
+        let former_specs = self.store.former_specs().await.map(|former| vec![former]);
+        let former_specs =
+            self.or_logged("the former specifications", former_specs)?.pop().unwrap_or_default();
         let nodes = self.store.node_names().await;
         let nodes = self.or_logged("the names of the nodes", nodes)?;
         let usage = self.store.node_usage(&nodes).await?;
@@ -313,7 +314,7 @@ impl ReconcileLoop {
         sums.is_incomplete |= pushed.is_err();
         self.or_logged("the pushed pods", pushed.map(|()| Vec::<()>::new()))?;
         if !sums.is_incomplete {
-            self.expire_specs(former_specs, &sums).await?;
+            self.expire_specs(&former_specs, &sums).await?;
             self.correct_usage(&usage, &sums).await?;
         }
         self.restore_lost_payloads(sums.suspects, queue_length).await?;
@@ -422,6 +423,7 @@ impl ReconcileLoop {
             let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;
             if !needs_another || round == MAX_PLANS {
                 sums.add_slots(&slots);
+                sums.add_spec(&service.spec_id);
                 sums.suspects.extend(plan.requeue);
                 let seen = Seen { is_replacing: is_replacing(&service, &slots), has_acted };
                 return unreadable.map_or(Ok(seen), Err);
@@ -573,9 +575,9 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    async fn expire_specs(&self, former: Vec<SpecId>, sums: &PassSums) -> Result<(), StoreError> {
-        let unused: Vec<SpecId> = former.into_iter().filter(|spec| !sums.uses(spec)).collect();
-        self.store.expire_specs(&unused).await?;
+    async fn expire_specs(&self, former: &FormerSpecs, sums: &PassSums) -> Result<(), StoreError> {
+        let unused: Vec<SpecId> = former.ids.iter().filter(|spec| !sums.uses(spec)).cloned().collect();
+        self.store.expire_specs(former, &unused).await?;
         Ok(())
     }
 

@@ -50,6 +50,10 @@ pub(crate) async fn carry_out(
 ) -> Result<bool, StoreError> {
     let mut needs_another = store.free_slots(&service.name, &plan.free).await? > 0;
     let mut first_error = None;
+    match store.keep_pods(&service.name, &plan.keep).await {
+        Err(error) if !error.is_transient() => drop(first_error.get_or_insert(error)),
+        result => drop(result?),
+    }
     for stops in plan.stop.chunk_by(|a, b| a.reason == b.reason) {
         match stop(store, service, stops).await {
             Err(error) if !error.is_transient() => drop(first_error.get_or_insert(error)),

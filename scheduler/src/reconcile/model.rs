@@ -34,6 +34,11 @@ fn plan_for(service: &Service, slots: &Slots) -> ReconcilePlan {
 /// Changes the model as the scripts would.
 fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     plan.free.iter().for_each(|(replica, _)| drop(slots.remove(replica)));
+    for pod in
+        slots.values_mut().flatten().filter(|pod| plan.keep.contains(&(pod.id.clone(), pod.generation)))
+    {
+        pod.generation = service.generation;
+    }
     for stop in &plan.stop {
         let Some(Some(pod)) = slots.get_mut(&stop.replica) else { continue };
         match pod.phase {
@@ -45,6 +50,7 @@ fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
     }
     for replica in &plan.create {
         let created = record("web", *replica, service.generation, Phase::Pending);
+        let created = PodRecord { spec: Some(service.spec_id.clone()), ..created };
         assert!(slots.insert(*replica, Some(created)).is_none(), "slot {replica} is taken");
     }
 }
@@ -72,6 +78,16 @@ fn out_of_service(desired: u32, slots: &Slots) -> usize {
     (0..desired).filter(|replica| !is_in_service(replica)).count()
 }
 
+/// Returns the desired pods with the current specification that are not on their way out.
+fn ids_with(service: &Service, slots: &Slots) -> Vec<PodId> {
+    let desired = if service.state == ServiceState::Active { service.replicas } else { 0 };
+    let pods = slots.range(..desired).filter_map(|(_, pod)| pod.as_ref());
+    pods.filter(|pod| pod.spec.as_ref() == Some(&service.spec_id))
+        .filter(|pod| !matches!(pod.phase, Phase::Stopping | Phase::Stopped))
+        .map(|pod| pod.id.clone())
+        .collect()
+}
+
 fn any_phase() -> impl Strategy<Value = Phase> {
     // A new pod that has failed stays, and by design stops the replacement. The unit tests of the plan cover
     // it.
@@ -97,9 +113,12 @@ proptest! {
         mut slots in any_slots(),
         replicas in 0..20u32,
         deleting: bool,
+        is_first_again: bool,
     ) {
         let state = if deleting { ServiceState::Deleting } else { ServiceState::Active };
-        let service = service(replicas, 3, state);
+        let spec = if is_first_again { 1 } else { 3 };
+        let service = Service { generation: 3, ..service(replicas, spec, state) };
+        let first: Vec<PodId> = ids_with(&service, &slots);
         let desired = if deleting { 0 } else { replicas };
         let mut rounds = 0;
         loop {
@@ -122,6 +141,8 @@ proptest! {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
+        let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
+        prop_assert!(first.iter().all(|id| kept.contains(id)), "a pod with the right specification is gone");
         let again = plan_for(&service, &slots);
         prop_assert!(again.is_complete() || again.forget);
         prop_assert!(again.requeue.is_empty());

@@ -3,7 +3,8 @@
 //!
 //! A *slot* is a replica index of a service; its *holder* is the pod in it. A slot is *in service* if its
 //! holder runs without problems or has succeeded. A pod is *old* if it was created for an earlier generation
-//! of the service.
+//! of the service, unless it has the current specification: then the service was changed and changed back, and
+//! the pod is kept as one of the current generation.
 //!
 //! A new generation replaces old pods step by step. Old pods that are not in service go at once, because
 //! nothing depends on them. Those in service go only while at most a quarter of all slots (and at least one)
@@ -63,6 +64,8 @@ pub(crate) struct PodStop {
 pub(crate) struct ReconcilePlan {
     /// Slots to free, because their pod has no record.
     pub(crate) free: Vec<(u32, PodId)>,
+    /// Pods of an earlier generation with the current specification, each with its generation.
+    pub(crate) keep: Vec<(PodId, u64)>,
     /// Pods to stop. When scaling down, higher replicas before lower ones.
     pub(crate) stop: Vec<PodStop>,
     /// Empty slots, for which pods are to be created.
@@ -76,7 +79,8 @@ pub(crate) struct ReconcilePlan {
 impl ReconcilePlan {
     /// Returns whether there is nothing to do but to requeue pods.
     pub(crate) fn is_complete(&self) -> bool {
-        self.free.is_empty() && self.stop.is_empty() && self.create.is_empty() && !self.forget
+        let Self { free, keep, stop, create, requeue: _, forget } = self;
+        free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty() && !forget
     }
 }
 
@@ -92,6 +96,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
             .filter(|slot| slot.holder == SlotHolder::NoRecord)
             .map(|slot| (slot.replica, slot.id.clone()))
             .collect(),
+        keep: kept(service, slots, desired),
         stop: surplus(service, slots, desired, observed)
             .chain(replaced(service, slots, desired))
             .chain(stopped_again(slots, desired, observed))
@@ -141,24 +146,39 @@ fn surplus<'a>(
 /// Returns whether pods of an older generation are left: as soon as a new pod is ready, the next one can be
 /// replaced.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
-    let is_old = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
-        slot.replica < service.replicas && pod.generation < service.generation
+    let is_left =
+        |(slot, pod): (&ReplicaSlot, &PodRecord)| slot.replica < service.replicas && is_old(service, pod);
+    service.state == ServiceState::Active && pods(slots).any(is_left)
+}
+
+/// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
+/// with another specification: the name of one of the two was broken by hand.
+fn is_old(service: &Service, pod: &PodRecord) -> bool {
+    pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
+}
+
+/// Returns the pods of earlier generations that need not be replaced.
+fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {
+    let is_kept = |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
+        slot.replica < desired
+            && pod.generation < service.generation
+            && !is_old(service, pod)
+            && !matches!(pod.phase, Phase::Stopping | Phase::Stopped)
     };
-    service.state == ServiceState::Active && pods(slots).any(is_old)
+    pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
 }
 
 /// Stops the old pods that can be replaced now.
 fn replaced<'a>(
-    service: &Service,
+    service: &'a Service,
     slots: &'a [ReplicaSlot],
     desired: u32,
 ) -> impl Iterator<Item = PodStop> + 'a {
-    let generation = service.generation;
     let is_kept = move |slot: &ReplicaSlot| slot.replica < desired;
     let in_service = pods(slots).filter(|(slot, pod)| is_kept(slot) && is_in_service(pod)).count();
     let max_out_of_service = (desired as usize / 4).max(1);
     let mut allowed = max_out_of_service.saturating_sub(desired as usize - in_service);
-    let old = pods(slots).rev().filter(move |(slot, pod)| is_kept(slot) && pod.generation < generation);
+    let old = pods(slots).rev().filter(move |(slot, pod)| is_kept(slot) && is_old(service, pod));
     old.filter(move |(_, pod)| match pod.phase {
         Phase::Stopping | Phase::Stopped => false,
         _ if can_stop_at_once(pod) => true,
@@ -202,16 +222,22 @@ fn stop(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> PodStop {
 /// Fixtures: services and pods.
 #[cfg(test)]
 pub(crate) mod testing {
+    use common::ids::SpecId;
     use testkit::fixtures;
 
     use super::*;
 
     pub(crate) fn service(replicas: u32, generation: u64, state: ServiceState) -> Service {
-        Service { state, generation, replicas, ..fixtures::service() }
+        Service { state, generation, replicas, spec_id: spec(generation), ..fixtures::service() }
     }
 
     pub(crate) fn record(service: &str, replica: u32, generation: u64, phase: Phase) -> PodRecord {
-        PodRecord { generation, ..fixtures::pod_record(service, replica, phase) }
+        let spec = Some(spec(generation));
+        PodRecord { generation, spec, ..fixtures::pod_record(service, replica, phase) }
+    }
+
+    fn spec(generation: u64) -> SpecId {
+        SpecId::new(format!("spec{generation}")).unwrap()
     }
 
     pub(crate) fn slot(pod: PodRecord) -> ReplicaSlot {
@@ -323,6 +349,46 @@ mod tests {
             assert_eq!(replicas, expected, "{case}");
             assert!(plan.stop.iter().all(|stop| stop.reason == StopReason::Replaced));
         }
+    }
+
+    /// A service was changed and changed back, in the middle of the replacement.
+    #[test]
+    fn a_pod_of_an_earlier_generation_with_the_current_specification_is_kept() {
+        use Phase::{Assigned, Failed, Pending, Running, Stopped, Stopping};
+        let again = Service { generation: 3, ..service(4, 1, Active) };
+        for (holders, kept, stopped, case) in [
+            (
+                &[(1, Running), (1, Running), (1, Running), (1, Running)][..],
+                &[0, 1, 2, 3][..],
+                &[][..],
+                "all",
+            ),
+            (&[(1, Running), (1, Pending), (2, Running), (2, Pending)], &[0, 1], &[3], "half of them"),
+            (&[(1, Running), (1, Stopping), (3, Running), (2, Running)], &[0], &[], "one is stopping"),
+            (&[(1, Running), (1, Running), (3, Running), (2, Running)], &[0, 1], &[3], "the last"),
+            (&[(1, Failed), (1, Assigned), (1, Running), (2, Failed)], &[0, 1, 2], &[3], "in any phase"),
+            (&[(1, Running), (1, Running), (1, Running), (1, Stopped)], &[0, 1, 2], &[3], "one has stopped"),
+        ] {
+            let taken = slots(holders);
+            let plan = plan_now(&again, &taken);
+            let ids: Vec<_> = kept.iter().map(|replica: &usize| (taken[*replica].id.clone(), 1)).collect();
+            assert_eq!(plan.keep, ids, "{case}");
+            let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
+            assert_eq!(replicas, stopped, "{case}");
+            assert_eq!(is_replacing(&again, &taken), holders.iter().any(|(made, _)| *made == 2), "{case}");
+        }
+        let surplus = Service { replicas: 1, ..again };
+        assert_eq!(plan_now(&surplus, &slots(&[(1, Running), (1, Running)])).keep.len(), 1);
+    }
+
+    /// A hand may break the name of the specification, in a service or in a pod.
+    #[test]
+    fn a_pod_of_the_current_generation_is_right_whatever_its_specification_is_called() {
+        let mut taken = slots(&[(2, Phase::Running), (2, Phase::Running)]);
+        let SlotHolder::Pod(pod) = &mut taken[0].holder else { panic!("a pod") };
+        pod.spec = None;
+        let renamed = Service { spec_id: service(2, 9, Active).spec_id, ..service(2, 2, Active) };
+        assert!(plan_now(&renamed, &taken).is_complete());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a full pass has read of all pods: what they use on each node, and which specifications they name.
+//! What a full pass has read of all pods: what they use on each node, and which specifications they and their
+//! services name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -58,7 +59,12 @@ impl PassSums {
         }
     }
 
-    /// Returns whether a pod names this specification.
+    /// Counts the current specification of a service.
+    pub(crate) fn add_spec(&mut self, spec: &SpecId) {
+        self.specs.insert(spec.clone());
+    }
+
+    /// Returns whether a pod or a service names this specification.
     pub(crate) fn uses(&self, spec: &SpecId) -> bool {
         self.specs.contains(spec)
     }

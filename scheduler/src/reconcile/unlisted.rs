@@ -30,8 +30,9 @@ pub(crate) async fn restore(
     let name = Some(service.name.clone());
     let listed: HashSet<&PodId> = slots.iter().map(|slot| &slot.id).collect();
     let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
-    // Two pods of the same replica cannot both have the slot: a pod that runs and is new goes first.
-    pods.sort_by_key(|pod| (pod.phase != Phase::Running, Reverse(pod.generation)));
+    // Two pods of the same replica cannot both have the slot: a pod that runs and is as desired goes first.
+    let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
+    pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
     let outcomes = store.restore_pods(name.as_ref(), &ids).await?;
     let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;

@@ -1,9 +1,10 @@
 //! Broken input and broken keys hold up nothing else (invariants 7 and 13).
 
 use common::ids::{PodId, SpecId};
+use common::payload::Payload;
 use common::store::QueueName;
 
-use super::cluster::{Cluster, defaults, pushed};
+use super::cluster::{Cluster, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +46,38 @@ async fn malformed_payloads_become_dead_letters_and_valid_ones_are_placed() {
     let mut bad = bad;
     bad.sort();
     assert_eq!(rejected, bad, "byte for byte");
+}
+
+/// The loop reads pages, the newest dead letters first: these are on the third.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_of_a_deleted_service_are_dropped_and_all_others_stay() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    let _scheduler = cluster.scheduler();
+    let service = cluster.post(r#"{"name":"web","image":"nginx","replicas":2}"#, None).await;
+    cluster.push("sq", pushed("mine"));
+    eventually("all pods are on the node", async || {
+        let waiting = cluster.pending_counts(&[&node]).await;
+        if waiting == [3] { Ok(()) } else { Err(format!("{waiting:?}")) }
+    })
+    .await;
+    let session = node.session();
+    for raw in session.pop_more(3).await.unwrap() {
+        let id = Payload::parse(raw.clone()).unwrap().id;
+        session.reject(&raw, Some(&id), "denied").await.unwrap().unwrap();
+    }
+    for i in 0..1100 {
+        cluster.push("dq", format!("not written by kubeleet {i}"));
+    }
+    cluster.store.delete_service(&service.name).await.unwrap();
+    eventually("two dead letters are dropped", async || {
+        let dead = cluster.store.queue_lengths().await.unwrap().dead;
+        if dead == 1101 { Ok(()) } else { Err(dead) }
+    })
+    .await;
+    let oldest = cluster.store.dead_letters(1100, 1).await.unwrap().remove(0);
+    assert_eq!(oldest.payload, pushed("mine").into_bytes(), "it may be the only copy");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

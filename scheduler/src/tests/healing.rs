@@ -244,6 +244,32 @@ async fn drifted_sums_are_corrected_and_replaced_specifications_expire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undone_change_replaces_only_the_pods_that_were_changed() {
+    need_redis!();
+    let cluster = Cluster::new(fast_repair());
+    let node = cluster.node("a", 100).await;
+    let _scheduler = cluster.scheduler();
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":8}"#, None).await;
+    converge(&cluster, &[&node], "web", 8, 1).await;
+    let before = cluster.pods("web").await;
+    // Two of eight are stopped, and the node does not work on: no further one follows.
+    cluster.post(r#"{"name":"web","image":"nginx:2","replicas":8}"#, Some(0)).await;
+    eventually("the replacement has begun", async || {
+        let pods = cluster.pods("web").await;
+        let stopping = pods.iter().filter(|pod| pod.phase == Phase::Stopping).count();
+        if stopping == 2 { Ok(()) } else { Err(stopping) }
+    })
+    .await;
+    cluster.post(r#"{"name":"web","image":"nginx","replicas":8}"#, Some(0)).await;
+    converge(&cluster, &[&node], "web", 8, 3).await;
+    let after = cluster.pods("web").await;
+    let kept = before.iter().filter(|pod| after.iter().any(|other| other.id == pod.id)).count();
+    assert_eq!(kept, 6, "{after:?}");
+    let service = cluster.store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
+    assert!(after.iter().all(|pod| pod.spec.as_ref() == Some(&service.spec_id)), "{after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pushed_pods_that_ended_a_day_ago_are_forgotten() {
     need_redis!();
     let cluster = Cluster::new(fast_repair());

@@ -4,6 +4,7 @@
 //! routes do. It creates the pods of a service after storing it and may die in between; then reconcile
 //! creates them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) struct State {
     pub(super) expected: ExpectedState,
     /// The operation that is not acknowledged yet.
     pending: Option<Operation>,
+    /// By service: its image before the last change of it.
+    images_before: BTreeMap<&'static str, String>,
     /// The mean pause between two operations, in milliseconds.
     mean_pause: u64,
     /// Whether no further operation begins.
@@ -55,6 +58,7 @@ impl Clients {
             now: 0,
             expected: ExpectedState::default(),
             pending: None,
+            images_before: BTreeMap::new(),
             mean_pause,
             are_done: false,
         })))
@@ -97,10 +101,7 @@ impl State {
         let replicas = self.random.between(0, MAX_REPLICAS) as u32;
         match self.random.below(10) {
             0..6 => {
-                let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
-                let keeps_image = self.random.per_mille(700);
-                let existing = self.expected.service(name).filter(|_| keeps_image);
-                let image = existing.map_or(image, |service| service.image.clone());
+                let image = self.random_image(name);
                 Operation::Put(name, ExpectedService { replicas, image })
             }
             6..8 => Operation::Scale(name, replicas),
@@ -110,6 +111,20 @@ impl State {
                 None => Operation::Scale(name, replicas),
             },
         }
+    }
+
+    /// Returns the image that a service has, or had before its last change, or any.
+    fn random_image(&mut self, name: &'static str) -> String {
+        let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
+        let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
+        let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
+            return image;
+        };
+        if keeps_image {
+            return existing;
+        }
+        let before = self.images_before.insert(name, existing);
+        before.filter(|_| undoes).unwrap_or(image)
     }
 
     fn random_pause(&mut self) -> Duration {

@@ -168,7 +168,7 @@ fn compare_service(
         found.push(format!("invariant 1: service {name} has replicas {slots:?} of {replicas}"));
     }
     let pods = observed.pods.values().filter(|pod| pod.service == name);
-    let outdated = pods.filter(|pod| pod.generation != existing.generation);
+    let outdated = pods.filter(|pod| pod.generation != existing.generation || pod.image != existing.image);
     found.extend(outdated.map(|pod| {
         format!("invariant 1: replica {} of service {name} is of an old generation", pod.replica)
     }));

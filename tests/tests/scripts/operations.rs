@@ -109,9 +109,9 @@ macro_rules! operation {
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
-        "service_put" | "service_scale" | "service_delete" | "service_forget" | "pods_create"
-        | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire" | "writes_unconfirmed"
-        | "writes_confirmed" => desired_state(fixture, case, placed).await,
+        "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
+        | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
+        | "writes_unconfirmed" | "writes_confirmed" => desired_state(fixture, case, placed).await,
         "take"
         | "assign"
         | "park"
@@ -138,6 +138,10 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
             let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
             operation!(None, [store, desired] store.put_service(&desired, PutMode::Upsert, None))
         }
+        "service_restart" => {
+            let seen = store.service(&service).await.unwrap().map(|service| service.revision);
+            operation!(None, [store, service] store.restart_service(&service, seen))
+        }
         "service_scale" => operation!(None, [store, service] store.scale_service(&service, 2)),
         "service_delete" => operation!(None, [store, service] store.delete_service(&service)),
         "service_forget" => {
@@ -160,6 +164,11 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
                 store.stop_pods(service.as_ref(), &seen, "Surplus", "why")
             })
         }
+        "pods_keep" => {
+            let () = fixture.redis.cli(&["HSET", "service:web", "generation", "3"]).await;
+            let pods = [(id, 1)];
+            operation!(None, [store, service, pods] store.keep_pods(&service, &pods))
+        }
         "pods_restore" => {
             let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
             let pods = [id];
@@ -168,8 +177,8 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
         "specs_expire" => {
             let spec = record.spec.clone().unwrap();
             let () = fixture.redis.cli(&["SADD", "former_specs", spec.as_str()]).await;
-            let specs = [spec];
-            operation!(None, [store, specs] store.expire_specs(&specs))
+            let (specs, former) = ([spec], store.former_specs().await.unwrap());
+            operation!(None, [store, specs, former] store.expire_specs(&former, &specs))
         }
         "slot_free" => {
             let () = fixture.redis.cli(&["DEL", &format!("pod:{id}")]).await;

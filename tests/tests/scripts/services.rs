@@ -6,7 +6,9 @@ use common::ids::{PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::service::ServiceState;
 use common::spec::{DesiredService, ServiceInput};
-use common::store::{CreateOutcome, Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome};
+use common::store::{
+    CreateOutcome, Durability, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StopOutcome,
+};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
 
@@ -237,5 +239,80 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     let () = fixture.redis.cli(&["HSET", "service:web", "spec", "other", "generation", "2"]).await;
     let replaced = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(replaced, PutOutcome::Replaced { generation: 3 });
-    assert_ne!(fixture.store.service(&WEB).await.unwrap().unwrap().spec_id, service.spec_id);
+    let again = fixture.store.service(&WEB).await.unwrap().unwrap();
+    assert_eq!(again.spec_id, service.spec_id, "what it had before the other version replaced it");
+}
+
+/// v1, v2 and v1 again: pods that have v1 are kept as pods of the third generation, and others are not.
+#[tokio::test]
+async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pods() {
+    let fixture = Fixture::new().await;
+    fixture.store.create_service(&desired("nginx", 2)).await.unwrap();
+    let first = fixture.store.service(&WEB).await.unwrap().unwrap();
+    let pods = fixture.pods(&WEB).await;
+    put(&fixture, desired("httpd", 3), PutMode::Upsert, None).await;
+    let second = fixture.store.service(&WEB).await.unwrap().unwrap();
+    fixture.store.create_pods(&second, &[2]).await.unwrap();
+    let former = fixture.store.former_specs().await.unwrap();
+    assert_eq!(former.ids, std::slice::from_ref(&first.spec_id));
+    put(&fixture, desired("nginx", 3), PutMode::Upsert, None).await;
+    let again = fixture.store.service(&WEB).await.unwrap().unwrap();
+    assert_eq!((again.generation, &again.spec_id), (3, &first.spec_id));
+    assert_eq!(fixture.store.former_specs().await.unwrap().ids, [second.spec_id]);
+
+    // A pass that has read the former ones before does not let it expire, even if it is a former one again.
+    put(&fixture, desired("redis", 3), PutMode::Upsert, None).await;
+    assert_eq!(fixture.store.expire_specs(&former, &former.ids).await.unwrap(), 0);
+    assert_eq!(fixture.redis.cli::<i64>(&["TTL", &format!("spec:{}", first.spec_id)]).await, -1);
+    let read_now = fixture.store.former_specs().await.unwrap();
+    assert_eq!(fixture.store.expire_specs(&read_now, &former.ids).await.unwrap(), 1);
+    put(&fixture, desired("nginx", 3), PutMode::Upsert, None).await;
+    assert_eq!(fixture.redis.cli::<i64>(&["TTL", &format!("spec:{}", first.spec_id)]).await, -1);
+
+    let seen: Vec<_> = fixture.pods(&WEB).await.into_iter().map(|pod| (pod.id, pod.generation)).collect();
+    let moved = [(seen[0].0.clone(), 4)];
+    assert_eq!(fixture.store.keep_pods(&WEB, &moved).await.unwrap(), 0, "it has changed since it was read");
+    assert_eq!(fixture.store.keep_pods(&WEB, &seen).await.unwrap(), 2);
+    assert_eq!(fixture.store.keep_pods(&WEB, &seen).await.unwrap(), 0);
+    let generations: Vec<u64> = fixture.pods(&WEB).await.iter().map(|pod| pod.generation).collect();
+    let ids: Vec<PodId> = seen.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(
+        (generations, ids[..2].to_vec()),
+        (vec![5, 5, 2], pods.into_iter().map(|pod| pod.id).collect())
+    );
+    assert_eq!(fixture.violations().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_restart_is_a_new_generation_of_the_same_specification() {
+    let fixture = Fixture::new().await;
+    let restart = |expected| fixture.store.restart_service(&WEB, expected);
+    assert_eq!(changing_nothing(&fixture, restart(None)).await.unwrap().0, RestartOutcome::Missing);
+    fixture.store.create_service(&desired("nginx", 2)).await.unwrap();
+    let first = fixture.store.service(&WEB).await.unwrap().unwrap();
+    let refused = changing_nothing(&fixture, restart(Some(7))).await.unwrap().0;
+    assert_eq!(refused, RestartOutcome::Conflict { revision: 1 });
+    assert_eq!(restart(Some(1)).await.unwrap().0, RestartOutcome::Restarted { generation: 2 });
+    let second = fixture.store.service(&WEB).await.unwrap().unwrap();
+    assert_eq!((second.generation, second.revision, &second.pod), (2, 2, &first.pod));
+    assert_ne!(second.spec_id, first.spec_id, "the pods that have it are replaced");
+    assert_eq!(*fixture.store.pod_spec(&second.spec_id).await.unwrap().unwrap(), first.pod);
+    assert_eq!(fixture.store.former_specs().await.unwrap().ids, [first.spec_id]);
+
+    let again = put(&fixture, desired("nginx", 2), PutMode::Upsert, None).await;
+    assert_eq!(again, PutOutcome::Unchanged { generation: 2 }, "a PUT of the same replaces nothing");
+    fixture.store.delete_service(&WEB).await.unwrap();
+    assert_eq!(changing_nothing(&fixture, restart(None)).await.unwrap().0, RestartOutcome::Deleting);
+}
+
+/// The same POST again, with the same specification: its pods are not created beside those that exist, nor in
+/// the place of slots that are missing, because reconcile looks on the nodes first.
+#[tokio::test]
+async fn a_refused_create_of_the_same_service_creates_no_pods() {
+    let fixture = Fixture::new().await;
+    fixture.store.create_service(&desired("nginx", 3)).await.unwrap();
+    let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
+    let again = desired("nginx", 3);
+    let (outcome, made, _) = changing_nothing(&fixture, fixture.store.create_service(&again)).await.unwrap();
+    assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }

@@ -79,35 +79,39 @@ async fn delete_takes_the_names_from_files() {
     assert_eq!(requests, ["DELETE /service/web", "DELETE /service/db"]);
 }
 
-/// A service whose pods are replaced at once.
-fn restarted(service: &ServiceView) -> impl Fn(&str) -> String + Send + Sync + 'static {
-    let service = service.clone();
-    move |request| match request.split(" HTTP").next().unwrap() {
-        "GET /service/web" => ok_json(&service),
-        "GET /pod?service=web" => {
-            let phases =
-                [("aaaa1111", Phase::Running), ("bbbb2222", Phase::Failed), ("cccc3333", Phase::Pending)];
-            let pods: Vec<_> = phases.iter().map(|(uuid, phase)| fixtures::pod(uuid, *phase)).collect();
-            ok_json(&serde_json::json!({ "items": pods }))
+#[tokio::test]
+async fn restart_asks_for_new_pods_and_waits_for_them_if_told_to() {
+    let restarted = |generation: u64| {
+        move |request: &str| {
+            let mut service = fixtures::service("web");
+            service.generation = generation;
+            match request.split(" HTTP").next().unwrap() {
+                "POST /service/web/restart" => ok_json(&ServiceView { generation: 2, ..service }),
+                "GET /service/web" => ok_json(&service),
+                _ => problem(404),
+            }
         }
-        line if line.starts_with("DELETE /pod/") => ok_json(&fixtures::pod("aaaa1111", Phase::Stopping)),
-        _ => problem(404),
-    }
-}
+    };
+    let (exit, shown, requests) = run_line("restart svc/web", restarted(1)).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "service/web restarted\n"));
+    assert_eq!(requests, ["POST /service/web/restart"]);
 
-fn stopped(requests: &[String]) -> Vec<&str> {
-    requests.iter().filter_map(|line| line.strip_prefix("DELETE /pod/")).collect()
+    let (exit, ..) = run_line("restart web --wait --timeout 5s", restarted(2)).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    let (exit, shown, _) = run_line("restart web --wait --timeout 0", restarted(1)).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::TimedOut, "service/web restarted\n"));
+
+    let (exit, _, requests) = run_line("restart web no", restarted(1)).await;
+    assert_eq!(exit.unwrap(), Exit::NotFound);
+    assert_eq!(requests, ["POST /service/web/restart", "POST /service/no/restart", "GET /service/no"]);
 }
 
 #[tokio::test]
-async fn restart_replaces_one_pod_after_the_other_and_ends_at_a_failure() {
-    let mut service = fixtures::service("web");
-    let (exit, shown, requests) = run_line("restart svc/web", restarted(&service)).await;
-    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "service/web restarted\n"));
-    assert_eq!(stopped(&requests), ["aaaa1111", "cccc3333"]);
-
-    service.status.running = 2;
-    let (exit, shown, requests) = run_line("restart web --timeout 0", restarted(&service)).await;
-    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::TimedOut, ""));
-    assert_eq!(stopped(&requests), ["aaaa1111"]);
+async fn an_api_without_restarts_is_said_to_be_too_old() {
+    let respond = |request: &str| match request.split(" HTTP").next().unwrap() {
+        "GET /service/web" => ok_json(&fixtures::service("web")),
+        _ => problem(404),
+    };
+    let (exit, shown, _) = run_line("restart web", respond).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Error, ""));
 }

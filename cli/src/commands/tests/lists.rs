@@ -35,7 +35,9 @@ async fn a_selector_is_sent_to_the_api_and_its_objects_are_changed() {
     }
     let (exit, _, requests) = run_line("svc rm -l a=b", |_| list::<u8>(&[])).await;
     assert_eq!((exit.unwrap(), requests.len()), (Exit::Ok, 1), "nothing is deleted");
-    for line in ["delete web -l a", "delete node -l a", "get queue -l a", "get svc -w", "get svc web -l a"] {
+    for line in
+        ["delete web -l a", "delete node -l a", "get queue -l a", "get svc web -w", "get svc web -l a"]
+    {
         let (exit, _, requests) = run_line(line, |_| problem(500)).await;
         assert_eq!((exit.unwrap_err().exit(), requests.len()), (Exit::Usage, 0), "{line}");
     }
@@ -77,6 +79,44 @@ async fn a_watch_prints_a_row_for_each_change() {
     assert_eq!(rows, [["pending", "aaaa1111"], ["running", "bbbb2222"], ["running", "aaaa1111"]], "{shown}");
     let starts: Vec<_> = shown.lines().skip(1).map(|line| line.find("worker1")).collect();
     assert!(starts.windows(2).all(|pair| pair[0] == pair[1]), "{shown}");
+}
+
+#[tokio::test]
+async fn every_list_can_be_watched() {
+    let node = |state: &str, heartbeat: &str| {
+        let mut node = serde_json::to_value(fixtures::node("worker1")).unwrap();
+        (node["state"], node["last_heartbeat"]) = (state.into(), heartbeat.into());
+        list(&[node])
+    };
+    let service = |ready: u64| {
+        let mut service = fixtures::service("web");
+        service.status.ready = ready;
+        list(&[service])
+    };
+    let queue = |dead: u64| ok_json(&common::api::QueuesView { dead, ..Default::default() });
+    let heartbeat = |second: usize| format!("2026-01-01T00:00:0{second}Z");
+    for (line, answers, rows) in [
+        ("get svc -w", [service(1), service(1), service(2)], 2),
+        ("svc ls -w", [service(1), service(1), service(2)], 2),
+        // A heartbeat is no change.
+        (
+            "get nodes -w",
+            [node("alive", &heartbeat(1)), node("alive", &heartbeat(2)), node("dead", &heartbeat(3))],
+            2,
+        ),
+        ("get queues -w", [queue(0), queue(0), queue(1)], 5),
+        ("queue ls --watch", [queue(0), queue(0), queue(0)], 4),
+        (concat!("get ", "letter -w"), [list::<u8>(&[]), list::<u8>(&[]), list::<u8>(&[])], 0),
+    ] {
+        let reads = AtomicUsize::new(0);
+        let respond = move |_: &str| {
+            let answer = answers.get(reads.fetch_add(1, Ordering::SeqCst));
+            answer.cloned().unwrap_or_else(|| problem(401))
+        };
+        let (exit, shown, _) = run_line(&format!("{line} --no-headers"), respond).await;
+        assert_eq!(exit.unwrap_err().exit(), Exit::Unauthorized, "{line}");
+        assert_eq!(shown.lines().count(), rows, "{line}: {shown}");
+    }
 }
 
 #[tokio::test]

@@ -301,6 +301,12 @@ local function note_unconfirmed(unconfirmed, service, write)
   redis.call('HSET', unconfirmed, service, write .. ' ' .. STAMP .. ' ' .. owed)
 end
 
+-- Takes a specification out of the former ones, because it is the current one of a service again. `specs_expire`
+-- notices by the id of the write: no other write has it. `meta` of another type is reported elsewhere.
+local function reuse_spec(former_specs, spec, write)
+  if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
+end
+
 -- A payload larger than this is never sent to a process: no connection could be used for anything else.
 local GIANT = 524288
 local GIANT_KEPT = 1024

@@ -2,12 +2,14 @@
 -- alone, so that any number of callers, in any order and any number of times, create each pod once.
 -- Reply: {'OK', number of pods that were created} | {'CHANGED'} (the service has changed: read it again)
 local service_key, slots, sq = head_keys()
-local service, spec, generation, image = head_args()
-local current_spec, state, replicas =
-  unpack(redis.call('HMGET', service_key, 'spec', 'state', 'replicas'), 1, 3)
+-- `last_write` is the write that the service must have been changed by last, or '' if any is right.
+local service, spec, generation, image, last_write = head_args()
+local current_spec, state, replicas, current_write =
+  unpack(redis.call('HMGET', service_key, 'spec', 'state', 'replicas', 'write'), 1, 4)
 redis.call('HLEN', slots)
 redis.call('LLEN', sq)
 if current_spec ~= spec or state ~= 'active' then return { 'CHANGED' } end
+if last_write ~= '' and current_write ~= last_write then return { 'CHANGED' } end
 if pod_count == 0 then return { 'OK', 0 } end
 
 local asked = {}

@@ -29,6 +29,7 @@ local function pods_wanted()
 end
 if not state then
   redis.call('SET', spec_key, spec_text)
+  reuse_spec(former_specs, spec, write)
   redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
     'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
     'created_at', STAMP, 'updated_at', STAMP,
@@ -53,9 +54,11 @@ if is_same then
   return { 'SCALED', generation }
 end
 generation = generation + 1
+-- Its id is made of what it says: if the service had it before, some of its pods may have it still.
 redis.call('SET', spec_key, spec_text)
+reuse_spec(former_specs, spec, write)
 -- It expires when no pod names it any more.
-if current_spec then redis.call('SADD', former_specs, current_spec) end
+if current_spec and current_spec ~= spec then redis.call('SADD', former_specs, current_spec) end
 redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_text', spec_text,
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)

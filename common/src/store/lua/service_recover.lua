@@ -18,7 +18,7 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
-redis.call('SREM', former_specs, redis.call('HGET', service_key, 'spec') or '')
+reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)
 -- The replaced specification expires when no pod names it any more.
 if current_spec and current_spec ~= redis.call('HGET', service_key, 'spec') then
   redis.call('SADD', former_specs, current_spec)

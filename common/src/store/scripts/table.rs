@@ -273,12 +273,22 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key, slots, sq],
-        args: [service, spec, generation, image, resources],
+        args: [service, spec, generation, image, last_write, resources],
         batch Pod pod {
             keys: [pod_key],
             args: [replica, uuid, payload],
         }
         creates: Pending,
+    }
+    pods_keep {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key],
+        args: [service],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [seen_generation],
+        }
     }
     pods_recover {
         run_by: [Api],
@@ -389,6 +399,12 @@ scripts! {
             args: [field, value],
         }
     }
+    service_restart {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [service_key, spec_key, unconfirmed, former_specs],
+        args: [service, spec, expected_revision, write],
+    }
     service_scale {
         run_by: [Api],
         at_maxmemory: Shrinking,
@@ -409,7 +425,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [former_specs],
-        args: [],
+        args: [seen_reuse],
         batch Spec spec {
             keys: [spec_key],
             args: [spec],

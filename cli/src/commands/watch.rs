@@ -1,34 +1,37 @@
-//! `ps -w`: prints the pods, and then a row for each change.
+//! `-w`: prints a list, and then a row for each change.
 
 use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::error::CommandError;
-use crate::client::PodFilter;
+use crate::client::{Client, ClientError};
 use crate::exit::Exit;
+use crate::output::TableRow;
 use crate::output::changed_rows::ChangedRows;
 use crate::stderr;
 
-/// Time between two reads of the pods.
+/// Time between two reads of the list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A list of many pods is expensive for the API: the pause is at least this many times as long as the last
-/// read took.
+/// A long list is expensive for the API: the pause is at least this many times as long as the last read took.
 const PAUSE_PER_READ_TIME: u32 = 4;
 
-/// Watches pods until the process is stopped. If the first read fails, that is an error.
-pub(super) async fn run(filter: &PodFilter, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+/// Watches a list until the process is stopped. If the first read fails, that is an error.
+pub(super) async fn run<T: TableRow + PartialEq + Clone>(
+    read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
     let mut rows = ChangedRows::new();
-    let mut pods = context.client.pods(filter).await?;
+    let mut items = read(&context.client).await?;
     let mut read_time = Duration::ZERO;
     let mut is_connected = true;
     loop {
-        let changed = rows.changed(pods);
+        let changed = rows.changed(items);
         context.output.print_changes(&changed, &mut rows)?;
-        pods = loop {
+        items = loop {
             tokio::time::sleep(POLL_INTERVAL.max(read_time * PAUSE_PER_READ_TIME)).await;
             let started = Instant::now();
-            match context.client.pods(filter).await {
-                Ok(pods) => break pods,
+            match read(&context.client).await {
+                Ok(items) => break items,
                 Err(error) if error.is_transient() => {
                     if std::mem::take(&mut is_connected) {
                         stderr::warning(&format!("{error}; trying again"));

@@ -1,0 +1,23 @@
+-- Gives pods that have the current specification of their service its current generation: the specification was
+-- replaced and then stored again, and these pods were not replaced in between. Versions that compare generations
+-- alone leave them running, too.
+-- Reply: number of pods
+local service_key = head_keys()
+local service = head_args()
+local spec, generation = unpack(redis.call('HMGET', service_key, 'spec', 'generation'), 1, 2)
+local current = tonumber(generation)
+local outdated = {}
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  local its_service, its_spec, its_generation =
+    unpack(redis.call('HMGET', pod_key, 'service', 'spec', 'generation'), 1, 3)
+  -- A pod that has changed since the caller read it is left to the next look.
+  local seen_generation = pod_args(p)
+  local is_seen = tonumber(its_generation) == tonumber(seen_generation)
+  local has_spec = spec and its_service == service and its_spec == spec
+  if is_seen and has_spec and current and tonumber(seen_generation) < current then
+    outdated[#outdated + 1] = pod_key
+  end
+end
+for _, pod_key in ipairs(outdated) do redis.call('HSET', pod_key, 'generation', generation) end
+return #outdated

@@ -1,0 +1,30 @@
+-- Has all pods of a service replaced: a new generation with the same specification under a new id.
+-- Reply: {'OK', generation} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+local service_key, spec_key, unconfirmed, former_specs = head_keys()
+-- The expected revision is '' if any is right.
+local service, spec, expected_revision, write = head_args()
+local state, current_spec, spec_text, fingerprint =
+  unpack(redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint'), 1, 4)
+local generation, revision = versions_of(service_key)
+redis.call('SCARD', former_specs)
+if not state then return { 'MISSING' } end
+if state == 'deleting' then return { 'DELETING' } end
+if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
+  return { 'CONFLICT', revision }
+end
+note_unconfirmed(unconfirmed, service, write)
+generation = generation + 1
+redis.call('SET', spec_key, spec_text or '')
+-- It expires when no pod names it any more.
+if current_spec then redis.call('SADD', former_specs, current_spec) end
+-- A PUT of the same specification changes nothing later on. A fingerprint of another specification stays wrong.
+local before = (current_spec or '') .. ' '
+if fingerprint and string.sub(fingerprint, 1, #before) == before then
+  redis.call('HSET', service_key, 'fingerprint', spec .. ' ' .. string.sub(fingerprint, #before + 1))
+end
+redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'updated_at', STAMP,
+  'revision', revision + 1, 'revised_by', write, 'write', write)
+emit('service', service, 'ServiceRestarted', service, '', '',
+  'generation ' .. generation .. ' with the same specification: its pods are replaced')
+redis.call('PUBLISH', 'wake:reconcile', service)
+return { 'OK', generation }
