@@ -60,7 +60,7 @@ pub(crate) async fn require_access(
 
 /// Whether a path needs no token: health, and the documentation.
 pub(crate) fn is_public(path: &str) -> bool {
-    matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/problems")
+    matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/problems" | "/schema/service")
         || path.starts_with("/docs/")
         || path.starts_with("/problems/")
 }
@@ -151,6 +151,7 @@ mod tests {
             ("/docs/index.html", &[], 200),
             ("/problems", &[], 200),
             ("/problems/unauthorized", &[], 200),
+            ("/schema/service", &[], 200),
             ("/docsx", &[], 401),
         ];
         for (path, headers, expected) in table {

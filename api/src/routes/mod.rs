@@ -11,6 +11,7 @@ mod nodes;
 mod pods;
 mod problems;
 mod queues;
+mod schema;
 mod services;
 mod status;
 
@@ -56,4 +57,5 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(index::list_routes))
         .routes(routes!(problems::list_problem_types))
         .routes(routes!(problems::get_problem_type))
+        .routes(routes!(schema::get_service_schema))
 }

@@ -31,7 +31,15 @@ async fn a_configured_token_is_required() {
     for closed in ["/metrics", "/", "/event", "/nowhere"] {
         api.get(closed).await.problem(401, "unauthorized");
     }
-    for open in ["/healthz", "/readyz", "/openapi.json", "/docs/", "/problems", "/problems/unauthorized"] {
+    for open in [
+        "/healthz",
+        "/readyz",
+        "/openapi.json",
+        "/docs/",
+        "/problems",
+        "/problems/unauthorized",
+        "/schema/service",
+    ] {
         assert_eq!(api.get(open).await.status, 200, "{open}");
     }
 }

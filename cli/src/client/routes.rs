@@ -112,6 +112,17 @@ impl Client {
         self.send_for_json(&operation, request.json(&ScaleInput { replicas })).await
     }
 
+    /// Changes some fields of a service; `patch` is a JSON merge patch.
+    pub(crate) async fn patch_service(
+        &self,
+        name: &str,
+        patch: &serde_json::Value,
+    ) -> Result<ServiceView, ClientError> {
+        let operation = format!("changing service {name}");
+        let request = self.request(Method::PATCH, &["service", name], &[]);
+        self.send_for_json(&operation, request.json(patch)).await
+    }
+
     /// Asks for all pods of a service to be replaced.
     pub(crate) async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("restarting service {name}");

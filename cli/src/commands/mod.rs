@@ -34,6 +34,7 @@ mod service_file;
 mod service_files;
 mod service_form;
 mod service_name;
+mod set;
 mod shell;
 mod status;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use crate::stderr;
 use context::Context;
 use error::CommandError;
 pub(crate) use globals::Globals;
+use node::NodeCommand;
 
 /// A command that calls the API, or describes the command line itself.
 #[derive(Debug, Subcommand)]
@@ -87,6 +89,13 @@ pub(crate) enum UserCommand {
     Edit(operations::EditArgs),
     /// Replace the pods of services, step by step.
     Restart(operations::RestartArgs),
+    /// Change one field of a service.
+    #[command(subcommand)]
+    Set(set::SetCommand),
+    /// Keep new pods off nodes; what runs there stays.
+    Cordon(node::NodeNames),
+    /// Allow new pods on nodes again.
+    Uncordon(node::NodeNames),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -157,6 +166,9 @@ async fn dispatch(
         UserCommand::Scale(args) => operations::scale(args, &mut context).await,
         UserCommand::Edit(args) => operations::edit(args, &mut context).await,
         UserCommand::Restart(args) => operations::restart(args, &mut context).await,
+        UserCommand::Set(command) => set::run(command, &mut context).await,
+        UserCommand::Cordon(nodes) => node::run(NodeCommand::Cordon(nodes), &mut context).await,
+        UserCommand::Uncordon(nodes) => node::run(NodeCommand::Uncordon(nodes), &mut context).await,
         UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,

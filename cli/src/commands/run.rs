@@ -67,6 +67,9 @@ pub(crate) struct RunArgs {
         value_parser = values::key_value
     )]
     label: Vec<(String, String)>,
+    /// What `docker run` mounts; answered with an error that says what there is.
+    #[arg(long, short, hide = true)]
+    volume: Vec<String>,
     /// Wait until all its pods run. A job (--restart never or on-failure) is waited for until its pods have
     /// ended, and the exit code is that of its container.
     #[arg(long)]
@@ -84,6 +87,10 @@ pub(crate) struct RunArgs {
 
 /// Creates the service and, with `--wait`, waits until it is ready.
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if !args.volume.is_empty() {
+        let detail = "kubeleet has no volumes yet: what a container writes goes with it; --tmpfs is a directory in memory";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
     if args.rm && !args.is_job() {
         let detail = "--rm is for jobs: add --restart never or --restart on-failure";
         return Err(CommandError::Usage(detail.to_owned()));

@@ -1,0 +1,13 @@
+//! `/schema`: JSON Schemas of the documents that users write, for editors.
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use serde_json::Value;
+
+/// The JSON Schema of a service's document, for editors.
+#[utoipa::path(get, path = "/schema/service", tag = "process", responses(
+    (status = 200, description = "The JSON Schema", body = Value, content_type = "application/schema+json"),
+))]
+pub(crate) async fn get_service_schema() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/schema+json")], common::schema::of_service().to_string())
+}
