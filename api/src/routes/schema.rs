@@ -2,7 +2,6 @@
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use serde_json::Value;
 
 /// The JSON Schema of a service's document, for editors.
 #[utoipa::path(get, path = "/schema/service", tag = "process", responses(
