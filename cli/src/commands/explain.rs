@@ -13,6 +13,9 @@ use crate::output::{Output, table};
 /// The only kind of object that files describe.
 const SERVICE: &str = "service";
 
+/// The longest line of the reference, in characters.
+const LINE_WIDTH: usize = 110;
+
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples: kubeleet explain service\n          kubeleet explain service.ports")]
@@ -80,29 +83,47 @@ fn explain(path: &str) -> Result<String, CommandError> {
 /// Returns the reference of all fields.
 fn markdown() -> String {
     let schema = Schema(schema::of_service());
-    let mut text = "# The fields of a service\n\n\
-        Written by `kubeleet explain service --markdown`; `kubeleet explain service.FIELD` shows one of them, and \
-        `kubeleet schema` prints the JSON Schema for editors. A file has one service in each YAML document, or is \
-        JSON. All fields but `name` and `image` can be left out; unknown fields are mistakes.\n"
-        .to_owned();
+    let introduction = "Written by `kubeleet explain service --markdown`. `kubeleet explain service.FIELD` shows one of \
+        them, and `kubeleet schema` prints the JSON Schema for editors. Each document of a YAML file is one service; \
+        JSON is read as well. All fields but `name` and `image` can be left out, and unknown fields are mistakes.";
+    let mut text = format!("# The fields of a service\n\n{}", lines(introduction));
+    let fields = in_order(&schema.fields(&schema.0));
     for (title, names) in ServiceInput::field_groups() {
-        text.push_str(&format!("\n## {title}\n\n| field | value | meaning |\n|---|---|---|\n"));
-        for name in names {
-            let Some((_, field)) = schema.fields(&schema.0).into_iter().find(|(known, _)| known == name)
-            else {
-                continue;
-            };
-            let meaning = description(&schema.whole(&field));
-            let example =
-                schema.whole(&field).get("example").map(|example| format!("<br>Example: `{example}`"));
-            let row = format!(
-                "| `{name}` | {} | {meaning}{} |\n",
-                schema.type_of(&field),
-                example.unwrap_or_default()
-            );
-            text.push_str(&row);
+        text.push_str(&format!("\n## {title}\n"));
+        for (name, field) in fields.iter().filter(|(name, _)| names.contains(&name.as_str())) {
+            let whole = schema.whole(field);
+            let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
+            let mut meaning = description(&whole);
+            if !meaning.ends_with('.') {
+                meaning.push('.');
+            }
+            let body = format!("{meaning} Value: {}.{}", schema.type_of(field), example.unwrap_or_default());
+            text.push_str(&format!("\n### `{name}`\n\n{}", lines(&body)));
         }
     }
+    text
+}
+
+/// Breaks a paragraph into lines of the documentation.
+fn lines(paragraph: &str) -> String {
+    let (mut text, mut width) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        match width {
+            0 => {}
+            _ if width + 1 + length > LINE_WIDTH => {
+                text.push('\n');
+                width = 0;
+            }
+            _ => {
+                text.push(' ');
+                width += 1;
+            }
+        }
+        text.push_str(word);
+        width += length;
+    }
+    text.push('\n');
     text
 }
 

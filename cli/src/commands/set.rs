@@ -56,7 +56,9 @@ mod tests {
 
     #[test]
     fn an_image_with_the_name_of_its_container_is_that_image() {
-        for (text, image) in [("nginx:2", "nginx:2"), ("web=nginx:2", "nginx:2"), ("a/b@sha256:c", "a/b@sha256:c")] {
+        for (text, image) in
+            [("nginx:2", "nginx:2"), ("web=nginx:2", "nginx:2"), ("a/b@sha256:c", "a/b@sha256:c")]
+        {
             assert_eq!(image_of(text), image);
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::store::RedisCommand;
 
-use super::bus::EngineCall;
+use super::bus::{EngineCall, EngineRequest};
 use super::host::{SimulatedHost, must_not_run_twice};
 use super::observed_state::ObservedState;
 use super::process_id::{ProcessId, WORKERS};
@@ -108,6 +108,7 @@ impl World {
             _ => self.stop_replication(),
         }
         let until = self.clock.now + self.random.between(1000, 3 * self.timing.dead);
+        self.faults.emptied_at = self.clock.now;
         self.faults.emptied_until = Some(until);
         self.faults.protected_containers = self.wanted_containers();
         self.kill(ProcessId::Api, until);
@@ -164,9 +165,13 @@ impl World {
         kept.map(|(uuid, pod)| (uuid.clone(), pod.assignment.clone())).collect()
     }
 
-    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it.
-    pub(super) fn check_stop(&mut self, host: usize, call: &EngineCall) {
-        let EngineCall::Stop(handle, _) = call else { return };
+    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A call
+    /// that was made before was decided before: a container may take its whole grace period to end.
+    pub(super) fn check_stop(&mut self, host: usize, request: &EngineRequest) {
+        let EngineCall::Stop(handle, _) = &request.call else { return };
+        if request.sent_at < self.faults.emptied_at {
+            return;
+        }
         let containers = self.cluster.hosts[host].running();
         let Some(container) = containers.into_iter().find(|container| container.handle == *handle) else {
             return;

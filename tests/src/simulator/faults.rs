@@ -30,6 +30,8 @@ pub(super) struct Faults {
     pub(super) failed_over_at: Option<u64>,
     /// Redis is empty, and gets its data back then.
     pub(super) emptied_until: Option<u64>,
+    /// When Redis was emptied last.
+    pub(super) emptied_at: u64,
     /// When the machine of the second worker is taken away; `None` while there is none.
     pub(super) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
@@ -49,6 +51,7 @@ impl Faults {
             backup: None,
             failed_over_at: None,
             emptied_until: None,
+            emptied_at: 0,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),
         }
