@@ -54,6 +54,7 @@ pub(crate) fn complete(document: OpenApi) -> Value {
         }
     }
     let schemas = &mut document["components"]["schemas"];
+    describe_replicas_aliases(&mut schemas["ServiceInput"]);
     describe_replicas_aliases(&mut schemas["ScaleInput"]);
     refuse_other_fields(&mut schemas["ContainerSpec"]);
     schemas["ServicePatch"] = patch_schema(schemas);

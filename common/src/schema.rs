@@ -16,6 +16,8 @@ use crate::spec::{
     REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
 };
 
+/// More than any resource has, and whole as a floating point number.
+const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
@@ -109,14 +111,14 @@ schemas! {
         "description": "A limit of a resource; -1 is none",
         "example": 65536,
         "anyOf": [
-            {"type": "integer", "minimum": -1, "maximum": i64::MAX},
+            {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
             {
                 "type": "object",
                 "required": ["soft", "hard"],
                 "additionalProperties": false,
                 "properties": {
-                    "soft": {"type": "integer", "minimum": -1, "maximum": i64::MAX},
-                    "hard": {"type": "integer", "minimum": -1, "maximum": i64::MAX},
+                    "soft": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
+                    "hard": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
                 },
             },
         ],
@@ -181,16 +183,14 @@ impl PartialSchema for ServiceInput {
             properties.extend(fields_of(schema).map(|(name, field)| (name, optional(field))));
         }
         properties.extend(fields_of(ServiceFields::schema()).filter(|(name, _)| name == "name"));
-        let mut schema = json!({
+        parse(json!({
             "type": "object",
             "description": "A service as a user describes it. The fields of its only container can be at the top \
                             level instead of in `containers`.",
             "required": ["name"],
             "properties": properties,
             "additionalProperties": false,
-        });
-        describe_replicas_aliases(&mut schema);
-        parse(schema)
+        }))
     }
 }
 
@@ -207,7 +207,8 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases.
+/// `replicas` has other names, at most one of which may be given. The derived schema has no aliases, and its type no
+/// `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
@@ -215,10 +216,12 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     field["maximum"] = MAX_REPLICAS.into();
     // With a default, generated clients would send `replicas` together with an alias.
     field.as_object_mut().map(|field| field.remove("default"));
-    let field = field.clone();
+    let mut other_name = field.clone();
+    // Nor an example: those of all fields together are an example of the whole.
+    other_name.as_object_mut().map(|field| field.remove("example"));
+    other_name["description"] = "Another name of `replicas`".into();
     for alias in &REPLICAS_NAMES[1..] {
-        schema["properties"][alias] = field.clone();
-        schema["properties"][alias]["description"] = "Another name of `replicas`".into();
+        schema["properties"][alias] = other_name.clone();
     }
     if is_required {
         // `ScaleInput` has no other field: one of the names, whichever.
@@ -251,6 +254,7 @@ pub fn of_service() -> Value {
         refuse_other_fields(container);
     }
     let mut schema = serde_json::to_value(ServiceInput::schema()).expect("a schema is JSON");
+    describe_replicas_aliases(&mut schema);
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     schema["title"] = "kubeleet service".into();
     schema["$defs"] = definitions.into();

@@ -8,6 +8,7 @@ mod cluster;
 mod container_args;
 mod context;
 mod diff;
+mod drain;
 mod durability;
 mod edit;
 mod edit_dead_letter;
@@ -96,6 +97,8 @@ pub(crate) enum UserCommand {
     Cordon(node::NodeNames),
     /// Allow new pods on nodes again.
     Uncordon(node::NodeNames),
+    /// Move the pods of services away from a node, and keep new ones off.
+    Drain(drain::DrainArgs),
     /// Check and repair the state in Redis.
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -168,6 +171,7 @@ async fn dispatch(
         UserCommand::Restart(args) => operations::restart(args, &mut context).await,
         UserCommand::Set(command) => set::run(command, &mut context).await,
         UserCommand::Cordon(nodes) => node::run(NodeCommand::Cordon(nodes), &mut context).await,
+        UserCommand::Drain(args) => drain::run(&args, &mut context).await,
         UserCommand::Uncordon(nodes) => node::run(NodeCommand::Uncordon(nodes), &mut context).await,
         UserCommand::Cluster(command) => cluster::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,

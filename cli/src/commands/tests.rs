@@ -62,6 +62,7 @@ fn accepts_valid_command_lines() {
         "set image svc/web web=nginx:2",
         "cordon worker1",
         "uncordon worker1 worker2",
+        "drain node/worker1",
         "run nginx -w /srv -u 1000 --entrypoint sh --init --read-only --tmpfs /run:size=1m --cap-drop ALL",
         "explain service.ports",
         "schema",

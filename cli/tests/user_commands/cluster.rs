@@ -30,26 +30,32 @@ impl Cluster {
         let api_port = free_port();
         let api = format!("http://127.0.0.1:{api_port}");
         let mut cluster = Self { api, daemons: Vec::new(), redis, directory: tempfile::tempdir().unwrap() };
-        for daemon in ["api", "scheduler", "worker"] {
-            cluster.start_daemon(daemon, api_port);
+        for daemon in ["api", "scheduler"] {
+            cluster.start_daemon(daemon, "worker1", api_port);
         }
-        blocking_eventually("a node is ready", || {
-            let (exit, out, err) = parts(&kubeleet(&cluster.api, "node ls"));
-            if exit == 0 && out.contains("ready") { Ok(()) } else { Err(format!("{exit} {out} {err}")) }
-        });
+        cluster.add_worker("worker1");
         Some(cluster)
     }
 
-    fn start_daemon(&mut self, name: &str, api_port: u16) {
+    /// Adds a node, and waits until it is ready.
+    pub(crate) fn add_worker(&mut self, node: &str) {
+        self.start_daemon("worker", node, 0);
+        blocking_eventually("the node is ready", || {
+            let (exit, out, err) = parts(&kubeleet(&self.api, &format!("node describe {node}")));
+            if exit == 0 && out.contains("ready") { Ok(()) } else { Err(format!("{exit} {out} {err}")) }
+        });
+    }
+
+    fn start_daemon(&mut self, name: &str, node: &str, api_port: u16) {
         let home: &Path = self.directory.path();
-        let log = std::fs::File::create(home.join(format!("{name}.log"))).unwrap();
+        let log = std::fs::File::create(home.join(format!("{name}-{node}.log"))).unwrap();
         let mut command = Command::new(BINARY);
         command
             .arg(name)
             .env_clear()
             .env("KUBELEET_REDIS_URL", self.redis.url())
             .env("KUBELEET_LISTEN", format!("127.0.0.1:{api_port}"))
-            .env("KUBELEET_NODE", "worker1")
+            .env("KUBELEET_NODE", node)
             .env("KUBELEET_RUNTIME", "sim")
             .env("KUBELEET_STATE_DIR", home.join("state"))
             .env("KUBELEET_DATA_DIR", home.join("data"))
@@ -63,7 +69,8 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for daemon in ["api", "scheduler", "worker"] {
-                let log = std::fs::read_to_string(self.directory.path().join(format!("{daemon}.log")));
+                let log = self.directory.path().join(format!("{daemon}-worker1.log"));
+                let log = std::fs::read_to_string(log);
                 eprintln!("--- {daemon}\n{}", log.unwrap_or_default());
             }
         }

@@ -111,6 +111,31 @@ fn a_service_is_created_scaled_and_deleted() {
 }
 
 #[test]
+fn a_drained_node_has_no_pods_of_services_which_are_complete_elsewhere() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    cluster.add_worker("worker2");
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    assert_eq!(run("run hello --name web --replicas 4 --wait --timeout 30s").0, 0);
+    assert_eq!(run("run hello --name db --wait --timeout 30s").0, 0);
+    let lone = r#"{"name":"lone","uuid":"lone","image":"hello","replica":0}"#;
+    cluster.redis.blocking_cli::<()>(&["LPUSH", "pq:worker1", lone]);
+    testkit::eventually::blocking_eventually("the pushed pod runs", || {
+        let (_, out, _) = run("ps --node worker1 --phase running -o name");
+        if out.contains("pod/lone") { Ok(()) } else { Err(out) }
+    });
+    let (exit, out, err) = run("drain worker1 --timeout 60s");
+    assert_eq!(exit, 0, "{out} {err}");
+    assert!(out.starts_with("node/worker1 cordoned\n") && out.ends_with("node/worker1 drained\n"), "{out}");
+    assert!(err.contains("1 pod of no service left on worker1"), "{err}");
+    let (_, left, _) = run("ps --node worker1 --phase running -o name");
+    assert_eq!(left, "pod/lone\n");
+    let (_, services, _) = run("svc ls");
+    assert!(services.contains("4/4") && services.contains("1/1"), "{services}");
+    let (exit, out, _) = run("drain worker1");
+    assert_eq!((exit, out.as_str()), (0, "node/worker1 cordoned\nnode/worker1 drained\n"));
+}
+
+#[test]
 fn an_unschedulable_service_has_its_own_exit_code_and_reasons() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Command, Cpus, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation, check_image, checks,
+    units,
 };
 use crate::json_pointer;
 
@@ -48,7 +49,7 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
     /// The most processes and threads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::pids")]
     #[schema(minimum = 1, maximum = 4096, example = 100)]
     pub pids_limit: Option<u32>,
     /// Limits of each process, by name: a number, or `soft` and `hard`; -1 is none.

@@ -84,6 +84,10 @@ impl<'de> Deserialize<'de> for StopSignal {
             fn visit_u64<E: de::Error>(self, number: u64) -> Result<StopSignal, E> {
                 number.to_string().parse().map_err(E::custom)
             }
+            /// A whole number that is written as `3.0`: JSON has one type for both.
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<StopSignal, E> {
+                number.to_string().parse().map_err(E::custom)
+            }
         }
         deserializer.deserialize_any(Reader)
     }

@@ -63,8 +63,8 @@ impl<'de> Deserialize<'de> for Ulimit {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Both {
-            soft: i64,
-            hard: i64,
+            soft: Limit,
+            hard: Limit,
         }
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
@@ -76,15 +76,48 @@ impl<'de> Deserialize<'de> for Ulimit {
                 Ok(Ulimit { soft: limit, hard: limit })
             }
             fn visit_u64<E: de::Error>(self, limit: u64) -> Result<Ulimit, E> {
-                let limit = i64::try_from(limit).map_err(|_| E::custom("the number is too large"))?;
-                self.visit_i64(limit)
+                self.visit_i64(LimitReader.visit_u64(limit)?.0)
+            }
+            fn visit_f64<E: de::Error>(self, limit: f64) -> Result<Ulimit, E> {
+                self.visit_i64(LimitReader.visit_f64(limit)?.0)
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Ulimit, A::Error> {
                 let Both { soft, hard } = Both::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Ulimit { soft, hard })
+                Ok(Ulimit { soft: soft.0, hard: hard.0 })
             }
         }
         deserializer.deserialize_any(Reader)
+    }
+}
+
+/// One number, which may be written as `3.0`: JSON has one type for both.
+struct Limit(i64);
+
+struct LimitReader;
+
+impl Visitor<'_> for LimitReader {
+    type Value = Limit;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number")
+    }
+    fn visit_i64<E: de::Error>(self, limit: i64) -> Result<Limit, E> {
+        Ok(Limit(limit))
+    }
+    fn visit_u64<E: de::Error>(self, limit: u64) -> Result<Limit, E> {
+        i64::try_from(limit).map(Limit).map_err(|_| E::custom("the number is too large"))
+    }
+    fn visit_f64<E: de::Error>(self, limit: f64) -> Result<Limit, E> {
+        // Up to 2^63 a whole number fits.
+        match limit.fract() == 0.0 && limit.abs() < 9.2e18 {
+            true => Ok(Limit(limit as i64)),
+            false => Err(E::invalid_type(de::Unexpected::Float(limit), &self)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LimitReader)
     }
 }
 

@@ -355,6 +355,20 @@ pub(crate) fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32
     whole_number(deserializer, super::MAX_REPLICAS.into())
 }
 
+/// Reads a number of processes, or `null`.
+///
+/// # Errors
+/// If it is not a whole number.
+pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    struct Pids(u32);
+    impl<'de> Deserialize<'de> for Pids {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            whole_number(deserializer, super::MAX_PIDS.into()).map(Self)
+        }
+    }
+    Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
+}
+
 fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     whole_number(deserializer, u16::MAX.into())
 }
