@@ -13,9 +13,14 @@ use sha2::{Digest, Sha256};
 use crate::ids::{ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec};
 
-/// The version of the stored form that this program writes, and the newest that it reads. It rises only if an
-/// earlier version would run a pod wrongly that it reads leniently.
-pub(crate) const VERSION: u32 = 1;
+/// The newest version of the stored form that this program reads. It rises only if an earlier program would run a
+/// pod wrongly that it reads leniently.
+pub(crate) const VERSION: u32 = 2;
+
+/// The fields of a container that version 1 has. Programs that know only these would start a pod without the other
+/// ones, with another entry point or as another user for example: a pod that uses one is stored as version 2.
+const FIELDS_OF_VERSION_1: [&str; 7] =
+    ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
 
 /// The part of a hash that is the id of a specification. It is short because every payload of a service contains
 /// it; among a million specifications, two with the same id are one chance in 30 million.
@@ -24,7 +29,7 @@ const SPEC_ID_BYTES: usize = 8;
 /// The specification of a service's pods as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpecFile {
-    /// Missing for 1: the first versions did not write it.
+    /// The oldest that has all that the pods use. Missing for 1: the first programs did not write it.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     version: u32,
     service: ServiceName,
@@ -55,7 +60,7 @@ fn is_first(version: &u32) -> bool {
 impl SpecFile {
     /// Returns the stored form of a service's pods.
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
-        Self { version: VERSION, service: service.clone(), pod: pod.clone() }
+        Self { version: version_of(pod), service: service.clone(), pod: pod.clone() }
     }
 
     /// Reads a stored specification.
@@ -94,6 +99,14 @@ impl SpecFile {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
+}
+
+/// Returns the oldest version of the stored form that has all the fields of the pod.
+fn version_of(pod: &PodSpec) -> u32 {
+    let pod = to_value(pod);
+    let containers = pod["containers"].as_array().into_iter().flatten();
+    let mut fields = containers.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
+    if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { VERSION }
 }
 
 /// Returns a pod of which nothing but the image was chosen.
@@ -176,9 +189,23 @@ mod tests {
 
     #[test]
     fn a_newer_form_is_refused_with_what_to_do() {
-        let error = SpecFile::read(br#"{"version":2,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
-        assert!(error.to_string().contains("form 2; this program reads forms up to 1"), "{error}");
+        let error = SpecFile::read(br#"{"version":3,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
+        assert!(error.to_string().contains("form 3; this program reads forms up to 2"), "{error}");
         assert!(error.to_string().ends_with("upgrade this program"), "{error}");
+    }
+
+    /// An earlier program would run them as another user, or with another program.
+    #[test]
+    fn what_version_1_does_not_have_is_stored_as_version_2() {
+        for (json, start) in [
+            (r#"{"name":"web","image":"nginx","cpus":1,"ports":[80]}"#, r#"{"service":"web""#),
+            (r#"{"name":"web","image":"nginx","user":"1000"}"#, r#"{"version":2,"service":"web""#),
+            (r#"{"name":"web","image":"nginx","entrypoint":"sh"}"#, r#"{"version":2,"service":"web""#),
+        ] {
+            let text = serde_json::to_string(&file(json)).unwrap();
+            assert!(text.starts_with(start), "{text}");
+            assert_eq!(SpecFile::read(text.as_bytes()).unwrap(), desired(json).pod);
+        }
     }
 
     #[test]

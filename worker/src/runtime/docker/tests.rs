@@ -211,6 +211,34 @@ async fn limits_reach_the_container_and_memory_is_enforced() {
     assert_eq!(state.await, ContainerState::Exited { code: 137, out_of_memory: true });
 }
 
+#[tokio::test]
+async fn every_setting_of_a_container_takes_effect() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let script = "pwd; ulimit -n; (: >/x) 2>/dev/null || echo closed; : >/scratch/x && echo open; \
+                  while read name value rest; do case $name in Uid:|CapBnd:) echo $value;; esac; done \
+                  </proc/self/status; trap 'exit 0' QUIT; echo ready; while :; do sleep 0.1; done";
+    let mut request = fixture.request("settings", "");
+    let settings = serde_json::json!({
+        "image": request.container.image, "entrypoint": ["/bin/sh"], "command": ["-c", script],
+        "working_dir": "/bin", "user": "1000:1000", "read_only": true, "tmpfs": "/scratch:size=1m",
+        "ulimits": {"nofile": {"soft": 100, "hard": 200}}, "pids_limit": 50, "cap_drop": ["ALL"],
+        "stop_signal": "QUIT",
+    });
+    request.container = serde_json::from_value(settings).unwrap();
+    let container = fixture.docker.run(&request).await.unwrap();
+    let output = eventually("the program is ready", || async {
+        let output = read(&fixture, &container, 20).await;
+        output.contains("ready").then_some(output)
+    });
+    let output = output.await;
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines, ["/bin", "100", "closed", "open", "1000", "0000000000000000", "ready"]);
+    // Process 1 ignores SIGTERM without a handler: with that signal this would take the whole grace period.
+    let began = Instant::now();
+    fixture.docker.stop(&container.handle, Duration::from_secs(30)).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
 /// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
 const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
 /// Those of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and sshd
