@@ -247,11 +247,14 @@ async fn a_graceful_shutdown_leaves_nothing_in_flight_and_no_scheduler_that_coun
     })
     .await;
     // As if the scheduler had just taken this payload.
-    cluster.push(&format!("fq:{}", scheduler.id), pushed("in-flight"));
+    let in_flight = format!("fq:{}", scheduler.id);
+    cluster.push(&in_flight, pushed("in-flight"));
     scheduler.stop.cancel();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(10), scheduler.task).await;
     ended.unwrap().unwrap().unwrap();
-    // The other scheduler may have taken the payload already.
+    // At once. The other scheduler may have the payload in flight for a moment.
+    let left: u64 = cluster.server.blocking_cli(&["LLEN", &in_flight]);
+    assert_eq!(left, 0);
     eventually("nothing is in flight", async || {
         let lengths = cluster.store.queue_lengths().await.unwrap();
         if lengths.in_flight == 0 { Ok(()) } else { Err(format!("{lengths:?}")) }
