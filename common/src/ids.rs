@@ -108,6 +108,12 @@ name!(
 );
 
 name!(
+    /// The `name` of a container, unique in its pod.
+    ContainerName, "container name", "1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'",
+    is_dns_label
+);
+
+name!(
     /// One assignment of a pod to a node: a new random UUID each time, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );

@@ -16,8 +16,8 @@ use crate::context::SessionContext;
 use crate::measure::{self, StopReason};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, RuntimeError};
-use crate::step::{Action, Exit};
-use crate::table::{EndedPod, ManagedPod, PodStatus, RESTARTED};
+use crate::step::{Action, ContainerAction, Exit};
+use crate::table::{EndedPod, ManagedContainer, ManagedPod, PodStatus, RESTARTED};
 use crate::text::seconds;
 
 /// How long a pod is left alone after an action on it failed.
@@ -27,7 +27,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) fn begin(
     context: &Arc<SessionContext>,
     managed: ManagedPod,
-    container: Option<&Container>,
+    found: &[&Container],
     action: Action,
 ) {
     if action == Action::Leave {
@@ -39,15 +39,16 @@ pub(crate) fn begin(
     if !context.table.mark_busy(&managed) {
         return;
     }
-    let pod_action = PodAction { context: context.clone(), managed, container: container.cloned() };
+    let containers = found.iter().map(|container| (*container).clone()).collect();
+    let pod_action = PodAction { context: context.clone(), managed, containers };
     context.tasks.spawn(pod_action.carry_out(action));
 }
 
-/// An action under way: the pod as it was looked at, and its container.
+/// An action under way: the pod as it was looked at, and its containers on the engine.
 struct PodAction {
     context: Arc<SessionContext>,
     managed: ManagedPod,
-    container: Option<Container>,
+    containers: Vec<Container>,
 }
 
 /// However the action ends, also by a panic: what happened meanwhile is for the next pass, unless the pod is
@@ -67,7 +68,7 @@ impl PodAction {
         match action {
             Action::Leave => {}
             Action::Stop => {
-                if self.stop_container(StopReason::Requested).await {
+                if self.stop_containers(StopReason::Requested).await {
                     self.finish_stopped().await;
                 }
             }
@@ -77,18 +78,32 @@ impl PodAction {
                     pod = %self.managed.payload.id,
                     "the pod is not assigned to this node any more: stopping it"
                 );
-                if self.stop_container(StopReason::NotAssigned).await {
+                if self.stop_containers(StopReason::NotAssigned).await {
                     self.forget();
                 }
             }
             Action::Forget => self.forget(),
             Action::ReportLost => self.report_lost().await,
-            Action::BackOff { exit, wait, crash_streak } => self.back_off(exit, wait, crash_streak),
-            Action::Restart => self.restart().await,
-            Action::Recover => self.recover(),
+            Action::Containers(actions) => {
+                for (index, action) in actions {
+                    self.act_on_container(index, action).await;
+                }
+            }
             Action::Finish { exit } => self.finish_exited(exit).await,
         }
         self.report_status().await;
+    }
+
+    async fn act_on_container(&self, index: usize, action: ContainerAction) {
+        match action {
+            ContainerAction::BackOff { exit, wait, crash_streak } => {
+                self.back_off(index, exit, wait, crash_streak);
+            }
+            ContainerAction::Restart => self.restart(index).await,
+            ContainerAction::Recover => {
+                self.change_container(index, |container| container.set_reason("", String::new()));
+            }
+        }
     }
 
     fn pod(&self) -> PodRef<'_> {
@@ -97,6 +112,10 @@ impl PodAction {
 
     fn update(&self, change: impl FnOnce(&mut ManagedPod)) {
         self.context.table.update(&self.managed.payload.id, &self.managed.assignment, change);
+    }
+
+    fn change_container(&self, index: usize, change: impl FnOnce(&mut ManagedContainer)) {
+        self.update(|managed| managed.change_container(index, change));
     }
 
     fn forget(&self) {
@@ -108,19 +127,17 @@ impl PodAction {
         self.update(|managed| managed.retry_at = Some(at));
     }
 
-    /// Stops and removes the container, if there is one. Returns whether it is gone.
-    async fn stop_container(&self, reason: StopReason) -> bool {
-        let Some(container) = &self.container else { return true };
-        match self.context.worker.runtime.stop(&container.handle, self.managed.rules.grace).await {
-            Ok(()) => {
-                measure::stop(reason);
-                true
-            }
-            Err(error) => {
+    /// Stops and removes its containers. Returns whether they are gone.
+    async fn stop_containers(&self, reason: StopReason) -> bool {
+        for container in self.containers.iter().rev() {
+            let grace = self.managed.spec.grace();
+            if let Err(error) = self.context.worker.runtime.stop(&container.handle, grace).await {
                 self.engine_failed("stopping", &error);
-                false
+                return false;
             }
+            measure::stop(reason);
         }
+        true
     }
 
     fn engine_failed(&self, operation: &str, error: &RuntimeError) {
@@ -171,34 +188,32 @@ impl PodAction {
         }
     }
 
-    fn back_off(&self, exit: Exit, wait: Duration, crash_streak: u32) {
+    fn back_off(&self, index: usize, exit: Exit, wait: Duration, crash_streak: u32) {
         let message = format!("{}; next start in {}", exit.describe(), seconds(wait));
         tracing::warn!(pod = %self.managed.payload.id, "{message}");
         let at = self.context.worker.now().plus(wait);
-        self.update(|managed| {
-            managed.restart_at = Some(at);
-            managed.crash_streak = crash_streak;
-            managed.running_since = None;
-            managed.set_status(PodStatus {
-                reason: "CrashLoopBackOff",
-                message,
-                restarts: managed.restarts,
-                exit_code: Some(exit.code),
-            });
+        self.change_container(index, |container| {
+            container.restart_at = Some(at);
+            container.crash_streak = crash_streak;
+            container.running_since = None;
+            container.exit_code = Some(exit.code);
+            container.set_reason("CrashLoopBackOff", message);
         });
     }
 
-    async fn restart(&self) {
-        let Some(container) = &self.container else { return };
+    async fn restart(&self, index: usize) {
+        let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
+            return;
+        };
         let worker = &self.context.worker;
         let permit = worker.lease.permit_start(worker.now());
-        if permit.is_none() && self.managed.rules.on_disconnect == OnDisconnect::Stop {
+        if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
             return;
         }
-        let restarted = worker.runtime.restart(&container.handle).await;
+        let restarted = worker.runtime.restart(handle).await;
         drop(permit);
         match restarted {
-            Ok(()) => self.after_restart(),
+            Ok(()) => self.after_restart(index),
             Err(RuntimeError::NotFound(_)) => self.context.wakeups.request_reconcile(),
             Err(error @ RuntimeError::Engine(_)) => self.engine_failed("restarting", &error),
             Err(
@@ -207,37 +222,33 @@ impl PodAction {
                 | RuntimeError::PortTaken(reason)
                 | RuntimeError::Failed(reason),
             ) => {
-                self.after_failed_restart(reason);
+                self.after_failed_restart(index, reason);
             }
         }
     }
 
-    fn recover(&self) {
-        self.update(|managed| managed.set_reason("", String::new()));
-    }
-
-    fn after_restart(&self) {
+    fn after_restart(&self, index: usize) {
         measure::restart();
         tracing::info!(pod = %self.managed.payload.id, "container restarted");
         let now = self.context.worker.now();
         let recovers_after = self.context.worker.config.restart_backoff;
-        self.update(|managed| {
-            managed.restart_at = None;
-            managed.running_since = Some(now);
-            managed.restarts = managed.restarts.saturating_add(1);
-            let message = after_restart_message(managed.status.exit_code, recovers_after);
-            managed.set_reason(RESTARTED, message);
+        self.change_container(index, |container| {
+            container.restart_at = None;
+            container.running_since = Some(now);
+            container.restarts = container.restarts.saturating_add(1);
+            let message = after_restart_message(container.exit_code, recovers_after);
+            container.set_reason(RESTARTED, message);
         });
     }
 
-    fn after_failed_restart(&self, reason: String) {
+    fn after_failed_restart(&self, index: usize, reason: String) {
         let limits = self.context.worker.restart_backoff();
-        let wait = backoff::delay(limits.first, limits.max, self.managed.crash_streak);
-        let at = self.context.worker.now().plus(wait);
-        self.update(|managed| {
-            managed.restart_at = Some(at);
-            managed.crash_streak = managed.crash_streak.saturating_add(1);
-            managed.set_reason("StartFailed", format!("{reason}; retrying in {}", seconds(wait)));
+        let now = self.context.worker.now();
+        self.change_container(index, |container| {
+            let wait = backoff::delay(limits.first, limits.max, container.crash_streak);
+            container.restart_at = Some(now.plus(wait));
+            container.crash_streak = container.crash_streak.saturating_add(1);
+            container.set_reason("StartFailed", format!("{reason}; retrying in {}", seconds(wait)));
         });
     }
 
@@ -283,13 +294,14 @@ impl PodAction {
         if managed.is_reported {
             return;
         }
-        let PodStatus { reason, ref message, restarts, exit_code } = managed.status;
+        let status = managed.status();
+        let PodStatus { reason, ref message, restarts, exit_code } = status;
         let network = Some(&managed.network);
         let report = StatusReport { reason, message, restarts: Some(restarts), exit_code, network };
         let reply = self.context.session.report(self.pod(), &report).await;
         match self.context.classify("reporting the status of a pod", reply) {
             RetryClass::Reply(_) => self.update(|now| {
-                now.is_reported = now.status == managed.status && now.network == managed.network;
+                now.is_reported = now.status() == status && now.network == managed.network;
             }),
             RetryClass::Transient(_) => self.retry_later(),
             RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::ids::{AssignmentId, PodName, ServiceName};
 use common::node::Resources;
 use common::payload::Payload;
-use common::spec::{HostPorts, PodSpec};
+use common::spec::{ContainerSpec, HostPorts, PodSpec};
 use common::store::{ClaimItem, ClaimReply, SessionResult, StoreError};
 use futures_util::FutureExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -144,13 +144,13 @@ impl StartJob {
         ClaimItem { payload: self.payload.clone(), request, host_ports, service: self.service.clone() }
     }
 
-    /// Returns the container to run; `None` if the specification has none.
-    pub(crate) fn container_request(
+    /// Returns the containers to run.
+    pub(crate) fn container_requests(
         &self,
         worker: &Worker,
         spec: &PodSpec,
         assignment: &AssignmentId,
-    ) -> Option<ContainerRequest> {
+    ) -> Vec<ContainerRequest> {
         let identity = Identity {
             node: worker.node.clone(),
             cluster: worker.identity.cluster(),
@@ -159,11 +159,17 @@ impl StartJob {
             service: self.service.clone(),
             replica: self.payload.replica,
             assignment: assignment.clone(),
+            container: None,
             on_disconnect: spec.on_disconnect,
             grace: spec.grace(),
         };
-        let mut container = spec.containers.first()?.clone();
-        container.memory = container.memory.or(worker.default_memory);
-        Some(ContainerRequest { identity, container })
+        let request = |container: &ContainerSpec| ContainerRequest {
+            identity: identity.clone(),
+            container: ContainerSpec {
+                memory: container.memory.or(worker.default_memory),
+                ..container.clone()
+            },
+        };
+        spec.containers.iter().map(request).collect()
     }
 }

@@ -23,7 +23,7 @@ use crate::measure;
 use crate::recover;
 use crate::remove::remove;
 use crate::runtime::{Container, RuntimeError};
-use crate::step::{PodFacts, step};
+use crate::step::{ContainerFacts, PodFacts, step};
 use crate::table::ManagedPod;
 
 /// How many pods one heartbeat checks after a listing found unknown containers.
@@ -55,10 +55,13 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     let containers = listed?;
     context.worker.known.replace(&containers, asked);
     context.worker.saved.observe(&containers);
-    let by_pod: HashMap<_, _> = containers.iter().rev().map(|c| ((&c.pod, &c.assignment), c)).collect();
+    let mut by_pod: HashMap<_, Vec<&Container>> = HashMap::new();
+    for container in &containers {
+        by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
+    }
     for managed in idle {
-        let container = by_pod.get(&(&managed.payload.id, &managed.assignment)).copied();
-        act_on(context, managed, container);
+        let found = by_pod.get(&(&managed.payload.id, &managed.assignment)).cloned();
+        act_on(context, managed, &found.unwrap_or_default());
     }
     if context.link.is_in_touch() {
         if full {
@@ -74,8 +77,9 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// Inspects the containers that are in doubt, and begins what is to be done about each. The other pods wait for
-/// nothing: it asks the engine about these alone. Returns false if an inspection failed: it is to be tried again.
+/// Inspects the pods with a container that is in doubt, and begins what is to be done about each. The other pods
+/// wait for nothing: it asks the engine about these alone. Returns false if an inspection failed: it is to be
+/// tried again.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
@@ -89,24 +93,47 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
         if managed.busy {
             continue;
         }
-        let found = context.worker.runtime.find(&context.worker.node, &handle).await;
-        match found {
-            Ok(Some(container)) if container.assignment == managed.assignment => {
+        match inspect(context, &managed, handle).await {
+            Ok(Some(containers)) => {
                 context.doubted.remove(&pod);
-                act_on(context, managed, Some(&container));
+                act_on(context, managed, &containers.iter().collect::<Vec<_>>());
             }
-            // Only a list tells whether another container is the pod's.
-            Ok(_) => {
+            // Only a list tells whether other containers are the pod's.
+            Ok(None) => {
                 context.doubted.remove(&pod);
                 context.wakeups.request_reconcile();
             }
             Err(error) => {
-                tracing::debug!(container = handle, %error, "a container cannot be inspected; retrying");
+                tracing::debug!(%pod, %error, "a container cannot be inspected; retrying");
                 is_complete = false;
             }
         }
     }
     is_complete
+}
+
+/// Returns the containers of a pod as they are now: the one with this handle, and the others that are known.
+/// `None` if one of them is gone or another pod's.
+async fn inspect(
+    context: &SessionContext,
+    managed: &ManagedPod,
+    handle: String,
+) -> Result<Option<Vec<Container>>, RuntimeError> {
+    let mut handles: Vec<String> = managed.containers.iter().filter_map(|one| one.handle.clone()).collect();
+    if !handles.contains(&handle) {
+        handles = match managed.containers.len() {
+            1 => vec![handle],
+            _ => return Ok(None),
+        };
+    }
+    let mut containers = Vec::with_capacity(handles.len());
+    for handle in handles {
+        match context.worker.runtime.find(&context.worker.node, &handle).await? {
+            Some(container) if container.assignment == managed.assignment => containers.push(container),
+            Some(_) | None => return Ok(None),
+        }
+    }
+    Ok(Some(containers))
 }
 
 async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
@@ -117,36 +144,40 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
     recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
 }
 
-fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, container: Option<&Container>) {
-    let Some(managed) = with_network(context, managed, container) else { return };
+/// Decides about a pod of which exactly these containers exist.
+fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
+    let observed = managed.observe(found);
+    let Some(managed) = noted(context, managed, &observed) else { return };
     let facts = PodFacts {
         desired: managed.desired,
-        observed: container.map(|container| container.state),
-        policy: managed.rules.restart,
+        containers: managed
+            .containers()
+            .zip(&observed)
+            .map(|((spec, container), found)| ContainerFacts {
+                observed: found.map(|found| found.state),
+                policy: spec.restart,
+                crash_streak: container.crash_streak,
+                running_since: container.running_since,
+                is_recovering: container.is_recovering(),
+                restart_at: container.restart_at,
+            })
+            .collect(),
         is_leased: context.worker.is_leased(),
-        keeps_running: managed.rules.on_disconnect == OnDisconnect::Keep,
-        crash_streak: managed.crash_streak,
-        running_since: managed.running_since,
-        is_recovering: managed.is_recovering(),
-        restart_at: managed.restart_at,
+        keeps_running: managed.spec.on_disconnect == OnDisconnect::Keep,
         retry_at: managed.retry_at,
         now: context.worker.now(),
     };
     let action = step(&facts, &context.worker.restart_backoff());
-    actions::begin(context, managed, container, action);
+    actions::begin(context, managed, found, action);
 }
 
-/// Notes where the container can be reached now: with each start the engine may choose another address and
-/// other ports. Returns `None` if the pod changed since it was looked at.
-fn with_network(
+/// Notes where the pod's containers are now. Returns `None` if the pod changed since it was looked at.
+fn noted(
     context: &SessionContext,
     managed: ManagedPod,
-    container: Option<&Container>,
+    observed: &[Option<&Container>],
 ) -> Option<ManagedPod> {
-    match container.and_then(|container| container.network.as_ref()) {
-        Some(network) if *network != managed.network => context.table.set_network(&managed, network.clone()),
-        Some(_) | None => Some(managed),
-    }
+    if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
 /// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is
@@ -202,9 +233,11 @@ async fn ask_about<'a>(
     let mut answer = ForeignContainers::default();
     let mut remaining: Vec<&Container> = containers.to_vec();
     while !remaining.is_empty() {
-        let (now, later) = split_for_check(remaining, |container| &container.pod);
-        let checked: Vec<(PodId, AssignmentId)> =
+        let (now, later) = split_for_check(remaining, |container| (&container.pod, &container.assignment));
+        let mut checked: Vec<(PodId, AssignmentId)> =
             now.iter().map(|container| (container.pod.clone(), container.assignment.clone())).collect();
+        checked.sort_unstable();
+        checked.dedup();
         let outcome = beat::beat(context, &checked).await.ok()?;
         for container in now.into_iter().filter(|container| outcome.foreign.contains(&container.pod)) {
             match outcome.unknown.contains(&container.pod) {
@@ -226,7 +259,8 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
     let (now, record_lag) = (context.worker.now(), context.worker.timings.record_lag);
     let is_new = |container: &Container| {
         let managed = context.table.get(&container.pod);
-        managed.and_then(|managed| managed.running_since).is_some_and(|since| now.since(since) < record_lag)
+        let since = managed.and_then(|managed| managed.running_since());
+        since.is_some_and(|since| now.since(since) < record_lag)
     };
     // While records come back one by one, the rest is held although it is not most of what runs here any more.
     let is_held = |container: &&Container| context.held.contains_container(container);
@@ -261,10 +295,20 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
     context.wakeups.request_reconcile();
 }
 
-/// Splits off as many items as one heartbeat checks, each pod once.
-fn split_for_check<T>(all: Vec<T>, pod: impl Fn(&T) -> &PodId) -> (Vec<T>, Vec<T>) {
-    let mut pods = HashSet::new();
-    all.into_iter().partition(|one| pods.len() < MAX_CHECKS && pods.insert(pod(one).clone()))
+/// Splits off as many items as one heartbeat checks, each pod under one assignment.
+fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) -> (Vec<T>, Vec<T>) {
+    let mut pods: HashMap<PodId, AssignmentId> = HashMap::new();
+    all.into_iter().partition(|one| {
+        let (pod, assignment) = key(one);
+        match pods.get(pod) {
+            Some(checked) => checked == assignment,
+            None if pods.len() < MAX_CHECKS => {
+                pods.insert(pod.clone(), assignment.clone());
+                true
+            }
+            None => false,
+        }
+    })
 }
 
 /// Asks the current master whether every pod that must not run twice, and runs here or may run in a moment,
@@ -282,7 +326,7 @@ async fn confirm(context: &SessionContext, containers: &[Container]) {
     remaining.dedup();
     let mut first = None;
     loop {
-        let (now, later) = split_for_check(remaining, |(pod, _)| pod);
+        let (now, later) = split_for_check(remaining, |(pod, assignment)| (pod, assignment));
         let Ok(outcome) = beat::beat(context, &now).await else { return };
         if !outcome.foreign.is_empty() {
             return beat::settle(context, &now, &outcome);
@@ -305,10 +349,12 @@ fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
     let retention = context.worker.timings.ended_retention.as_millis() as u64;
     let before = BootInstant { millis: now.millis.saturating_sub(retention) };
     let expired = context.table.expire_ended(MAX_ENDED_KEPT, before);
-    let by_pod: HashMap<&PodId, &Container> = containers.iter().map(|c| (&c.pod, c)).collect();
-    for (pod, assignment) in &expired {
-        if let Some(container) = by_pod.get(pod).filter(|container| container.assignment == *assignment) {
-            remove(context, (*container).clone());
+    if expired.is_empty() {
+        return;
+    }
+    for container in containers {
+        if expired.contains(&(container.pod.clone(), container.assignment.clone())) {
+            remove(context, container.clone());
         }
     }
 }

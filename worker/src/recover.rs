@@ -3,7 +3,7 @@
 //!
 //! It only fills the table; nothing is started or stopped. The pods are then looked after like any other.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use common::ids::{AssignmentId, PodId};
@@ -11,20 +11,13 @@ use common::lifecycle::Phase;
 use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::pod::PodRecord;
-use common::spec::{OnDisconnect, RestartPolicy};
+use common::spec::{ContainerSpec, PodSpec};
 use common::store::{FinishReport, PodOutcome, PodRef, StoreError};
 use futures_util::FutureExt;
 
 use crate::context::SessionContext;
 use crate::step::DesiredState;
-use crate::table::{ManagedPod, PodRules, PodStatus, RESTARTED};
-
-/// For a pod whose specification does not exist any more: the defaults of a service.
-const FALLBACK_RULES: PodRules = PodRules {
-    restart: RestartPolicy::Always,
-    on_disconnect: OnDisconnect::Keep,
-    grace: Duration::from_secs(10),
-};
+use crate::table::{ManagedPod, RESTARTED};
 
 /// Inserts the pods in `cs` that are unknown to this session, if their records assign them to this node.
 pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), StoreError> {
@@ -91,36 +84,40 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
         return Ok(false);
     }
     let Some(assignment) = record.assignment.clone() else { return Ok(false) };
-    let rules = rules_of(context, &payload).await?;
-    let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, rules);
+    let spec = spec_of(context, &payload).await?;
+    let mut managed = ManagedPod::new(payload, record.service.clone(), assignment, spec);
     managed.desired = desired;
-    managed.restarts = record.restarts;
     managed.network =
         ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
-    if record.phase == Phase::Running && !record.is_ready() {
-        // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
-        managed.running_since = Some(context.worker.now());
-        managed.status = PodStatus {
-            reason: RESTARTED,
-            message: record.message.clone(),
-            restarts: record.restarts,
-            exit_code: record.exit_code,
-        };
+    let is_unwell = record.phase == Phase::Running && !record.is_ready();
+    if let Some(container) = managed.containers.first_mut() {
+        container.restarts = record.restarts;
+        if is_unwell {
+            // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
+            container.running_since = Some(context.worker.now());
+            container.exit_code = record.exit_code;
+            container.set_reason(RESTARTED, record.message.clone());
+        }
     }
     context.table.insert_recovered(managed);
     Ok(true)
 }
 
-async fn rules_of(context: &SessionContext, payload: &Payload) -> Result<PodRules, StoreError> {
-    let rules = match &payload.spec {
-        None => payload.inline_spec().ok().map(|inline| PodRules::of(&inline.pod)),
+/// Returns the specification of a pod; the defaults of a service if it does not exist any more.
+async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodSpec>, StoreError> {
+    let spec = match &payload.spec {
+        None => payload.inline_spec().ok().map(|inline| Arc::new(inline.pod)),
         Some(id) => match context.worker.store.pod_spec(id).await {
-            Ok(spec) => spec.map(|spec| PodRules::of(&spec)),
+            Ok(spec) => spec,
             Err(error) if error.is_transient() => return Err(error),
             Err(_) => None,
         },
     };
-    Ok(rules.unwrap_or(FALLBACK_RULES))
+    let of_image = || PodSpec {
+        containers: vec![ContainerSpec::from_image(payload.image.as_str())],
+        ..PodSpec::default()
+    };
+    Ok(spec.unwrap_or_else(|| Arc::new(of_image())))
 }
 
 /// Resolves stop requests for pods that have been unknown for too long.

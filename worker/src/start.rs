@@ -24,7 +24,7 @@ use crate::remove;
 use crate::retry::RetryClass;
 use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::DesiredState;
-use crate::table::{ManagedPod, PodRules, StartCheck};
+use crate::table::{ManagedPod, StartCheck};
 use crate::text::seconds;
 
 /// How often a start that waits for something on this machine looks again.
@@ -186,30 +186,37 @@ impl PodStart {
             return Phase::Claim;
         }
         let worker = self.context.worker.clone();
-        let Some(request) = self.job.container_request(&worker, &spec, &assignment) else {
+        let requests = self.job.container_requests(&worker, &spec, &assignment);
+        if requests.is_empty() {
             return Phase::Reject("its specification has no container".to_owned());
-        };
+        }
         let begun = Instant::now();
-        let image = tokio::select! {
-            () = self.guard.recheck.notified() => return Phase::Claim,
-            () = self.context.tasks.stopping().cancelled() => return Phase::Done,
-            image = worker.runtime.ensure_image(&request.container.image) => image,
-        };
-        if let Err(error) = image {
-            return self.after_failure(assignment, error);
-        }
-        // The pull may have taken minutes, and the lease may have expired meanwhile.
-        let Some(permit) = worker.lease.permit_start(worker.now()) else { return Phase::Claim };
-        let started = worker.runtime.run(&request).await;
-        drop(permit);
-        match started {
-            Ok(container) => {
-                measure::start_took(begun.elapsed());
-                worker.known.insert(&container);
-                self.acknowledge(assignment, container, &spec).await
+        for request in &requests {
+            let image = tokio::select! {
+                () = self.guard.recheck.notified() => return Phase::Claim,
+                () = self.context.tasks.stopping().cancelled() => return Phase::Done,
+                image = worker.runtime.ensure_image(&request.container.image) => image,
+            };
+            if let Err(error) = image {
+                return self.after_failure(assignment, error, &request.container.image);
             }
-            Err(error) => self.after_failure(assignment, error),
         }
+        let mut containers = Vec::with_capacity(requests.len());
+        for request in &requests {
+            // The pulls may have taken minutes, and the lease may have expired meanwhile.
+            let Some(permit) = worker.lease.permit_start(worker.now()) else { return Phase::Claim };
+            let started = worker.runtime.run(request).await;
+            drop(permit);
+            match started {
+                Ok(container) => {
+                    worker.known.insert(&container);
+                    containers.push(container);
+                }
+                Err(error) => return self.after_failure(assignment, error, &request.container.image),
+            }
+        }
+        measure::start_took(begun.elapsed());
+        self.acknowledge(assignment, containers, spec).await
     }
 
     /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
@@ -250,11 +257,11 @@ impl PodStart {
         true
     }
 
-    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError) -> Phase {
+    fn after_failure(&mut self, assignment: AssignmentId, error: RuntimeError, image: &str) -> Phase {
         match error {
             RuntimeError::Image(reason) => {
                 measure::start("image");
-                let message = format!("pulling {} failed: {reason}", self.job.payload.image);
+                let message = format!("pulling {image} failed: {reason}");
                 Phase::Wait(assignment, Obstacle::Pod("ImagePullBackOff", message))
             }
             RuntimeError::Refused(reason) => {
@@ -352,40 +359,59 @@ impl PodStart {
         }
     }
 
-    async fn acknowledge(&mut self, assignment: AssignmentId, container: Container, spec: &PodSpec) -> Phase {
-        let payload = self.job.payload.clone();
+    async fn acknowledge(
+        &mut self,
+        assignment: AssignmentId,
+        containers: Vec<Container>,
+        spec: Arc<PodSpec>,
+    ) -> Phase {
+        let managed = self.managed(assignment, &containers, spec);
+        let pod = managed.payload.id.clone();
         let item = AckItem {
-            payload: payload.clone(),
-            assignment: assignment.clone(),
-            network: container.network.clone().unwrap_or_default(),
+            payload: managed.payload.clone(),
+            assignment: managed.assignment.clone(),
+            network: managed.network.clone(),
         };
         let Some(ack) = self.context.acks.acknowledge(item).await else { return Phase::Done };
         match ack {
-            Ack::Running | Ack::Stop => {
-                measure::start("ok");
-                let node = &self.context.worker.node;
-                tracing::info!(%node, pod = %payload.id, name = %payload.name, "pod started");
-                let rules = PodRules::of(spec);
-                let mut managed = ManagedPod::new(payload, self.job.service.clone(), assignment, rules);
-                managed.running_since = Some(self.context.worker.now());
-                managed.network = container.network.unwrap_or_default();
-                if ack == Ack::Stop {
-                    managed.desired = DesiredState::Stop;
-                }
-                let pod = managed.payload.id.clone();
-                let desired = self.context.table.insert_started(managed);
-                if container.state != ContainerState::Running {
-                    self.context.doubted.insert(pod.clone(), container.handle);
-                }
-                if desired != DesiredState::Run || self.context.doubted.contains(&pod) {
-                    self.context.wakeups.request_reconcile();
-                }
-            }
+            Ack::Running | Ack::Stop => self.manage(managed, containers, ack),
             // The sweep moves its payload to the dead letters.
-            Ack::BrokenRecord => self.context.broken_records.note(&payload.id, UNUSABLE_FIELDS),
-            Ack::Stale => remove::remove(&self.context, container),
+            Ack::BrokenRecord => self.context.broken_records.note(&pod, UNUSABLE_FIELDS),
+            Ack::Stale => containers.into_iter().for_each(|found| remove::remove(&self.context, found)),
         }
         Phase::Done
+    }
+
+    /// Returns the pod whose containers have just been started.
+    fn managed(&self, assignment: AssignmentId, containers: &[Container], spec: Arc<PodSpec>) -> ManagedPod {
+        let StartJob { payload, service, .. } = &self.job;
+        let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
+        let now = self.context.worker.now();
+        let observed = managed.observe(&containers.iter().collect::<Vec<_>>());
+        managed.note_observed(&observed);
+        // The acknowledgement has its network.
+        managed.is_reported = true;
+        for container in managed.containers.iter_mut().filter(|container| container.handle.is_some()) {
+            container.running_since = Some(now);
+        }
+        managed
+    }
+
+    /// Looks after an acknowledged pod from now on.
+    fn manage(&self, mut managed: ManagedPod, containers: Vec<Container>, ack: Ack) {
+        measure::start("ok");
+        let (node, payload) = (&self.context.worker.node, managed.payload.clone());
+        tracing::info!(%node, pod = %payload.id, name = %payload.name, "pod started");
+        if ack == Ack::Stop {
+            managed.desired = DesiredState::Stop;
+        }
+        let desired = self.context.table.insert_started(managed);
+        for container in containers.into_iter().filter(|found| found.state != ContainerState::Running) {
+            self.context.doubted.insert(payload.id.clone(), container.handle);
+        }
+        if desired != DesiredState::Run || self.context.doubted.contains(&payload.id) {
+            self.context.wakeups.request_reconcile();
+        }
     }
 }
 

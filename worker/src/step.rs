@@ -23,25 +23,32 @@ pub(crate) enum DesiredState {
 #[derive(Debug, Clone)]
 pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
-    /// The container's state on the engine; `None` if there is no container.
-    pub(crate) observed: Option<ContainerState>,
-    pub(crate) policy: RestartPolicy,
+    /// Its containers, in the order of its specification.
+    pub(crate) containers: Vec<ContainerFacts>,
     /// Whether this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
     /// `stop` pods.
     pub(crate) is_leased: bool,
     /// Whether the pod goes on while Redis is unavailable (`on_disconnect: keep`).
     pub(crate) keeps_running: bool,
-    /// Exits in a row before this one, without a healthy run between them.
-    pub(crate) crash_streak: u32,
-    /// Since when its container runs, as far as is known.
-    pub(crate) running_since: Option<BootInstant>,
-    /// Whether it was started again after an exit and has not counted as well since then.
-    pub(crate) is_recovering: bool,
-    /// When an exited container is to be started again; `None` until that is decided.
-    pub(crate) restart_at: Option<BootInstant>,
     /// Nothing is to be done before this moment, because the last action failed.
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
+}
+
+/// What the decision about one container depends on.
+#[derive(Debug, Clone)]
+pub(crate) struct ContainerFacts {
+    /// Its state on the engine; `None` if it does not exist.
+    pub(crate) observed: Option<ContainerState>,
+    pub(crate) policy: RestartPolicy,
+    /// Exits in a row before this one, without a healthy run between them.
+    pub(crate) crash_streak: u32,
+    /// Since when it runs, as far as is known.
+    pub(crate) running_since: Option<BootInstant>,
+    /// Whether it was started again after an exit and has not counted as well since then.
+    pub(crate) is_recovering: bool,
+    /// When it is to be started again after its exit; `None` until that is decided.
+    pub(crate) restart_at: Option<BootInstant>,
 }
 
 /// How long exited containers wait for their next start.
@@ -56,29 +63,36 @@ pub(crate) struct RestartBackoff {
     pub(crate) healthy_after: Duration,
 }
 
-/// What to do.
+/// What to do about a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing for now.
     Leave,
-    /// Stop and remove the container, then finish the pod as stopped.
+    /// Stop and remove its containers, then finish the pod as stopped.
     Stop,
-    /// There is no container: finish the pod as stopped.
+    /// It has no container: finish the pod as stopped.
     FinishStopped,
-    /// Stop and remove the container, then forget the pod.
+    /// Stop and remove its containers, then forget the pod.
     Discard,
-    /// There is no container: forget the pod.
+    /// It has no container: forget the pod.
     Forget,
-    /// The container is gone: report it lost, so that the pod is started anew.
+    /// Its containers are gone: report it lost, so that the pod is started anew.
     ReportLost,
-    /// The container exited: wait before its next start.
-    BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
-    /// Start the container again.
-    Restart,
-    /// The container was started again and has run for a while: the pod is well.
-    Recover,
-    /// The container exited and is not to be started again: finish the pod.
+    /// Act on some of its containers: index in the specification, and what to do.
+    Containers(Vec<(usize, ContainerAction)>),
+    /// Its containers exited and are not to be started again: finish the pod.
     Finish { exit: Exit },
+}
+
+/// What to do about one container of a pod that is to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ContainerAction {
+    /// It exited: wait before its next start.
+    BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
+    /// Start it again.
+    Restart,
+    /// It was started again and has run for a while: it is well.
+    Recover,
 }
 
 /// How a container ended.
@@ -108,51 +122,100 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if facts.retry_at.is_some_and(|at| facts.now < at) {
         return Action::Leave;
     }
-    match (facts.desired, facts.observed) {
-        (DesiredState::Discard, Some(_)) => Action::Discard,
-        (DesiredState::Discard, None) => Action::Forget,
-        (DesiredState::Stop, Some(_)) => Action::Stop,
-        (DesiredState::Stop, None) => Action::FinishStopped,
-        (DesiredState::Run, None) if facts.is_leased => Action::ReportLost,
+    let exists = facts.containers.iter().any(|container| container.observed.is_some());
+    match (facts.desired, exists) {
+        (DesiredState::Discard, true) => Action::Discard,
+        (DesiredState::Discard, false) => Action::Forget,
+        (DesiredState::Stop, true) => Action::Stop,
+        (DesiredState::Stop, false) => Action::FinishStopped,
+        (DesiredState::Run, false) if facts.is_leased => Action::ReportLost,
         // The fence may have removed it, and without a lease Redis cannot be told anyway.
-        (DesiredState::Run, None) => Action::Leave,
-        (DesiredState::Run, Some(ContainerState::Running)) if has_recovered(facts, backoff) => {
-            Action::Recover
+        (DesiredState::Run, false) => Action::Leave,
+        (DesiredState::Run, true) => keep_running(facts, backoff),
+    }
+}
+
+/// What a pod that is to run needs from one of its containers.
+enum ContainerStep {
+    Leave,
+    Act(ContainerAction),
+    /// It has ended for good.
+    Ended(Exit),
+}
+
+fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
+    let steps = facts.containers.iter().map(|container| container_step(facts, container, backoff));
+    let mut actions = Vec::new();
+    let mut exits = Vec::new();
+    for (index, step) in steps.enumerate() {
+        match step {
+            ContainerStep::Leave => {}
+            ContainerStep::Act(action) => actions.push((index, action)),
+            ContainerStep::Ended(exit) => exits.push(exit),
+        }
+    }
+    if !actions.is_empty() {
+        return Action::Containers(actions);
+    }
+    let has_ended = exits.len() == facts.containers.len();
+    match pod_exit(&exits).filter(|_| has_ended && facts.is_leased) {
+        Some(exit) => Action::Finish { exit },
+        None => Action::Leave,
+    }
+}
+
+/// Returns how a pod ended: as the first of its containers that failed, else as the first.
+fn pod_exit(exits: &[Exit]) -> Option<Exit> {
+    exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
+}
+
+fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &RestartBackoff) -> ContainerStep {
+    match container.observed {
+        Some(ContainerState::Running) if has_recovered(facts.now, container, backoff) => {
+            ContainerStep::Act(ContainerAction::Recover)
+        }
+        Some(ContainerState::Created) if can_start(facts) => ContainerStep::Act(ContainerAction::Restart),
+        Some(ContainerState::Exited { code, out_of_memory }) => {
+            after_exit(facts, container, backoff, Exit { code, out_of_memory })
         }
         // A container that the engine cannot tell about is left alone until it can.
-        (DesiredState::Run, Some(ContainerState::Running | ContainerState::Unknown)) => Action::Leave,
-        (DesiredState::Run, Some(ContainerState::Created)) if can_start(facts) => Action::Restart,
-        (DesiredState::Run, Some(ContainerState::Created)) => Action::Leave,
-        (DesiredState::Run, Some(ContainerState::Exited { code, out_of_memory })) => {
-            after_exit(facts, backoff, Exit { code, out_of_memory })
+        Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
+            ContainerStep::Leave
         }
     }
 }
 
-fn after_exit(facts: &PodFacts, backoff: &RestartBackoff, exit: Exit) -> Action {
-    let restarts = match facts.policy {
+fn after_exit(
+    facts: &PodFacts,
+    container: &ContainerFacts,
+    backoff: &RestartBackoff,
+    exit: Exit,
+) -> ContainerStep {
+    let restarts = match container.policy {
         RestartPolicy::Always => true,
         RestartPolicy::OnFailure => !exit.is_success(),
         RestartPolicy::Never => false,
     };
-    match (restarts, facts.restart_at) {
-        (false, _) if facts.is_leased => Action::Finish { exit },
-        (false, _) => Action::Leave,
+    match (restarts, container.restart_at) {
+        (false, _) => ContainerStep::Ended(exit),
         (true, None) => {
-            let ran_for = facts.running_since.map(|since| facts.now.since(since));
+            let ran_for = container.running_since.map(|since| facts.now.since(since));
             let was_healthy = ran_for.is_some_and(|ran_for| ran_for >= backoff.healthy_after);
-            let streak = if was_healthy { 0 } else { facts.crash_streak };
+            let streak = if was_healthy { 0 } else { container.crash_streak };
             let wait = backoff::delay(backoff.first, backoff.max, streak);
-            Action::BackOff { exit, wait, crash_streak: streak.saturating_add(1) }
+            let crash_streak = streak.saturating_add(1);
+            ContainerStep::Act(ContainerAction::BackOff { exit, wait, crash_streak })
         }
-        (true, Some(at)) if facts.now >= at && can_start(facts) => Action::Restart,
-        (true, Some(_)) => Action::Leave,
+        (true, Some(at)) if facts.now >= at && can_start(facts) => {
+            ContainerStep::Act(ContainerAction::Restart)
+        }
+        (true, Some(_)) => ContainerStep::Leave,
     }
 }
 
-fn has_recovered(facts: &PodFacts, backoff: &RestartBackoff) -> bool {
-    let ran_for = facts.running_since.map(|since| facts.now.since(since));
-    facts.is_recovering && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
+fn has_recovered(now: BootInstant, container: &ContainerFacts, backoff: &RestartBackoff) -> bool {
+    let ran_for = container.running_since.map(|since| now.since(since));
+    container.is_recovering && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
 }
 
 fn can_start(facts: &PodFacts) -> bool {
@@ -185,30 +248,50 @@ mod tests {
 
     /// A pod that is to run, at second 1000, with a valid lease.
     fn facts(observed: Option<ContainerState>) -> PodFacts {
+        pod(container(observed))
+    }
+
+    /// The same, with this only container.
+    fn pod(container: ContainerFacts) -> PodFacts {
         PodFacts {
             desired: DesiredState::Run,
-            observed,
-            policy: RestartPolicy::Always,
+            containers: vec![container],
             is_leased: true,
             keeps_running: true,
-            crash_streak: 0,
-            running_since: at(990),
-            is_recovering: false,
-            restart_at: None,
             retry_at: None,
             now: BootInstant { millis: 1_000_000 },
         }
     }
 
+    /// A container that runs since second 990.
+    fn container(observed: Option<ContainerState>) -> ContainerFacts {
+        ContainerFacts {
+            observed,
+            policy: RestartPolicy::Always,
+            crash_streak: 0,
+            running_since: at(990),
+            is_recovering: false,
+            restart_at: None,
+        }
+    }
+
+    fn act(action: ContainerAction) -> Action {
+        Action::Containers(vec![(0, action)])
+    }
+
+    fn restart() -> Action {
+        act(ContainerAction::Restart)
+    }
+
     fn back_off(code: i64, seconds: u64, crash_streak: u32) -> Action {
-        Action::BackOff { exit: exit(code), wait: Duration::from_secs(seconds), crash_streak }
+        act(ContainerAction::BackOff { exit: exit(code), wait: Duration::from_secs(seconds), crash_streak })
     }
 
     #[test]
     fn desired_and_observed_state_decide_the_action() {
         let table = [
             (DesiredState::Run, None, Action::ReportLost),
-            (DesiredState::Run, CREATED, Action::Restart),
+            (DesiredState::Run, CREATED, restart()),
             (DesiredState::Run, RUNNING, Action::Leave),
             (DesiredState::Run, exited(1), back_off(1, 10, 1)),
             (DesiredState::Stop, None, Action::FinishStopped),
@@ -241,14 +324,16 @@ mod tests {
         ];
         for (policy, code, action) in table {
             assert_eq!(
-                step(&PodFacts { policy, ..facts(exited(code)) }, &BACKOFF),
+                step(&pod(ContainerFacts { policy, ..container(exited(code)) }), &BACKOFF),
                 action,
                 "{policy:?} {code}"
             );
         }
         let killed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
-        let action = step(&PodFacts { policy: RestartPolicy::OnFailure, ..facts(killed) }, &BACKOFF);
-        assert!(matches!(action, Action::BackOff { .. }), "out of memory is a failure: {action:?}");
+        let action =
+            step(&pod(ContainerFacts { policy: RestartPolicy::OnFailure, ..container(killed) }), &BACKOFF);
+        let Action::Containers(actions) = &action else { panic!("out of memory is a failure: {action:?}") };
+        assert!(matches!(actions[..], [(0, ContainerAction::BackOff { .. })]), "{action:?}");
     }
 
     #[test]
@@ -264,7 +349,10 @@ mod tests {
         ];
         for (streak, running_since, action) in table {
             assert_eq!(
-                step(&PodFacts { crash_streak: streak, running_since, ..facts(exited(1)) }, &BACKOFF),
+                step(
+                    &pod(ContainerFacts { crash_streak: streak, running_since, ..container(exited(1)) }),
+                    &BACKOFF
+                ),
                 action,
                 "{streak}"
             );
@@ -274,24 +362,22 @@ mod tests {
     #[test]
     fn a_restarted_container_is_well_when_it_has_run_as_long_as_the_first_wait() {
         let table = [
-            (RUNNING, at(990), Action::Recover),
+            (RUNNING, at(990), act(ContainerAction::Recover)),
             (RUNNING, at(991), Action::Leave),
             (RUNNING, None, Action::Leave),
             (Some(ContainerState::Unknown), at(990), Action::Leave),
         ];
         for (observed, running_since, action) in table {
-            let facts = PodFacts { is_recovering: true, running_since, ..facts(observed) };
+            let facts = pod(ContainerFacts { is_recovering: true, running_since, ..container(observed) });
             assert_eq!(step(&facts, &BACKOFF), action, "{observed:?} {running_since:?}");
         }
     }
 
     #[test]
     fn an_exited_container_is_not_started_before_its_time() {
-        for (restart_at, action) in
-            [(at(1001), Action::Leave), (at(1000), Action::Restart), (at(3), Action::Restart)]
-        {
+        for (restart_at, action) in [(at(1001), Action::Leave), (at(1000), restart()), (at(3), restart())] {
             assert_eq!(
-                step(&PodFacts { restart_at, ..facts(exited(1)) }, &BACKOFF),
+                step(&pod(ContainerFacts { restart_at, ..container(exited(1)) }), &BACKOFF),
                 action,
                 "{restart_at:?}"
             );
@@ -303,18 +389,20 @@ mod tests {
         let table = [
             (None, true, None, Action::Leave),
             (None, false, None, Action::Leave),
-            (CREATED, true, None, Action::Restart),
+            (CREATED, true, None, restart()),
             (CREATED, false, None, Action::Leave),
-            (exited(1), true, at(999), Action::Restart),
+            (exited(1), true, at(999), restart()),
             (exited(1), false, at(999), Action::Leave),
             (RUNNING, true, None, Action::Leave),
             (RUNNING, false, None, Action::Leave),
         ];
         for (observed, keeps_running, restart_at, action) in table {
-            let facts = PodFacts { is_leased: false, keeps_running, restart_at, ..facts(observed) };
+            let container = ContainerFacts { restart_at, ..container(observed) };
+            let facts = PodFacts { is_leased: false, keeps_running, ..pod(container) };
             assert_eq!(step(&facts, &BACKOFF), action, "{observed:?} {keeps_running}");
         }
-        let ended = PodFacts { is_leased: false, policy: RestartPolicy::Never, ..facts(exited(0)) };
+        let container = ContainerFacts { policy: RestartPolicy::Never, ..container(exited(0)) };
+        let ended = PodFacts { is_leased: false, ..pod(container) };
         assert_eq!(step(&ended, &BACKOFF), Action::Leave);
     }
 

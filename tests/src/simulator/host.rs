@@ -192,16 +192,9 @@ impl State {
     fn run(&mut self, request: &ContainerRequest, starts: bool) -> Container {
         let identity = &request.identity;
         let handle = identity.container_name();
-        let container = self.containers.entry(handle.clone()).or_insert_with(|| Container {
-            handle,
-            cluster: identity.cluster.clone(),
-            pod: identity.pod.clone(),
-            assignment: identity.assignment.clone(),
-            on_disconnect: identity.on_disconnect,
-            grace: identity.grace,
-            state: ContainerState::Created,
-            network: None,
-        });
+        let container = self.containers.entry(handle.clone());
+        let container =
+            container.or_insert_with(|| Container::new(handle, identity, ContainerState::Created));
         if starts {
             container.state = ContainerState::Running;
         }

@@ -18,6 +18,7 @@ pub(crate) fn identity(node: &str, pod: &str, assignment: &str) -> Identity {
         service: None,
         replica: 3,
         assignment: AssignmentId::new(assignment).expect("an assignment id"),
+        container: None,
         on_disconnect: OnDisconnect::Keep,
         grace: Duration::from_secs(2),
     }

@@ -1,7 +1,7 @@
 //! Managed pods: those that run here as far as Redis is concerned, because their payload is in `cs`.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::Arc;
 
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
@@ -9,12 +9,11 @@ use common::lifecycle::Phase;
 use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::saved_state::SavedPod;
-use common::spec::{OnDisconnect, PodSpec, RestartPolicy};
+use common::spec::{ContainerSpec, PodSpec};
 
+use super::container::ManagedContainer;
+use crate::runtime::Container;
 use crate::step::DesiredState;
-
-/// The reason of a pod whose container was started again after an exit, until it has run for a while.
-pub(crate) const RESTARTED: &str = "Restarted";
 
 /// A pod that was acknowledged here, or found in `cs` after a restart of the worker.
 #[derive(Debug, Clone)]
@@ -22,25 +21,18 @@ pub(crate) struct ManagedPod {
     pub(crate) payload: Payload,
     pub(crate) service: Option<ServiceName>,
     pub(crate) assignment: AssignmentId,
-    pub(crate) rules: PodRules,
+    pub(crate) spec: Arc<PodSpec>,
     pub(crate) desired: DesiredState,
     /// An action on this pod is under way; no other one may begin.
     pub(crate) busy: bool,
     /// Grows with each change, so that an observation made before a change is not acted on after it.
     pub(crate) version: u64,
-    /// How often its container was started again, over the pod's whole life.
-    pub(crate) restarts: u32,
-    /// Exits in a row without a healthy run between them.
-    pub(crate) crash_streak: u32,
-    /// Since when its container runs, as far as is known.
-    pub(crate) running_since: Option<BootInstant>,
-    /// When its exited container is to be started again.
-    pub(crate) restart_at: Option<BootInstant>,
+    /// Its containers, in the order of the specification.
+    pub(crate) containers: Vec<ManagedContainer>,
     /// No action is tried before this moment, because the last one failed.
     pub(crate) retry_at: Option<BootInstant>,
-    /// Where its container can be reached, as far as is known.
+    /// Where it can be reached, as far as is known.
     pub(crate) network: ContainerNetwork,
-    pub(crate) status: PodStatus,
     /// Whether Redis has the current status and network.
     pub(crate) is_reported: bool,
 }
@@ -51,42 +43,76 @@ impl ManagedPod {
         payload: Payload,
         service: Option<ServiceName>,
         assignment: AssignmentId,
-        rules: PodRules,
+        spec: Arc<PodSpec>,
     ) -> Self {
+        let containers = vec![ManagedContainer::default(); spec.containers.len()];
         Self {
             payload,
             service,
             assignment,
-            rules,
+            spec,
             desired: DesiredState::Run,
             busy: false,
             version: 0,
-            restarts: 0,
-            crash_streak: 0,
-            running_since: None,
-            restart_at: None,
+            containers,
             retry_at: None,
             network: ContainerNetwork::default(),
-            status: PodStatus::default(),
             is_reported: true,
         }
     }
 
-    /// Changes the status; it is to be reported to Redis.
-    pub(crate) fn set_status(&mut self, status: PodStatus) {
-        self.is_reported = false;
-        self.status = status;
+    /// Returns its containers as they are to be and as they are.
+    pub(crate) fn containers(&self) -> impl Iterator<Item = (&ContainerSpec, &ManagedContainer)> {
+        self.spec.containers.iter().zip(&self.containers)
     }
 
-    /// Changes the reason and message of the status; restarts are as counted, and the last exit code stays.
-    pub(crate) fn set_reason(&mut self, reason: &'static str, message: String) {
-        let (restarts, exit_code) = (self.restarts, self.status.exit_code);
-        self.set_status(PodStatus { reason, message, restarts, exit_code });
+    /// Changes one of its containers; the status is to be reported to Redis.
+    pub(crate) fn change_container(&mut self, index: usize, change: impl FnOnce(&mut ManagedContainer)) {
+        if let Some(container) = self.containers.get_mut(index) {
+            change(container);
+            self.is_reported = false;
+        }
     }
 
-    /// Whether it was started again after an exit and has not counted as well since then.
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.status.reason == RESTARTED
+    /// Returns since when the first of its containers runs, as far as is known.
+    pub(crate) fn running_since(&self) -> Option<BootInstant> {
+        self.containers.iter().filter_map(|container| container.running_since).min()
+    }
+
+    /// Returns, for each of its containers, the one that was found.
+    pub(crate) fn observe<'a>(&self, found: &[&'a Container]) -> Vec<Option<&'a Container>> {
+        self.spec.containers.iter().map(|_| found.first().copied()).collect()
+    }
+
+    /// Returns whether [`ManagedPod::note_observed`] would change anything.
+    pub(crate) fn is_news(&self, observed: &[Option<&Container>]) -> bool {
+        let handles = observed.iter().map(|container| container.map(|found| found.handle.as_str()));
+        let known = self.containers.iter().map(|container| container.handle.as_deref());
+        !known.eq(handles) || network_of(observed).is_some_and(|network| *network != self.network)
+    }
+
+    /// Notes where its containers can be found and reached now: with each start the engine may choose another
+    /// address and other ports.
+    pub(crate) fn note_observed(&mut self, observed: &[Option<&Container>]) {
+        for (container, found) in self.containers.iter_mut().zip(observed) {
+            container.handle = found.map(|found| found.handle.clone());
+        }
+        if let Some(network) = network_of(observed).filter(|network| **network != self.network) {
+            self.network = network.clone();
+            self.is_reported = false;
+        }
+    }
+
+    /// Returns the status that is to be reported: of the first container that is not well.
+    pub(crate) fn status(&self) -> PodStatus {
+        let unwell = self.containers.iter().find(|container| !container.reason.is_empty());
+        let exited = unwell.or_else(|| self.containers.iter().find(|one| one.exit_code.is_some()));
+        PodStatus {
+            reason: unwell.map_or("", |container| container.reason),
+            message: unwell.map_or_else(String::new, |container| container.message.clone()),
+            restarts: self.containers.iter().map(|container| container.restarts).sum(),
+            exit_code: exited.and_then(|container| container.exit_code),
+        }
     }
 
     /// Returns what is to be saved of it.
@@ -100,7 +126,7 @@ impl ManagedPod {
             node: Some(node.clone()),
             assignment: Some(self.assignment.clone()),
             generation: 0,
-            restarts: self.restarts,
+            restarts: self.status().restarts,
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
@@ -116,19 +142,9 @@ impl ManagedPod {
     }
 }
 
-/// What of a pod's specification matters after its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PodRules {
-    pub(crate) restart: RestartPolicy,
-    pub(crate) on_disconnect: OnDisconnect,
-    pub(crate) grace: Duration,
-}
-
-impl PodRules {
-    pub(crate) fn of(spec: &PodSpec) -> Self {
-        let restart = spec.containers.first().map(|container| container.restart).unwrap_or_default();
-        Self { restart, on_disconnect: spec.on_disconnect, grace: spec.grace() }
-    }
+/// Returns where a pod can be reached, as its first container that tells it says.
+fn network_of<'a>(observed: &[Option<&'a Container>]) -> Option<&'a ContainerNetwork> {
+    observed.iter().flatten().find_map(|container| container.network.as_ref())
 }
 
 /// What a status report says about a pod.
@@ -214,16 +230,17 @@ impl ManagedPods {
         }
     }
 
-    /// See [`super::PodTable::set_network`].
-    pub(super) fn set_network(&mut self, seen: &ManagedPod, network: ContainerNetwork) -> Option<ManagedPod> {
+    /// See [`super::PodTable::note_observed`].
+    pub(super) fn note_observed(
+        &mut self,
+        seen: &ManagedPod,
+        observed: &[Option<&Container>],
+    ) -> Option<ManagedPod> {
         let version = self.next_version();
         let found = self.pods.get_mut(&seen.payload.id);
         let managed = found.filter(|managed| managed.version == seen.version && !managed.busy)?;
         managed.version = version;
-        managed.network = network;
-        // The report has both, and a pod that was read back from Redis has only counted its restarts so far.
-        managed.status.restarts = managed.restarts;
-        managed.is_reported = false;
+        managed.note_observed(observed);
         Some(managed.clone())
     }
 
@@ -234,8 +251,10 @@ impl ManagedPods {
         if managed.desired == DesiredState::Run {
             managed.desired = DesiredState::Stop;
             managed.version = version;
-            managed.restart_at = None;
             managed.retry_at = None;
+            for container in &mut managed.containers {
+                container.restart_at = None;
+            }
         }
         true
     }

@@ -4,6 +4,7 @@
 //! All of it can be found again from Redis and the engine, and is lost with the session. One lock covers
 //! everything and is never held across an await.
 
+mod container;
 mod leftovers;
 mod managed;
 mod starting;
@@ -17,17 +18,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, NodeName, PodId};
-use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::saved_state::SavedPod;
 use common::spec::OnDisconnect;
 
+pub(crate) use self::container::{ManagedContainer, RESTARTED};
 pub(crate) use self::leftovers::EndedPod;
 use self::leftovers::Leftovers;
 use self::managed::ManagedPods;
-pub(crate) use self::managed::{ManagedPod, PodRules, PodStatus, RESTARTED, StartCheck};
+pub(crate) use self::managed::{ManagedPod, PodStatus, StartCheck};
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
+use crate::runtime::Container;
 use crate::step::DesiredState;
 
 /// The pods of one session; see the module.
@@ -161,10 +163,14 @@ impl PodTable {
         self.lock().managed.mark_busy(seen)
     }
 
-    /// Sets where the container of a pod can be reached, which is to be reported, if the pod has not changed
-    /// since it was `seen`. Returns the pod as it is then.
-    pub(crate) fn set_network(&self, seen: &ManagedPod, network: ContainerNetwork) -> Option<ManagedPod> {
-        self.lock().managed.set_network(seen, network)
+    /// Notes the containers of a pod as they were found, in the order of its specification, if the pod has not
+    /// changed since it was `seen`. Returns the pod as it is then.
+    pub(crate) fn note_observed(
+        &self,
+        seen: &ManagedPod,
+        observed: &[Option<&Container>],
+    ) -> Option<ManagedPod> {
+        self.lock().managed.note_observed(seen, observed)
     }
 
     /// Removes a pod, if it is managed under this assignment.
@@ -175,10 +181,14 @@ impl PodTable {
     /// Returns the next moment at which a managed pod is due for an action.
     pub(crate) fn next_due(&self, now: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.lock();
-        let times = inner.managed.idle().flat_map(|managed| {
-            let recovering_since = managed.running_since.filter(|_| managed.is_recovering());
-            [managed.restart_at, managed.retry_at, recovering_since.map(|since| since.plus(recovers_after))]
-        });
+        let of_container = |container: &ManagedContainer| {
+            let recovering_since = container.running_since.filter(|_| container.is_recovering());
+            [container.restart_at, recovering_since.map(|since| since.plus(recovers_after))]
+        };
+        let times = inner
+            .managed
+            .idle()
+            .flat_map(|managed| managed.containers.iter().flat_map(of_container).chain([managed.retry_at]));
         // What was due before now was left for a reason that only a change can remove.
         times.flatten().filter(|at| *at > now).min()
     }
@@ -221,7 +231,7 @@ impl PodTable {
     /// ones that may be restarted, and those that are being started.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
-        let exclusive = inner.managed.iter().filter(|pod| pod.rules.on_disconnect == OnDisconnect::Stop);
+        let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
         let managed = exclusive.map(|managed| (&managed.payload.id, &managed.assignment));
         let all = managed.chain(inner.starts.assignments());
         all.map(|(pod, assignment)| (pod.clone(), assignment.clone())).collect()

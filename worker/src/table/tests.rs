@@ -1,9 +1,9 @@
 //! The table of managed pods.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use std::time::Duration;
+use std::sync::Arc;
 
-use common::spec::RestartPolicy;
+use common::spec::{ContainerSpec, PodSpec};
 
 use super::*;
 
@@ -12,9 +12,12 @@ fn payload(uuid: &str) -> Payload {
 }
 
 fn managed(uuid: &str, assignment: &str) -> ManagedPod {
-    let rules =
-        PodRules { restart: RestartPolicy::Always, on_disconnect: OnDisconnect::Stop, grace: Duration::ZERO };
-    ManagedPod::new(payload(uuid), None, AssignmentId::new(assignment).unwrap(), rules)
+    let spec = PodSpec {
+        containers: vec![ContainerSpec::from_image("a")],
+        on_disconnect: OnDisconnect::Stop,
+        ..PodSpec::default()
+    };
+    ManagedPod::new(payload(uuid), None, AssignmentId::new(assignment).unwrap(), Arc::new(spec))
 }
 
 #[test]

@@ -27,16 +27,8 @@ impl SimNode {
         if let Some(found) = self.containers.get(&name) {
             return found.container.clone();
         }
-        let container = Container {
-            handle: format!("{}/{name}", identity.node),
-            cluster: identity.cluster.clone(),
-            pod: identity.pod.clone(),
-            assignment: identity.assignment.clone(),
-            on_disconnect: identity.on_disconnect,
-            grace: identity.grace,
-            state: ContainerState::Running,
-            network: None,
-        };
+        let container =
+            Container::new(format!("{}/{name}", identity.node), identity, ContainerState::Running);
         let crashes = request.container.image.starts_with("crash");
         let mut simulated = SimContainer { container: container.clone(), crashes, starts: 0 };
         simulated.start();

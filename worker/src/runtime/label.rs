@@ -1,0 +1,20 @@
+//! Label keys of containers. Fixed, because other programs read them.
+
+/// Always `kubeleet`.
+pub const ORCHESTRATOR: &str = "orchestrator";
+/// The node whose worker created the container.
+pub const NODE: &str = "kubeleet.node";
+/// The cluster that the node belonged to. Containers without it are of a version before 0.2.
+pub const CLUSTER: &str = "kubeleet.cluster";
+/// The pod's uuid.
+pub const POD: &str = "kubeleet.pod";
+/// The pod's service, or the pod's name if it belongs to none.
+pub const SERVICE: &str = "kubeleet.service";
+/// The assignment for which it was created.
+pub const ASSIGNMENT: &str = "kubeleet.assignment";
+/// `stop` or `keep`. The fence reads it, because it cannot ask Redis.
+pub const ON_DISCONNECT: &str = "kubeleet.on-disconnect";
+/// Seconds between SIGTERM and SIGKILL. The fence reads it.
+pub const GRACE: &str = "kubeleet.grace";
+/// The name of the container in its pod. Absent from the only container of a pod, and from a sandbox.
+pub const CONTAINER: &str = "kubeleet.container";
