@@ -53,6 +53,8 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
         exit_code: pod.exit_code,
         address: pod.address,
         ports: pod.published_ports,
+        containers: pod.containers,
+        runs: Vec::new(),
         cpu_millis: pod.cpu_millis,
         memory_bytes: pod.memory_bytes,
         created_at: rfc3339(pod.created_at),

@@ -41,6 +41,9 @@ pub(crate) enum Command {
     /// Run the program of the `hello` service.
     #[command(hide = true)]
     Hello,
+    /// Run the program of the sandbox of a pod with several containers.
+    #[command(hide = true)]
+    Sandbox,
     /// Create a small image that only sleeps, without a registry.
     #[command(hide = true)]
     SampleImage(SampleImageOptions),

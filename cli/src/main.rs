@@ -14,6 +14,7 @@ mod help;
 mod output;
 mod sample_app;
 mod sample_image;
+mod sandbox;
 mod settings;
 mod stderr;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
             block_on(healthcheck::run(options.daemon, &options.settings.with_token(token))).flatten()
         }
         Command::Hello => block_on(sample_app::run()).flatten(),
+        Command::Sandbox => block_on(sandbox::run()).flatten(),
         Command::SampleImage(options) => block_on(sample_image::run(&options)).flatten(),
         Command::User(command) => {
             return block_on(commands::run(command, &globals, help::command_line())).unwrap_or_else(report);

@@ -111,12 +111,14 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
     // Only a service lists its containers.
     document.remove_field("containers");
+    let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
     let mut known = field_names::<Head>();
-    known.extend(field_names::<ContainerSpec>());
+    known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
     known.extend(field_names::<PodSpec>().into_iter().filter(|name| *name != "containers"));
     unknown.retain(|name, _| !known.contains(&name.as_str()));
     let mut pod: PodSpec = read_fields(&document).map_err(|error| unfit(&error))?;
-    pod.containers = vec![read_fields(&document).map_err(|error| unfit(&error))?];
+    let container = document.without(&ContainerSpec::AMONG_OTHERS);
+    pod.containers = vec![read_fields(&container).map_err(|error| unfit(&error))?];
     Ok((pod, unknown))
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName, SpecId};
+use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, SpecId};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 
@@ -57,6 +57,84 @@ pub struct PodRecord {
     /// Ports of the container that are published on its node; empty while its node has not reported any.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
+    /// Each of several containers, as the pod's node last reported it; empty for a pod with one container.
+    #[serde(default)]
+    pub containers: Vec<ContainerStatus>,
+    /// The last runs of its containers that have ended, oldest first.
+    #[serde(default)]
+    pub runs: Vec<EndedRun>,
+}
+
+/// One of several containers of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ContainerStatus {
+    /// Its name in the pod.
+    pub name: ContainerName,
+    /// Whether it was started, and has ended.
+    pub state: ContainerProgress,
+    /// Number of times it was restarted after it had ended by itself.
+    #[serde(default)]
+    pub restarts: u32,
+    /// Exit code of its last run; null if it has not ended yet.
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+    /// Why it is not as it should be, in one word; empty when it is well.
+    #[serde(default)]
+    pub reason: String,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// How far a container is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerProgress {
+    #[default]
+    /// It was not started yet: it depends on another container, or its image is missing.
+    Waiting,
+    /// Its process runs.
+    Running,
+    /// Its process has ended.
+    Ended,
+}
+
+/// A run of a container that has ended. It outlives the container, and the pod's move to another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndedRun {
+    /// Identifies it among the runs of the pod.
+    pub id: String,
+    /// The container, if the pod has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerName>,
+    /// The node it ran on.
+    pub node: NodeName,
+    /// Time at which its end was recorded, in milliseconds since 1970.
+    #[serde(default)]
+    pub ended_at: RedisMillis,
+    /// How long it ran, in milliseconds; null if its worker was restarted meanwhile.
+    #[serde(default)]
+    pub ran_for_ms: Option<u64>,
+    /// Its exit code; 128 + n for signal n.
+    pub exit_code: i64,
+    /// Whether the kernel killed it because it exceeded its memory limit.
+    #[serde(default)]
+    pub out_of_memory: bool,
+    /// The last lines that it wrote.
+    #[serde(default)]
+    pub last_output: String,
+}
+
+impl EndedRun {
+    /// The number of runs that are kept for each container.
+    pub const KEPT: usize = 5;
+    /// The most bytes of output that are kept of a run.
+    pub const MAX_OUTPUT: usize = 512;
+
+    /// Returns the signal that ended it, if one did.
+    pub fn signal(&self) -> Option<i64> {
+        (129..=192).contains(&self.exit_code).then(|| self.exit_code - 128)
+    }
 }
 
 /// A reason why a pod fits no node at the moment, and the nodes that it applies to.

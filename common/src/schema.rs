@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
+use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName};
 use crate::spec::{
-    Command, ContainerSpec, Cpus, Environment, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, PodSpec, Port,
-    REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
+    Command, ContainerSpec, Cpus, DependsOn, Environment, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, PodSpec,
+    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
 };
 
 /// More than any resource has, and whole as a floating point number.
@@ -123,6 +123,22 @@ schemas! {
             },
         ],
     });
+    ContainerName => json!({
+        "type": "string", "description": "A DNS label, unique in the pod", "example": "cache",
+        "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    });
+    DependsOn => json!({
+        "description": "A list of names, or a map of names to conditions: `service_started`, `service_healthy` or \
+                        `service_completed_successfully`",
+        "example": {"cache": "service_started"},
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"anyOf": [
+                condition(),
+                {"type": "object", "additionalProperties": false, "properties": {"condition": condition()}},
+            ]}},
+            {"type": "array", "items": {"type": "string"}},
+        ],
+    });
     Environment => json!({
         "description": "Environment variables: a map of names to values, or a list of `NAME=value`",
         "example": {"LOG_LEVEL": "debug"},
@@ -175,13 +191,22 @@ schemas! {
     });
 }
 
+fn condition() -> Value {
+    let words = ["started", "healthy", "completed_successfully"];
+    let all: Vec<String> =
+        words.iter().flat_map(|word| [format!("service_{word}"), (*word).to_owned()]).collect();
+    json!({"type": "string", "enum": all})
+}
+
 /// A document has the fields of the service, of its pods, and of their only container.
 impl PartialSchema for ServiceInput {
     fn schema() -> RefOr<Schema> {
         let mut properties = serde_json::Map::new();
-        for schema in [ServiceFields::schema(), PodSpec::schema(), ContainerSpec::schema()] {
-            properties.extend(fields_of(schema).map(|(name, field)| (name, optional(field))));
-        }
+        let of_container = fields_of(ContainerSpec::schema());
+        let of_container =
+            of_container.filter(|(name, _)| !ContainerSpec::AMONG_OTHERS.contains(&name.as_str()));
+        let all = of_container.chain(fields_of(ServiceFields::schema())).chain(fields_of(PodSpec::schema()));
+        properties.extend(all.map(|(name, field)| (name, optional(field))));
         properties.extend(fields_of(ServiceFields::schema()).filter(|(name, _)| name == "name"));
         parse(json!({
             "type": "object",

@@ -9,10 +9,12 @@
 
 mod checks;
 mod container;
+mod depends_on;
 mod host_ports;
 mod image;
 mod input;
 mod pod;
+mod pod_checks;
 mod stop_signal;
 mod ulimit;
 mod units;
@@ -20,6 +22,7 @@ mod units;
 use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
+pub use depends_on::{DependsOn, StartCondition, circle};
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};

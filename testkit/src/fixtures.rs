@@ -77,6 +77,8 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         exit_code: None,
         address: String::new(),
         published_ports: Vec::new(),
+        containers: Vec::new(),
+        runs: Vec::new(),
     }
 }
 

@@ -207,7 +207,7 @@ impl Fixture {
         let mut items = Vec::new();
         for (payload, claim) in self.claim_all(session).await {
             if let Claim::Start { assignment, .. } = claim {
-                items.push(AckItem { payload, assignment, network: network() });
+                items.push(AckItem { payload, assignment, network: network(), starting: String::new() });
             }
         }
         session.ack(&items).await.unwrap().unwrap()
@@ -219,6 +219,7 @@ impl Fixture {
             payload: payload.clone(),
             assignment: assignment.clone(),
             network: ContainerNetwork::default(),
+            starting: String::new(),
         };
         session.ack(&[item]).await.unwrap().unwrap()[0]
     }
@@ -248,7 +249,7 @@ impl Fixture {
         };
         if let Some(outcome) = outcome {
             let pod = PodRef { id: &id, assignment: record.assignment.as_ref().unwrap() };
-            let report = FinishReport { outcome, reason: "", message: "", exit_code: None };
+            let report = FinishReport::new(outcome);
             let done = session.finish(pod, &payload.raw, Some(&service.name), &report).await;
             done.unwrap().unwrap();
         }
@@ -268,7 +269,7 @@ impl Fixture {
         use common::store::{FinishReport, PodOutcome};
         let payload = self.store.payload_of(pod).await.unwrap().unwrap();
         let reference = PodRef { id: &pod.id, assignment: pod.assignment.as_ref().unwrap() };
-        let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: None };
+        let report = FinishReport::new(PodOutcome::Stopped);
         session.finish(reference, &payload.raw, pod.service.as_ref(), &report).await.unwrap().unwrap();
     }
 

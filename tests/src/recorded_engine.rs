@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
+use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
-use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError};
 
 use crate::invariants::Running;
 
@@ -162,6 +163,18 @@ impl Runtime for RecordedEngine {
             self.note(&container.handle, Act::Started);
             Ok(container)
         })
+    }
+
+    fn has_sandboxes(&self) -> bool {
+        self.inner.has_sandboxes()
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        self.inner.run_sandbox(identity, ports)
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -8,20 +8,27 @@ use std::time::Duration;
 
 use common::backoff;
 use common::lifecycle::Phase;
+use common::pod::EndedRun;
 use common::spec::OnDisconnect;
 use common::store::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::context::SessionContext;
+use crate::ended_runs;
 use crate::measure::{self, StopReason};
 use crate::retry::RetryClass;
-use crate::runtime::{Container, RuntimeError};
-use crate::step::{Action, ContainerAction, Exit};
+use crate::runtime::{Container, ContainerState, RuntimeError};
+use crate::step::{Action, ContainerAction, DesiredState, Exit};
+use crate::stop_order;
 use crate::table::{EndedPod, ManagedContainer, ManagedPod, PodStatus, RESTARTED};
 use crate::text::seconds;
 
 /// How long a pod is left alone after an action on it failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// A container that is stopped after others of its pod has at least this much of the pod's grace period.
+const LEAST_GRACE: Duration = Duration::from_secs(1);
 
 /// Begins the action in the background, unless the pod changed since it was looked at.
 pub(crate) fn begin(
@@ -83,20 +90,27 @@ impl PodAction {
                 }
             }
             Action::Forget => self.forget(),
-            Action::ReportLost => self.report_lost().await,
+            Action::ReportLost => self.restart_lost().await,
             Action::Containers(actions) => {
                 for (index, action) in actions {
                     self.act_on_container(index, action).await;
                 }
             }
-            Action::Finish { exit } => self.finish_exited(exit).await,
+            Action::Rebuild => self.rebuild().await,
+            Action::Finish { exit } => {
+                if self.stop_all(StopReason::Ended, |container| container.state.may_run()).await {
+                    self.finish_exited(exit).await;
+                }
+            }
         }
         self.report_status().await;
     }
 
     async fn act_on_container(&self, index: usize, action: ContainerAction) {
         match action {
+            ContainerAction::Create => self.create(index).await,
             ContainerAction::BackOff { exit, wait, crash_streak } => {
+                self.note_run(index, exit).await;
                 self.back_off(index, exit, wait, crash_streak);
             }
             ContainerAction::Restart => self.restart(index).await,
@@ -129,15 +143,82 @@ impl PodAction {
 
     /// Stops and removes its containers. Returns whether they are gone.
     async fn stop_containers(&self, reason: StopReason) -> bool {
-        for container in self.containers.iter().rev() {
-            let grace = self.managed.spec.grace();
-            if let Err(error) = self.context.worker.runtime.stop(&container.handle, grace).await {
-                self.engine_failed("stopping", &error);
-                return false;
+        self.stop_all(reason, |_| true).await
+    }
+
+    /// Stops and removes some of its containers, in their order and together within the pod's grace period. Returns
+    /// whether they are gone.
+    async fn stop_all(&self, reason: StopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
+        let (begun, grace) = (Instant::now(), self.managed.spec.grace());
+        for group in stop_order::groups(&self.managed.spec, &self.containers) {
+            let grace = grace.saturating_sub(begun.elapsed()).max(grace.min(LEAST_GRACE));
+            let stops = group
+                .into_iter()
+                .filter(|container| is_chosen(container))
+                .map(|container| async { self.context.worker.runtime.stop(&container.handle, grace).await });
+            for stopped in join_all(stops).await {
+                if let Err(error) = stopped {
+                    self.engine_failed("stopping", &error);
+                    return false;
+                }
+                measure::stop(reason);
             }
-            measure::stop(reason);
         }
         true
+    }
+
+    /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under another
+    /// assignment. Only Redis may take the current one away, so it is asked before anything is stopped.
+    async fn rebuild(&self) {
+        if self.report_lost("the network of its containers is gone").await {
+            self.update(|managed| managed.desired = DesiredState::Discard);
+        }
+    }
+
+    /// Creates and starts a container that has waited for others, or that is gone.
+    async fn create(&self, index: usize) {
+        let worker = &self.context.worker;
+        let Some(request) = self.managed.request(worker, index) else { return };
+        let created = match worker.runtime.ensure_image(&request.container.image).await {
+            Ok(()) => {
+                let permit = worker.lease.permit_start(worker.now());
+                if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
+                    return;
+                }
+                worker.runtime.run(&request).await
+            }
+            Err(error) => Err(error),
+        };
+        match created {
+            Ok(container) => self.after_create(index, container),
+            Err(error @ RuntimeError::Engine(_)) => self.engine_failed("creating", &error),
+            Err(RuntimeError::Image(reason)) => {
+                let message = format!("pulling {} failed: {reason}", request.container.image);
+                self.after_failed_start(index, "ImagePullBackOff", message);
+            }
+            Err(
+                RuntimeError::Refused(reason)
+                | RuntimeError::NotFound(reason)
+                | RuntimeError::PortTaken(reason)
+                | RuntimeError::Failed(reason),
+            ) => self.after_failed_start(index, "StartFailed", reason),
+        }
+    }
+
+    fn after_create(&self, index: usize, container: Container) {
+        let (worker, pod) = (&self.context.worker, &self.managed.payload.id);
+        tracing::info!(%pod, container = container.handle, "container started");
+        worker.known.insert(&container);
+        let now = worker.now();
+        if container.state != ContainerState::Running {
+            self.context.doubted.insert(pod.clone(), container.handle.clone());
+        }
+        self.change_container(index, |managed| {
+            managed.handle = Some(container.handle);
+            managed.restart_at = None;
+            managed.running_since = Some(now);
+            managed.set_reason("", String::new());
+        });
     }
 
     fn engine_failed(&self, operation: &str, error: &RuntimeError) {
@@ -149,16 +230,12 @@ impl PodAction {
     }
 
     async fn finish_stopped(&self) {
-        let report = FinishReport {
-            outcome: PodOutcome::Stopped,
-            reason: "",
-            message: "stopped as requested",
-            exit_code: None,
-        };
+        let message = "stopped as requested";
+        let report = FinishReport { message, ..FinishReport::new(PodOutcome::Stopped) };
         match self.finish(&report).await {
             Some(WriteOutcome::Done | WriteOutcome::Stale) => self.forget(),
             // Redis knows of no stop request (a failover may have lost it), and the container is gone.
-            Some(WriteOutcome::Wanted) => self.report_lost().await,
+            Some(WriteOutcome::Wanted) => self.restart_lost().await,
             None => self.retry_later(),
         }
     }
@@ -170,14 +247,15 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    async fn report_lost(&self) {
+    /// Has the pod started anew. Returns whether Redis has given it another assignment; if not, it is forgotten or
+    /// this is tried again.
+    async fn report_lost(&self, what: &str) -> bool {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
         match self.context.persist("reporting a lost container", report_lost).await {
             Some(WriteOutcome::Done) => {
-                let pod = &self.managed.payload.id;
-                tracing::warn!(%pod, "the container is gone: the pod is started again");
-                self.forget();
+                tracing::warn!(pod = %self.managed.payload.id, "{what}: the pod is started again");
+                return true;
             }
             // It has moved, or is to be stopped: the next heartbeat and the next full pass tell which.
             Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
@@ -186,6 +264,48 @@ impl PodAction {
             }
             None => self.retry_later(),
         }
+        false
+    }
+
+    async fn restart_lost(&self) {
+        if self.report_lost("the container is gone").await {
+            self.forget();
+        }
+    }
+
+    /// Notes a run that has ended, with the last lines that the container wrote.
+    async fn note_run(&self, index: usize, exit: Exit) {
+        let Some(managed) = self.managed.containers.get(index) else { return };
+        let container = self.managed.spec.containers[index].name.clone();
+        let handle = managed.handle.clone().unwrap_or_default();
+        let last_output = ended_runs::last_output(&*self.context.worker.runtime, &handle).await;
+        let run = EndedRun {
+            id: ended_runs::id(&self.managed.assignment, container.as_ref(), managed.restarts),
+            container: container.filter(|_| self.managed.has_several()),
+            node: self.context.worker.node.clone(),
+            ended_at: 0,
+            ran_for_ms: managed
+                .running_since
+                .map(|since| self.context.worker.now().since(since).as_millis() as u64),
+            exit_code: exit.code,
+            out_of_memory: exit.out_of_memory,
+            last_output,
+        };
+        self.update(|managed| {
+            managed.runs.push(run);
+            managed.is_reported = false;
+        });
+    }
+
+    /// Returns the containers that have ended since the last of their ends was noted.
+    fn unnoted_exits(&self) -> Vec<(usize, Exit)> {
+        let found: Vec<&Container> = self.containers.iter().collect();
+        let observed = self.managed.observe(&found).containers.into_iter().enumerate();
+        let exits = observed.filter_map(|(index, container)| match container?.state {
+            ContainerState::Exited { code, out_of_memory } => Some((index, Exit { code, out_of_memory })),
+            ContainerState::Created | ContainerState::Running | ContainerState::Unknown => None,
+        });
+        exits.filter(|(index, _)| self.managed.containers[*index].restart_at.is_none()).collect()
     }
 
     fn back_off(&self, index: usize, exit: Exit, wait: Duration, crash_streak: u32) {
@@ -222,7 +342,7 @@ impl PodAction {
                 | RuntimeError::PortTaken(reason)
                 | RuntimeError::Failed(reason),
             ) => {
-                self.after_failed_restart(index, reason);
+                self.after_failed_start(index, "StartFailed", reason);
             }
         }
     }
@@ -241,14 +361,14 @@ impl PodAction {
         });
     }
 
-    fn after_failed_restart(&self, index: usize, reason: String) {
+    fn after_failed_start(&self, index: usize, reason: &'static str, message: String) {
         let limits = self.context.worker.restart_backoff();
         let now = self.context.worker.now();
         self.change_container(index, |container| {
             let wait = backoff::delay(limits.first, limits.max, container.crash_streak);
             container.restart_at = Some(now.plus(wait));
             container.crash_streak = container.crash_streak.saturating_add(1);
-            container.set_reason("StartFailed", format!("{reason}; retrying in {}", seconds(wait)));
+            container.set_reason(reason, format!("{message}; retrying in {}", seconds(wait)));
         });
     }
 
@@ -259,7 +379,19 @@ impl PodAction {
             Exit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
             Exit { .. } => (PodOutcome::Failed, "Error"),
         };
-        let report = FinishReport { outcome, reason, message: &message, exit_code: Some(exit.code) };
+        for (index, exit) in self.unnoted_exits() {
+            self.note_run(index, exit).await;
+        }
+        let managed = self.context.table.get(&self.managed.payload.id);
+        let (status, runs) = managed.map(|managed| (managed.status(), managed.runs)).unwrap_or_default();
+        let report = FinishReport {
+            outcome,
+            reason,
+            message: &message,
+            exit_code: Some(exit.code),
+            containers: &status.containers,
+            runs: &runs,
+        };
         match self.finish(&report).await {
             Some(WriteOutcome::Done) => {
                 let ManagedPod { payload, assignment, .. } = &self.managed;
@@ -295,13 +427,22 @@ impl PodAction {
             return;
         }
         let status = managed.status();
-        let PodStatus { reason, ref message, restarts, exit_code } = status;
-        let network = Some(&managed.network);
-        let report = StatusReport { reason, message, restarts: Some(restarts), exit_code, network };
+        let PodStatus { reason, ref message, restarts, exit_code, ref containers } = status;
+        let report = StatusReport {
+            reason,
+            message,
+            restarts: Some(restarts),
+            exit_code,
+            network: Some(&managed.network),
+            containers,
+            runs: &managed.runs,
+        };
         let reply = self.context.session.report(self.pod(), &report).await;
         match self.context.classify("reporting the status of a pod", reply) {
             RetryClass::Reply(_) => self.update(|now| {
-                now.is_reported = now.status() == status && now.network == managed.network;
+                now.runs.retain(|run| !managed.runs.contains(run));
+                let is_current = now.status() == status && now.network == managed.network;
+                now.is_reported = is_current && now.runs.is_empty();
             }),
             RetryClass::Transient(_) => self.retry_later(),
             RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),

@@ -4,18 +4,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::ids::{AssignmentId, PodName, ServiceName};
+use common::ids::{PodName, ServiceName};
 use common::node::Resources;
 use common::payload::Payload;
-use common::spec::{ContainerSpec, HostPorts, PodSpec};
+use common::spec::{HostPorts, PodSpec};
 use common::store::{ClaimItem, ClaimReply, SessionResult, StoreError};
 use futures_util::FutureExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::context::SessionContext;
-use crate::runtime::{ContainerRequest, Identity};
 use crate::table::Admission;
-use crate::worker::{MAX_START_ATTEMPTS, Worker};
+use crate::worker::MAX_START_ATTEMPTS;
 use crate::{measure, policy};
 
 /// A payload with everything that is needed to start it.
@@ -142,34 +141,5 @@ impl StartJob {
         };
         let host_ports = spec.map_or_else(HostPorts::default, |spec| spec.host_ports());
         ClaimItem { payload: self.payload.clone(), request, host_ports, service: self.service.clone() }
-    }
-
-    /// Returns the containers to run.
-    pub(crate) fn container_requests(
-        &self,
-        worker: &Worker,
-        spec: &PodSpec,
-        assignment: &AssignmentId,
-    ) -> Vec<ContainerRequest> {
-        let identity = Identity {
-            node: worker.node.clone(),
-            cluster: worker.identity.cluster(),
-            pod: self.payload.id.clone(),
-            name: self.payload.name.clone(),
-            service: self.service.clone(),
-            replica: self.payload.replica,
-            assignment: assignment.clone(),
-            container: None,
-            on_disconnect: spec.on_disconnect,
-            grace: spec.grace(),
-        };
-        let request = |container: &ContainerSpec| ContainerRequest {
-            identity: identity.clone(),
-            container: ContainerSpec {
-                memory: container.memory.or(worker.default_memory),
-                ..container.clone()
-            },
-        };
-        spec.containers.iter().map(request).collect()
     }
 }

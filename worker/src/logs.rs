@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::ids::PodId;
 use common::store::{LogChunk, LogRequest, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -79,19 +78,34 @@ async fn open(
     request: &LogRequest,
 ) -> Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError> {
     let containers = context.worker.list().await?;
-    let Some(container) = container_of(&request.pod, containers, context) else {
+    let Some(container) = container_of(request, containers, context) else {
         let node = &context.worker.node;
-        let reason = format!("pod {} has none on {node}; it has not been started, or is gone", request.pod);
+        let what =
+            request.container.as_ref().map_or_else(|| "none".to_owned(), |name| format!("none named {name}"));
+        let reason = format!("pod {} has {what} on {node}; it has not been started, or is gone", request.pod);
         return Err(RuntimeError::NotFound(reason));
     };
     context.worker.runtime.logs(&container.handle, request.tail, request.follow).await
 }
 
-/// Returns the container of the pod's current assignment; else one that runs; else any.
-fn container_of(pod: &PodId, containers: Vec<Container>, context: &SessionContext) -> Option<Container> {
-    let current = context.table.get(pod).map(|managed| managed.assignment);
-    containers.into_iter().filter(|container| container.pod == *pod).max_by_key(|container| {
-        (Some(&container.assignment) == current.as_ref(), container.state == ContainerState::Running)
+/// Returns the container of this name under the pod's current assignment; else one that runs; else any. Without a
+/// name it is the first one of the specification.
+fn container_of(
+    request: &LogRequest,
+    containers: Vec<Container>,
+    context: &SessionContext,
+) -> Option<Container> {
+    let managed = context.table.get(&request.pod);
+    let first = managed.as_ref().filter(|managed| managed.has_several());
+    let first = first.and_then(|managed| managed.spec.containers.first()?.name.clone());
+    let current = managed.map(|managed| managed.assignment);
+    let is_asked_for = |container: &Container| {
+        container.pod == request.pod
+            && request.container.as_ref().is_none_or(|name| container.name.as_ref() == Some(name))
+    };
+    containers.into_iter().filter(is_asked_for).max_by_key(|container| {
+        let is_current = Some(&container.assignment) == current.as_ref();
+        (is_current, first.is_some() && container.name == first, container.state == ContainerState::Running)
     })
 }
 

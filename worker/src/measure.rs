@@ -71,6 +71,8 @@ pub(crate) enum StopReason {
     Requested,
     NotAssigned,
     Fenced,
+    /// The pod has ended, and the container only served the others.
+    Ended,
 }
 
 pub(crate) fn stop(reason: StopReason) {
@@ -78,6 +80,7 @@ pub(crate) fn stop(reason: StopReason) {
         StopReason::Requested => "requested",
         StopReason::NotAssigned => "not_assigned",
         StopReason::Fenced => "fenced",
+        StopReason::Ended => "ended",
     };
     counter!(STOPS, "reason" => reason).increment(1);
 }

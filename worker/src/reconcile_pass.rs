@@ -23,8 +23,8 @@ use crate::measure;
 use crate::recover;
 use crate::remove::remove;
 use crate::runtime::{Container, RuntimeError};
-use crate::step::{ContainerFacts, PodFacts, step};
-use crate::table::ManagedPod;
+use crate::step::{ContainerFacts, PodFacts, SandboxFacts, step};
+use crate::table::{ManagedPod, ObservedPod};
 
 /// How many pods one heartbeat checks after a listing found unknown containers.
 const MAX_CHECKS: usize = 256;
@@ -119,12 +119,12 @@ async fn inspect(
     managed: &ManagedPod,
     handle: String,
 ) -> Result<Option<Vec<Container>>, RuntimeError> {
-    let mut handles: Vec<String> = managed.containers.iter().filter_map(|one| one.handle.clone()).collect();
+    let mut handles: Vec<String> = managed.handles().cloned().collect();
     if !handles.contains(&handle) {
-        handles = match managed.containers.len() {
-            1 => vec![handle],
-            _ => return Ok(None),
-        };
+        if managed.has_several() {
+            return Ok(None);
+        }
+        handles = vec![handle];
     }
     let mut containers = Vec::with_capacity(handles.len());
     for handle in handles {
@@ -152,8 +152,10 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
         desired: managed.desired,
         containers: managed
             .containers()
-            .zip(&observed)
+            .zip(&observed.containers)
             .map(|((spec, container), found)| ContainerFacts {
+                sidecar: spec.sidecar,
+                depends_on: managed.spec.dependencies(spec),
                 observed: found.map(|found| found.state),
                 policy: spec.restart,
                 crash_streak: container.crash_streak,
@@ -162,6 +164,10 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
                 restart_at: container.restart_at,
             })
             .collect(),
+        sandbox: match managed.uses_sandbox(&context.worker) {
+            true => SandboxFacts::Used(observed.sandbox.map(|sandbox| sandbox.state)),
+            false => SandboxFacts::NotUsed,
+        },
         is_leased: context.worker.is_leased(),
         keeps_running: managed.spec.on_disconnect == OnDisconnect::Keep,
         retry_at: managed.retry_at,
@@ -172,11 +178,7 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
 }
 
 /// Notes where the pod's containers are now. Returns `None` if the pod changed since it was looked at.
-fn noted(
-    context: &SessionContext,
-    managed: ManagedPod,
-    observed: &[Option<&Container>],
-) -> Option<ManagedPod> {
+fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 

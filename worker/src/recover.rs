@@ -17,7 +17,7 @@ use futures_util::FutureExt;
 
 use crate::context::SessionContext;
 use crate::step::DesiredState;
-use crate::table::{ManagedPod, RESTARTED};
+use crate::table::ManagedPod;
 
 /// Inserts the pods in `cs` that are unknown to this session, if their records assign them to this node.
 pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), StoreError> {
@@ -89,15 +89,17 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     managed.desired = desired;
     managed.network =
         ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
-    let is_unwell = record.phase == Phase::Running && !record.is_ready();
-    if let Some(container) = managed.containers.first_mut() {
-        container.restarts = record.restarts;
-        if is_unwell {
-            // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
-            container.running_since = Some(context.worker.now());
-            container.exit_code = record.exit_code;
-            container.set_reason(RESTARTED, record.message.clone());
+    let is_running = record.phase == Phase::Running;
+    let now = context.worker.now();
+    if managed.has_several() {
+        for (index, known) in managed.statuses_of(record) {
+            let (reason, message) = (&known.reason, &known.message);
+            let count = (known.restarts, known.exit_code);
+            managed.containers[index].recover(now, count, is_running && !reason.is_empty(), message);
         }
+    } else if let Some(container) = managed.containers.first_mut() {
+        let count = (record.restarts, record.exit_code);
+        container.recover(now, count, is_running && !record.is_ready(), &record.message);
     }
     context.table.insert_recovered(managed);
     Ok(true)
@@ -154,7 +156,7 @@ pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), Stor
 /// The pod is not here. A finish under an assignment that never existed changes nothing but the stop request.
 async fn withdraw_stop_request(context: &SessionContext, pod: &PodId) {
     let no_assignment = AssignmentId::random();
-    let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: None };
+    let report = FinishReport::new(PodOutcome::Stopped);
     let pod = PodRef { id: pod, assignment: &no_assignment };
     let finish = || context.session.finish(pod, b"", None, &report).boxed();
     context.persist("withdrawing a stop request", finish).await;

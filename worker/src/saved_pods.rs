@@ -165,8 +165,15 @@ impl SavedPods {
     /// Returns the lines of what is saved of these containers.
     pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
         let inner = self.lock();
-        let by_key: BTreeMap<Key, &Container> =
-            containers.iter().map(|c| ((c.pod.clone(), c.assignment.clone()), c)).collect();
+        let mut by_key: BTreeMap<Key, &Container> = BTreeMap::new();
+        for container in containers {
+            let first =
+                by_key.entry((container.pod.clone(), container.assignment.clone())).or_insert(container);
+            // Of several containers only the sandbox has the pod's address.
+            if container.name.is_none() {
+                *first = container;
+            }
+        }
         let mut state = inner.state(|key| by_key.contains_key(key));
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));

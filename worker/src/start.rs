@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::backoff::Backoff;
 use common::ids::AssignmentId;
-use common::spec::{HostPorts, PodSpec};
+use common::spec::HostPorts;
 use common::store::{Ack, AckItem, Claim, ClaimReply, PodRef, StatusReport, WriteOutcome};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::admission::{self, AdmittedJob, StartGuard, StartJob};
 use crate::broken_records::UNUSABLE_FIELDS;
 use crate::context::SessionContext;
+use crate::first_start::{self, Interrupted};
 use crate::measure;
 use crate::policy;
 use crate::remove;
@@ -186,37 +187,32 @@ impl PodStart {
             return Phase::Claim;
         }
         let worker = self.context.worker.clone();
-        let requests = self.job.container_requests(&worker, &spec, &assignment);
-        if requests.is_empty() {
+        if spec.containers.is_empty() {
             return Phase::Reject("its specification has no container".to_owned());
         }
         let begun = Instant::now();
-        for request in &requests {
+        for container in &spec.containers {
             let image = tokio::select! {
                 () = self.guard.recheck.notified() => return Phase::Claim,
                 () = self.context.tasks.stopping().cancelled() => return Phase::Done,
-                image = worker.runtime.ensure_image(&request.container.image) => image,
+                image = worker.runtime.ensure_image(&container.image) => image,
             };
             if let Err(error) = image {
-                return self.after_failure(assignment, error, &request.container.image);
+                return self.after_failure(assignment, error, &container.image);
             }
         }
-        let mut containers = Vec::with_capacity(requests.len());
-        for request in &requests {
-            // The pulls may have taken minutes, and the lease may have expired meanwhile.
-            let Some(permit) = worker.lease.permit_start(worker.now()) else { return Phase::Claim };
-            let started = worker.runtime.run(request).await;
-            drop(permit);
-            match started {
-                Ok(container) => {
-                    worker.known.insert(&container);
-                    containers.push(container);
-                }
-                Err(error) => return self.after_failure(assignment, error, &request.container.image),
+        let StartJob { payload, service, .. } = &self.job;
+        let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
+        match first_start::start(&worker, &mut managed).await {
+            Ok(containers) => {
+                measure::start_took(begun.elapsed());
+                self.acknowledge(managed, containers).await
+            }
+            Err(Interrupted::NoLease) => Phase::Claim,
+            Err(Interrupted::Failed { error, image }) => {
+                self.after_failure(managed.assignment, error, &image)
             }
         }
-        measure::start_took(begun.elapsed());
-        self.acknowledge(assignment, containers, spec).await
     }
 
     /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
@@ -359,18 +355,13 @@ impl PodStart {
         }
     }
 
-    async fn acknowledge(
-        &mut self,
-        assignment: AssignmentId,
-        containers: Vec<Container>,
-        spec: Arc<PodSpec>,
-    ) -> Phase {
-        let managed = self.managed(assignment, &containers, spec);
+    async fn acknowledge(&mut self, managed: ManagedPod, containers: Vec<Container>) -> Phase {
         let pod = managed.payload.id.clone();
         let item = AckItem {
             payload: managed.payload.clone(),
             assignment: managed.assignment.clone(),
             network: managed.network.clone(),
+            starting: managed.what_it_waits_for().unwrap_or_default(),
         };
         let Some(ack) = self.context.acks.acknowledge(item).await else { return Phase::Done };
         match ack {
@@ -382,21 +373,6 @@ impl PodStart {
         Phase::Done
     }
 
-    /// Returns the pod whose containers have just been started.
-    fn managed(&self, assignment: AssignmentId, containers: &[Container], spec: Arc<PodSpec>) -> ManagedPod {
-        let StartJob { payload, service, .. } = &self.job;
-        let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);
-        let now = self.context.worker.now();
-        let observed = managed.observe(&containers.iter().collect::<Vec<_>>());
-        managed.note_observed(&observed);
-        // The acknowledgement has its network.
-        managed.is_reported = true;
-        for container in managed.containers.iter_mut().filter(|container| container.handle.is_some()) {
-            container.running_since = Some(now);
-        }
-        managed
-    }
-
     /// Looks after an acknowledged pod from now on.
     fn manage(&self, mut managed: ManagedPod, containers: Vec<Container>, ack: Ack) {
         measure::start("ok");
@@ -405,11 +381,14 @@ impl PodStart {
         if ack == Ack::Stop {
             managed.desired = DesiredState::Stop;
         }
+        // Containers that depend on others are still to be started.
+        let is_complete = managed.is_reported;
         let desired = self.context.table.insert_started(managed);
         for container in containers.into_iter().filter(|found| found.state != ContainerState::Running) {
             self.context.doubted.insert(payload.id.clone(), container.handle);
         }
-        if desired != DesiredState::Run || self.context.doubted.contains(&payload.id) {
+        let is_doubted = self.context.doubted.contains(&payload.id);
+        if desired != DesiredState::Run || is_doubted || !is_complete {
             self.context.wakeups.request_reconcile();
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::backoff;
 use common::clock::BootInstant;
-use common::spec::RestartPolicy;
+use common::spec::{RestartPolicy, StartCondition};
 
 use crate::runtime::ContainerState;
 
@@ -25,6 +25,8 @@ pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
     /// Its containers, in the order of its specification.
     pub(crate) containers: Vec<ContainerFacts>,
+    /// The container that holds the network of the others.
+    pub(crate) sandbox: SandboxFacts,
     /// Whether this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
     /// `stop` pods.
     pub(crate) is_leased: bool,
@@ -35,9 +37,23 @@ pub(crate) struct PodFacts {
     pub(crate) now: BootInstant,
 }
 
+/// What the decision depends on about the sandbox of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SandboxFacts {
+    /// The pod has none.
+    NotUsed,
+    /// Its state on the engine; `None` if it does not exist.
+    Used(Option<ContainerState>),
+}
+
 /// What the decision about one container depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerFacts {
+    /// Whether the pod's end does not wait for it.
+    pub(crate) sidecar: bool,
+    /// What has to be before it is started for the first time: the index of another container, and how far that
+    /// one has to be.
+    pub(crate) depends_on: Vec<(usize, StartCondition)>,
     /// Its state on the engine; `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
     pub(crate) policy: RestartPolicy,
@@ -80,13 +96,17 @@ pub(crate) enum Action {
     ReportLost,
     /// Act on some of its containers: index in the specification, and what to do.
     Containers(Vec<(usize, ContainerAction)>),
-    /// Its containers exited and are not to be started again: finish the pod.
+    /// Its network is gone, and its containers could reach nothing: report it lost, then stop and remove them.
+    Rebuild,
+    /// Its containers exited and are not to be started again: stop the sidecars, then finish the pod.
     Finish { exit: Exit },
 }
 
 /// What to do about one container of a pod that is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ContainerAction {
+    /// It does not exist, and what it depends on is there: create and start it.
+    Create,
     /// It exited: wait before its next start.
     BackOff { exit: Exit, wait: Duration, crash_streak: u32 },
     /// Start it again.
@@ -122,7 +142,8 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if facts.retry_at.is_some_and(|at| facts.now < at) {
         return Action::Leave;
     }
-    let exists = facts.containers.iter().any(|container| container.observed.is_some());
+    let has_container = facts.containers.iter().any(|container| container.observed.is_some());
+    let exists = has_container || matches!(facts.sandbox, SandboxFacts::Used(Some(_)));
     match (facts.desired, exists) {
         (DesiredState::Discard, true) => Action::Discard,
         (DesiredState::Discard, false) => Action::Forget,
@@ -136,32 +157,76 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
 }
 
 /// What a pod that is to run needs from one of its containers.
+#[derive(Clone)]
 enum ContainerStep {
     Leave,
     Act(ContainerAction),
     /// It has ended for good.
     Ended(Exit),
+    /// It can never start, because one that it depends on has failed for good.
+    Blocked,
 }
 
 fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
-    let steps = facts.containers.iter().map(|container| container_step(facts, container, backoff));
-    let mut actions = Vec::new();
-    let mut exits = Vec::new();
-    for (index, step) in steps.enumerate() {
-        match step {
-            ContainerStep::Leave => {}
-            ContainerStep::Act(action) => actions.push((index, action)),
-            ContainerStep::Ended(exit) => exits.push(exit),
+    let steps = container_steps(facts, backoff);
+    if let Some(exit) = end_of_pod(facts, &steps) {
+        return if facts.is_leased { Action::Finish { exit } } else { Action::Leave };
+    }
+    let has_network = match facts.sandbox {
+        SandboxFacts::NotUsed
+        | SandboxFacts::Used(Some(ContainerState::Running | ContainerState::Unknown)) => true,
+        SandboxFacts::Used(None | Some(ContainerState::Created | ContainerState::Exited { .. })) => false,
+    };
+    if !has_network {
+        return if facts.is_leased { Action::Rebuild } else { Action::Leave };
+    }
+    let actions = steps.into_iter().enumerate().filter_map(|(index, step)| match step {
+        ContainerStep::Act(action) => Some((index, action)),
+        ContainerStep::Leave | ContainerStep::Ended(_) | ContainerStep::Blocked => None,
+    });
+    let actions: Vec<_> = actions.collect();
+    if actions.is_empty() { Action::Leave } else { Action::Containers(actions) }
+}
+
+/// Returns what each container needs. One that another depends on may stand after it in the specification.
+fn container_steps(facts: &PodFacts, backoff: &RestartBackoff) -> Vec<ContainerStep> {
+    let of_one = |container| container_step(facts, container, backoff);
+    let mut steps: Vec<ContainerStep> = facts.containers.iter().map(of_one).collect();
+    // A chain of containers that cannot start has at most as many links as there are containers.
+    for _ in 0..steps.len() {
+        for (index, container) in facts.containers.iter().enumerate() {
+            if container.observed.is_none() && is_blocked(container, &steps) {
+                steps[index] = ContainerStep::Blocked;
+            }
         }
     }
-    if !actions.is_empty() {
-        return Action::Containers(actions);
+    steps
+}
+
+fn is_blocked(container: &ContainerFacts, steps: &[ContainerStep]) -> bool {
+    container.depends_on.iter().any(|(other, condition)| match steps.get(*other) {
+        Some(ContainerStep::Blocked) => true,
+        Some(ContainerStep::Ended(exit)) => {
+            *condition == StartCondition::ServiceCompletedSuccessfully && !exit.is_success()
+        }
+        Some(ContainerStep::Leave | ContainerStep::Act(_)) | None => false,
+    })
+}
+
+/// Returns how the pod ended, if all its containers but sidecars have ended for good or can never start.
+fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<Exit> {
+    let with_steps = || facts.containers.iter().zip(steps);
+    let is_over = |step: &ContainerStep| matches!(step, ContainerStep::Ended(_) | ContainerStep::Blocked);
+    if !with_steps().all(|(container, step)| container.sidecar || is_over(step)) {
+        return None;
     }
-    let has_ended = exits.len() == facts.containers.len();
-    match pod_exit(&exits).filter(|_| has_ended && facts.is_leased) {
-        Some(exit) => Action::Finish { exit },
-        None => Action::Leave,
-    }
+    let exits: Vec<Exit> = with_steps()
+        .filter_map(|(_, step)| match step {
+            ContainerStep::Ended(exit) => Some(*exit),
+            ContainerStep::Leave | ContainerStep::Act(_) | ContainerStep::Blocked => None,
+        })
+        .collect();
+    pod_exit(&exits)
 }
 
 /// Returns how a pod ended: as the first of its containers that failed, else as the first.
@@ -178,11 +243,28 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
         Some(ContainerState::Exited { code, out_of_memory }) => {
             after_exit(facts, container, backoff, Exit { code, out_of_memory })
         }
+        None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
         // A container that the engine cannot tell about is left alone until it can.
         Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
             ContainerStep::Leave
         }
     }
+}
+
+fn can_create(facts: &PodFacts, container: &ContainerFacts) -> bool {
+    let is_due = container.restart_at.is_none_or(|at| facts.now >= at);
+    let holds = |(other, condition): &(usize, StartCondition)| {
+        let other = facts.containers.get(*other).and_then(|other| other.observed);
+        match (condition, other) {
+            (_, None | Some(ContainerState::Created | ContainerState::Unknown)) => false,
+            (StartCondition::ServiceStarted, Some(_)) => true,
+            (StartCondition::ServiceHealthy, Some(state)) => state == ContainerState::Running,
+            (StartCondition::ServiceCompletedSuccessfully, Some(state)) => {
+                state == ContainerState::Exited { code: 0, out_of_memory: false }
+            }
+        }
+    };
+    is_due && can_start(facts) && container.depends_on.iter().all(holds)
 }
 
 fn after_exit(
@@ -256,6 +338,7 @@ mod tests {
         PodFacts {
             desired: DesiredState::Run,
             containers: vec![container],
+            sandbox: SandboxFacts::NotUsed,
             is_leased: true,
             keeps_running: true,
             retry_at: None,
@@ -266,6 +349,8 @@ mod tests {
     /// A container that runs since second 990.
     fn container(observed: Option<ContainerState>) -> ContainerFacts {
         ContainerFacts {
+            sidecar: false,
+            depends_on: Vec::new(),
             observed,
             policy: RestartPolicy::Always,
             crash_streak: 0,
@@ -413,6 +498,80 @@ mod tests {
                 let facts = PodFacts { desired, retry_at: at(1001), ..facts(observed) };
                 assert_eq!(step(&facts, &BACKOFF), Action::Leave, "{desired:?} {observed:?}");
             }
+        }
+    }
+
+    /// A pod of a migration that the others wait for, a web server, and a sidecar of it.
+    fn several(states: [Option<ContainerState>; 3]) -> PodFacts {
+        let [migration, web, sidecar] = states;
+        let completed = (0, StartCondition::ServiceCompletedSuccessfully);
+        let containers = vec![
+            ContainerFacts { policy: RestartPolicy::OnFailure, ..container(migration) },
+            ContainerFacts { policy: RestartPolicy::Never, depends_on: vec![completed], ..container(web) },
+            ContainerFacts {
+                sidecar: true,
+                depends_on: vec![(1, StartCondition::ServiceStarted)],
+                ..container(sidecar)
+            },
+        ];
+        let sandbox = SandboxFacts::Used(Some(ContainerState::Running));
+        PodFacts { containers, sandbox, ..facts(None) }
+    }
+
+    #[test]
+    fn containers_start_in_the_order_of_what_they_depend_on() {
+        let create = |index| Action::Containers(vec![(index, ContainerAction::Create)]);
+        let (running, ended) = (RUNNING, exited(0));
+        let table = [
+            ([None, None, None], create(0)),
+            ([running, None, None], Action::Leave),
+            ([ended, None, None], create(1)),
+            ([ended, CREATED, None], Action::Containers(vec![(1, ContainerAction::Restart)])),
+            ([ended, running, None], create(2)),
+            ([ended, running, running], Action::Leave),
+            // One that is gone is created again, and the others go on.
+            ([ended, None, running], create(1)),
+            ([ended, exited(0), running], Action::Finish { exit: exit(0) }),
+            ([ended, exited(3), exited(1)], Action::Finish { exit: exit(3) }),
+        ];
+        for (states, action) in table {
+            assert_eq!(step(&several(states), &BACKOFF), action, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn what_depends_on_one_that_has_failed_for_good_never_starts_and_the_pod_fails() {
+        let mut facts = several([exited(7), None, None]);
+        let action = step(&facts, &BACKOFF);
+        assert_eq!(action, back_off(7, 10, 1), "a migration that is tried again holds up the others");
+        facts.containers[0].policy = RestartPolicy::Never;
+        assert_eq!(step(&facts, &BACKOFF), Action::Finish { exit: exit(7) });
+    }
+
+    #[test]
+    fn a_pod_whose_network_is_gone_is_built_anew_unless_it_has_ended() {
+        let gone = [None, exited(255), CREATED].map(SandboxFacts::Used);
+        for sandbox in gone {
+            let running = PodFacts { sandbox, ..several([exited(0), RUNNING, RUNNING]) };
+            assert_eq!(step(&running, &BACKOFF), Action::Rebuild, "{sandbox:?}");
+            let ended = PodFacts { sandbox, ..several([exited(0), exited(0), exited(255)]) };
+            assert_eq!(step(&ended, &BACKOFF), Action::Finish { exit: exit(0) }, "{sandbox:?}");
+            let unleased = PodFacts { is_leased: false, ..running };
+            assert_eq!(step(&unleased, &BACKOFF), Action::Leave, "{sandbox:?}");
+        }
+        let lost = PodFacts { sandbox: SandboxFacts::Used(None), ..several([None; 3]) };
+        assert_eq!(step(&lost, &BACKOFF), Action::ReportLost);
+        let only_sandbox = PodFacts { desired: DesiredState::Stop, ..several([None; 3]) };
+        assert_eq!(step(&only_sandbox, &BACKOFF), Action::Stop);
+    }
+
+    #[test]
+    fn a_container_that_could_not_be_created_waits_for_its_time() {
+        for (restart_at, is_due) in [(at(1001), false), (at(1000), true)] {
+            let mut facts = several([None; 3]);
+            facts.containers[0].restart_at = restart_at;
+            let created = step(&facts, &BACKOFF) == Action::Containers(vec![(0, ContainerAction::Create)]);
+            assert_eq!(created, is_due, "{restart_at:?}");
         }
     }
 }

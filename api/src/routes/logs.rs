@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use common::ids::{NodeName, PodId};
+use common::ids::{ContainerName, NodeName, PodId};
 use common::store::{LogChunk, LogRequest, Store, StoreError};
 use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
@@ -49,6 +49,8 @@ pub(crate) struct LogOptions {
     #[serde(default)]
     #[param(default = false, required = false)]
     follow: bool,
+    /// The container, if the pod has several; without it the first one.
+    container: Option<ContainerName>,
 }
 
 /// Reads the output of a pod as its container wrote it.
@@ -110,6 +112,7 @@ impl LogReader {
         let request = LogRequest {
             id: uuid::Uuid::new_v4().to_string(),
             pod,
+            container: options.container.clone(),
             tail: options.tail.unwrap_or(DEFAULT_TAIL).min(MAX_TAIL) as usize,
             follow: options.follow,
         };

@@ -128,7 +128,8 @@ async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
         },
         _ => Vec::new(),
     };
-    Ok(PodView { refusals, ..views::pod(record) })
+    let runs = record.runs.clone();
+    Ok(PodView { refusals, runs, ..views::pod(record) })
 }
 
 /// Returns the record of a pod.

@@ -13,11 +13,22 @@ pub(crate) struct LogStream {
     operation: String,
 }
 
+/// What to read of a log.
+pub(crate) struct LogQuery {
+    /// The number of last lines to begin with.
+    pub(crate) tail: usize,
+    /// Whether to go on with what is written after them.
+    pub(crate) follow: bool,
+    /// The container of a pod with several; `None` for the first one.
+    pub(crate) container: Option<String>,
+}
+
 impl Client {
-    /// Opens a pod's log: its last `tail` lines and, with `follow`, what is written after them.
-    pub(crate) async fn logs(&self, id: &str, tail: usize, follow: bool) -> Result<LogStream, ClientError> {
+    /// Opens a pod's log.
+    pub(crate) async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<LogStream, ClientError> {
         let operation = format!("reading the log of pod {id}");
-        let query = [("tail", tail.to_string()), ("follow", follow.to_string())];
+        let mut query = vec![("tail", wanted.tail.to_string()), ("follow", wanted.follow.to_string())];
+        query.extend(wanted.container.iter().map(|name| ("container", name.clone())));
         let request = self.request(Method::GET, &["pod", id, "log"], &query);
         let response = self.send(&operation, request).await?;
         Ok(LogStream { client: self.clone(), response, operation })

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use clap::Args;
 use common::api::PodView;
+use common::pod::EndedRun;
 use futures_util::stream::{self, Stream, StreamExt};
 
 use super::batch::Batch;
@@ -12,7 +13,7 @@ use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
 use super::selector_args::SelectorArgs;
-use crate::client::{Client, LogStream, PodFilter};
+use crate::client::{Client, LogQuery, LogStream, PodFilter};
 use crate::exit::Exit;
 use crate::output::pods::indexed_name;
 
@@ -28,14 +29,29 @@ pub(crate) struct LogArgs {
     /// Follow new output.
     #[arg(long, short)]
     follow: bool,
+    /// Container of a pod with several; without this the first one.
+    #[arg(long, short, value_name = "NAME")]
+    container: Option<String>,
+    /// Print the last lines of the run before, which has ended; they outlive the container.
+    #[arg(long, conflicts_with = "follow")]
+    previous: bool,
     /// Number of most recent lines of each pod to print first.
     #[arg(long, default_value_t = 100, value_name = "LINES")]
     tail: usize,
 }
 
+impl LogArgs {
+    fn query(&self) -> LogQuery {
+        LogQuery { tail: self.tail, follow: self.follow, container: self.container.clone() }
+    }
+}
+
 /// Prints the output of the pods.
 pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let pods = selected_pods(args, &context.client).await?;
+    if args.previous {
+        return print_previous(&pods, args, context).await;
+    }
     match pods.as_slice() {
         [pod] => print_one(pod, args, context).await,
         pods => print_several(pods, args, context).await,
@@ -74,8 +90,35 @@ async fn pods_of_service(name: &str, client: &Client) -> Result<Vec<PodView>, Co
     Ok(pods)
 }
 
+/// Prints what is kept of the last run of each pod that has ended.
+async fn print_previous(
+    pods: &[PodView],
+    args: &LogArgs,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
+    let mut found = false;
+    for pod in pods {
+        let pod = context.client.pod(pod.uuid.as_str()).await?;
+        let wanted = args.container.as_deref();
+        let is_wanted = |run: &&EndedRun| {
+            wanted.is_none_or(|name| run.container.as_ref().is_some_and(|own| own.as_str() == name))
+        };
+        let Some(run) = pod.runs.iter().rev().find(is_wanted) else { continue };
+        found = true;
+        context.output.print_bytes(format!("{}\n", run.last_output).as_bytes())?;
+    }
+    match found {
+        true => Ok(Exit::Ok),
+        false => Err(CommandError::NotFound(
+            "no run that has ended is known; without --previous the log of the \
+                                             current run is printed"
+                .to_owned(),
+        )),
+    }
+}
+
 async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut log = context.client.logs(pod.uuid.as_str(), args.tail, args.follow).await?;
+    let mut log = context.client.logs(pod.uuid.as_str(), &args.query()).await?;
     while let Some(bytes) = log.next().await? {
         context.output.print_bytes(&bytes)?;
     }
@@ -91,7 +134,7 @@ async fn print_several(
     let mut batch = Batch::new();
     let mut logs = Vec::new();
     for pod in pods {
-        let opened = context.client.logs(pod.uuid.as_str(), args.tail, args.follow).await;
+        let opened = context.client.logs(pod.uuid.as_str(), &args.query()).await;
         if let Some(log) = batch.accept(opened.map_err(CommandError::from))? {
             logs.push(Box::pin(lines(indexed_name(pod), log)));
         }

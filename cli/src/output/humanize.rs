@@ -24,6 +24,16 @@ fn span(seconds: i64) -> String {
     }
 }
 
+/// Returns `340 ms`, `12.3 s` or `5m`.
+pub(crate) fn milliseconds(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{:.1} s", ms as f64 / 1000.0),
+        60_000..3_600_000 => format!("{}m", ms / 60_000),
+        _ => format!("{}h", ms / 3_600_000),
+    }
+}
+
 /// Returns bytes in binary units: `64 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string().replace(".0 ", " ")

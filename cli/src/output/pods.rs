@@ -1,8 +1,9 @@
 //! Pods as table rows, lines and descriptions.
 
-use common::api::{PodView, ServiceView};
+use common::api::{PodView, ServiceView, rfc3339};
 use common::event::ClusterEvent;
 use common::lifecycle::Phase;
+use common::pod::{ContainerProgress, ContainerStatus, EndedRun};
 use jiff::Timestamp;
 
 use super::describe_layout::DescribeLayout;
@@ -110,10 +111,44 @@ pub(crate) fn describe(
         Some(service) => layout.section("Container", service.containers.iter().flat_map(containers::lines)),
         None => layout.field("Image", &pod.image),
     };
+    layout.section("Containers of the pod", pod.containers.iter().map(container_line));
+    layout
+        .section("Runs that have ended (oldest first)", pod.runs.iter().flat_map(|run| run_lines(run, now)));
     layout.section("Why it does not fit", refusals(pod));
     layout.section("Events (oldest first)", latest.iter().map(events::line));
     layout.section("Keys in Redis", [format!("redis-cli HGETALL pod:{}", shell_quoted(pod.uuid.as_str()))]);
     layout.finish()
+}
+
+/// Returns `cache: running, 2 restarts (CrashLoopBackOff: …)`.
+fn container_line(container: &ContainerStatus) -> String {
+    let state = match container.state {
+        ContainerProgress::Waiting => "waiting".to_owned(),
+        ContainerProgress::Running => "running".to_owned(),
+        ContainerProgress::Ended => match container.exit_code {
+            Some(code) => format!("ended with exit code {code}"),
+            None => "ended".to_owned(),
+        },
+    };
+    let restarts = (container.restarts > 0)
+        .then(|| format!(", {}", humanize::count(u64::from(container.restarts), "restart")));
+    let suffix = suffix(&container.reason, &container.message, usize::MAX);
+    format!("{}: {state}{}{suffix}", container.name, restarts.unwrap_or_default())
+}
+
+/// Returns how a run ended, and below it the last lines that it wrote.
+fn run_lines(run: &EndedRun, now: Timestamp) -> Vec<String> {
+    let container = run.container.as_ref().map_or_else(String::new, |name| format!("{name} "));
+    let how = match (run.out_of_memory, run.signal()) {
+        (true, _) => "used more memory than its limit".to_owned(),
+        (false, Some(signal)) => format!("exit code {} (signal {signal})", run.exit_code),
+        (false, None) => format!("exit code {}", run.exit_code),
+    };
+    let after = run.ran_for_ms.map(|ms| format!(" after {}", humanize::milliseconds(ms)));
+    let age = humanize::age(&rfc3339(run.ended_at), now);
+    let first = format!("{container}{how}{} on {}, {age} ago", after.unwrap_or_default(), run.node);
+    let output = run.last_output.lines().map(|line| format!("  | {}", humanize::printable(line)));
+    std::iter::once(first).chain(output).collect()
 }
 
 fn owner(pod: &PodView) -> String {

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
-use crate::pod::Refusal;
+use crate::pod::{ContainerStatus, EndedRun, Refusal};
 
 /// A pod: one replica of a service, or a pod that a client pushed to a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,6 +44,13 @@ pub struct PodView {
     /// Ports of the container that are published on its node; empty while they are unknown.
     #[serde(default)]
     pub ports: Vec<PublishedPort>,
+    /// Each of several containers; empty for a pod with one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerStatus>,
+    /// The last runs of its containers that have ended, oldest first. Only in the response to a request for a
+    /// single pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<EndedRun>,
     /// CPU reserved for the pod, in thousandths of a core.
     pub cpu_millis: u64,
     /// Memory reserved for the pod, in bytes.

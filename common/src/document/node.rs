@@ -107,6 +107,15 @@ impl Node {
         node
     }
 
+    /// Returns the node without these fields.
+    pub(crate) fn without(&self, names: &[&str]) -> Self {
+        let mut node = self.clone();
+        if let Value::Map(entries) = &mut node.value {
+            entries.retain(|entry| !names.contains(&entry.key.as_str()));
+        }
+        node
+    }
+
     /// Takes a field out, if the node is a map that has it.
     pub fn remove_field(&mut self, name: &str) {
         while self.remove(&[Step::Field(name.to_owned())]) {}

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation, check_image, checks,
-    units,
+    Command, Cpus, DependsOn, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation,
+    check_image, checks, units,
 };
+use crate::ids::ContainerName;
 use crate::json_pointer;
 
 /// The specification of a container.
@@ -17,6 +18,9 @@ use crate::json_pointer;
 /// It is stored: a field that is left out means what containers did before the field existed, and is not written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ContainerSpec {
+    /// Name of the container, unique in its pod; a DNS label. Needed if the pod has several containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<ContainerName>,
     /// Image reference, as `docker run` takes it.
     #[schema(example = "nginx")]
     pub image: String,
@@ -74,9 +78,21 @@ pub struct ContainerSpec {
     /// Whether the container is restarted when it ends by itself.
     #[serde(default)]
     pub restart: RestartPolicy,
+    /// Other containers of the pod that have to be started, healthy or completed before this one starts: a list of
+    /// names, or a map of names to conditions.
+    #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
+    pub depends_on: DependsOn,
+    /// Whether the container only serves the others of its pod: the pod ends when the others have ended, and stops
+    /// it last.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub sidecar: bool,
 }
 
 impl ContainerSpec {
+    /// The fields that concern a container among others. At the top level of a document, which describes the only
+    /// container of a pod, they are not its fields.
+    pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
+
     /// Returns a container of this image with defaults for everything else.
     pub fn from_image(image: impl Into<String>) -> Self {
         Self { image: image.into(), ..Self::default() }

@@ -92,10 +92,12 @@ impl ServiceInput {
     }
 
     pub(crate) fn from_node(node: &Node) -> Result<Self, ReadError> {
-        let of_container = document::field_names::<ContainerSpec>();
+        let mut of_container = document::field_names::<ContainerSpec>();
+        of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
         // Without an image, which `normalize` misses, all other mistakes are found as well.
-        let at_top: ContainerSpec = document::read_fields(&node.with_default("image", ""))?;
+        let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
+        let at_top: ContainerSpec = document::read_fields(&at_top)?;
         let form = if node.has_value(CONTAINERS) {
             Form::Long { also_at_top: of_container.iter().copied().filter(|n| node.has_value(n)).collect() }
         } else {
@@ -120,9 +122,12 @@ impl ServiceInput {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
         violations.extend(label_violations(&labels));
-        violations.extend(form.violations(&pod.containers));
+        violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
+        }
+        if let Form::Long { .. } = form {
+            violations.extend(pod.containers_violations());
         }
         if !violations.is_empty() {
             return Err(violations);
@@ -134,22 +139,18 @@ impl ServiceInput {
 impl Form {
     fn of(containers: &[ContainerSpec]) -> Self {
         match containers {
-            [_] => Form::Short,
+            [only] if only.name.is_none() => Form::Short,
             _ => Form::Long { also_at_top: Vec::new() },
         }
     }
 
-    fn violations(&self, containers: &[ContainerSpec]) -> Vec<Violation> {
+    fn violations(&self) -> Vec<Violation> {
         let Form::Long { also_at_top } = self else { return Vec::new() };
         let twice = also_at_top.iter().map(|field| {
             let detail = "cannot be combined with `containers`: set it in the container instead";
             Violation::new(format!("/{field}"), detail)
         });
-        let number = (containers.len() != 1).then(|| {
-            let detail = format!("exactly one container is supported at present, not {}", containers.len());
-            Violation::new(format!("/{CONTAINERS}"), detail)
-        });
-        twice.chain(number).collect()
+        twice.collect()
     }
 
     fn pointer_of_container(&self, index: usize) -> String {
@@ -175,7 +176,9 @@ impl Serialize for ServiceInput {
         let mut pod = self.pod.clone();
         let containers = std::mem::take(&mut pod.containers);
         let document = match containers.as_slice() {
-            [only] => Document { service: &self.service, only_container: Some(only), pod },
+            [only] if only.name.is_none() => {
+                Document { service: &self.service, only_container: Some(only), pod }
+            }
             _ => Document { service: &self.service, only_container: None, pod: self.pod.clone() },
         };
         document.serialize(serializer)

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, HostPorts, Seconds};
+use super::{ContainerSpec, HostPorts, Seconds, StartCondition};
 
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PodSpec {
-    /// Containers of the pod. Exactly one at present.
+    /// Containers of the pod. Several share one network, and are started in the order of their `depends_on`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required)]
     pub containers: Vec<ContainerSpec>,
@@ -42,6 +42,16 @@ impl PodSpec {
         self.stop_grace_period.duration()
     }
 
+    /// Returns what one of the containers depends on: the index of another one, and how far that has to be.
+    pub fn dependencies(&self, container: &ContainerSpec) -> Vec<(usize, StartCondition)> {
+        let index = |name: &str| {
+            let has_name = |one: &ContainerSpec| one.name.as_ref().is_some_and(|own| own.as_str() == name);
+            self.containers.iter().position(has_name)
+        };
+        let of_pod = container.depends_on.iter();
+        of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
+    }
+
     /// Returns the image of the first container, which the payload contains.
     pub fn image(&self) -> &str {
         self.containers.first().map_or("", |c| c.image.as_str())
@@ -50,7 +60,9 @@ impl PodSpec {
     /// Returns true if an external worker could run the pod: such a worker knows only the name of the image
     /// (see docs/reference/redis.md).
     pub fn needs_only_image(&self) -> bool {
-        self.containers.iter().all(ContainerSpec::has_only_image) && self.on_disconnect == OnDisconnect::Keep
+        self.on_disconnect == OnDisconnect::Keep
+            && self.containers.len() == 1
+            && self.containers.iter().all(ContainerSpec::has_only_image)
     }
 }
 

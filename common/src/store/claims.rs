@@ -77,6 +77,8 @@ pub struct AckItem {
     pub assignment: AssignmentId,
     /// Where the container can be reached.
     pub network: ContainerNetwork,
+    /// What it still waits for before it is ready; empty if it is ready as it runs.
+    pub starting: String,
 }
 
 /// The result of one acknowledgement.
@@ -226,7 +228,7 @@ impl Session {
             incarnation: &self.incarnation,
         }
         .call();
-        for AckItem { payload, assignment, network } in items {
+        for AckItem { payload, assignment, network, starting } in items {
             call.add(ack::Pod {
                 pod_key: keys::pod(&payload.id),
                 payload: &payload.raw,
@@ -235,6 +237,7 @@ impl Session {
                 address: &network.address,
                 published: published_field(assignment, &network.ports),
                 name: &payload.name,
+                starting: starting.as_str(),
             });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;

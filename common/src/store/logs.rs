@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::channel;
 use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
-use crate::ids::{NodeName, PodId};
+use crate::ids::{ContainerName, NodeName, PodId};
 
 /// A request and its answer expire this number of seconds after the last read.
 const EXPIRE_SECONDS: u64 = 30;
@@ -24,6 +24,9 @@ pub struct LogRequest {
     pub id: String,
     /// The pod.
     pub pod: PodId,
+    /// The container, if the pod has several; without it the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerName>,
     /// The number of last lines to begin with.
     pub tail: usize,
     /// Whether to continue with new output.

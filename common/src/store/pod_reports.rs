@@ -6,6 +6,7 @@ use super::scripts::{Call, finish, give_back, lost, report};
 use super::session::{Fenced, Session, SessionResult};
 use crate::ids::{AssignmentId, PodId, ServiceName};
 use crate::network::{ContainerNetwork, ports_to_json};
+use crate::pod::{ContainerStatus, EndedRun};
 use crate::spec::HostPorts;
 
 /// How a pod ended.
@@ -39,6 +40,17 @@ pub struct FinishReport<'a> {
     pub message: &'a str,
     /// The container's exit code, if it has one.
     pub exit_code: Option<i64>,
+    /// Its containers, if it has several.
+    pub containers: &'a [ContainerStatus],
+    /// Runs that have ended and that no report has had.
+    pub runs: &'a [EndedRun],
+}
+
+impl FinishReport<'_> {
+    /// Returns a report that has nothing but the outcome.
+    pub fn new(outcome: PodOutcome) -> Self {
+        Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[] }
+    }
 }
 
 /// How a pod is doing.
@@ -54,6 +66,10 @@ pub struct StatusReport<'a> {
     pub exit_code: Option<i64>,
     /// Where its container can be reached; `None` if that has not changed.
     pub network: Option<&'a ContainerNetwork>,
+    /// Its containers, if it has several.
+    pub containers: &'a [ContainerStatus],
+    /// Runs that have ended and that no report has had. A repeated report adds none twice.
+    pub runs: &'a [EndedRun],
 }
 
 /// The result of a write about one pod.
@@ -69,6 +85,22 @@ pub enum WriteOutcome {
 
 /// A payload of more bytes than this is a giant: Redis makes it a dead letter by itself. As in `_prelude.lua`.
 const GIANT: usize = 512 * 1024;
+
+/// Returns the field `containers` of a record; empty for a pod with one container.
+fn containers_field(containers: &[ContainerStatus]) -> String {
+    if containers.is_empty() { String::new() } else { super::services::to_json(&containers) }
+}
+
+/// Returns how many ended runs a record keeps.
+fn kept_runs(containers: &[ContainerStatus]) -> usize {
+    EndedRun::KEPT * containers.len().max(1)
+}
+
+/// Returns one line for each run: its id and what it was, separated by a blank. JSON has no line breaks.
+fn runs_field(runs: &[EndedRun]) -> String {
+    let line = |run: &EndedRun| format!("{} {}\n", run.id, super::services::to_json(run));
+    runs.iter().map(line).collect()
+}
 
 impl Session {
     /// Records that a pod ended. `payload` is as in cs (or rq), `service` as in its record.
@@ -102,6 +134,9 @@ impl Session {
             reason: report.reason,
             message: report.message,
             exit_code: report.exit_code,
+            containers: containers_field(report.containers),
+            kept_runs: kept_runs(report.containers),
+            runs: runs_field(report.runs),
         };
         self.write("finishing a pod", &finish.call()).await
     }
@@ -174,6 +209,9 @@ impl Session {
             exit_code: status.exit_code,
             address: status.network.map(|network| network.address.as_str()).unwrap_or_default(),
             published: status.network.map(published).unwrap_or_default(),
+            containers: containers_field(status.containers),
+            kept_runs: kept_runs(status.containers),
+            runs: runs_field(status.runs),
         };
         self.write("reporting on a pod", &report.call()).await
     }

@@ -10,7 +10,7 @@ use crate::ids::{PodId, ServiceName};
 use crate::lifecycle::Phase;
 use crate::network::ports_from_json;
 use crate::payload::Payload;
-use crate::pod::{PodRecord, Refusal};
+use crate::pod::{EndedRun, PodRecord, Refusal};
 use crate::spec::MAX_MEMORY_BYTES;
 
 /// Records that are read in one round trip.
@@ -150,6 +150,11 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     // A container that has ended has no ports, and nothing removes the field.
     let is_placed = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     let container = assignment.as_ref().filter(|_| is_placed);
+    // Before its first report those of an earlier assignment are there.
+    let containers = match phase {
+        Phase::Pending | Phase::Assigned => Vec::new(),
+        _ => serde_json::from_str(&fields.text("containers")).unwrap_or_default(),
+    };
     Ok(Some(PodRecord {
         id: id.clone(),
         name: fields.parse("name")?,
@@ -174,5 +179,18 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         message: fields.text("message"),
         exit_code: exit_code.parse().ok(),
         address: fields.text("address"),
+        containers,
+        runs: read_runs(&fields.text("runs")),
     }))
+}
+
+/// Reads the lines that `report.lua` writes: the time of each, and what the worker said of the run. What is
+/// broken is left out: runs only inform.
+fn read_runs(lines: &str) -> Vec<EndedRun> {
+    let read = |line: &str| {
+        let (at, json) = line.split_once(' ')?;
+        let run: EndedRun = serde_json::from_str(json).ok()?;
+        Some(EndedRun { ended_at: at.parse().ok()?, ..run })
+    };
+    lines.lines().filter_map(read).collect()
 }

@@ -228,7 +228,8 @@ impl FakeNode {
         let records = store.pods(&ids).await.unwrap();
         let started = payloads.into_iter().zip(records).filter_map(|(payload, record)| {
             let assignment = record?.assignment?;
-            Some(AckItem { payload, assignment, network: ContainerNetwork::default() })
+            let network = ContainerNetwork::default();
+            Some(AckItem { payload, assignment, network, starting: String::new() })
         });
         let _outcomes = session.ack(&started.collect::<Vec<_>>()).await.unwrap();
         let Ok(reply) = session.heartbeat(None, None, 0, &[]).await.unwrap() else { return };
@@ -244,10 +245,10 @@ async fn stop(session: &Session, id: &PodId) {
     let Some(payload) = store.payload_of(&record).await.unwrap() else { return };
     let Some(assignment) = &record.assignment else { return };
     let report = FinishReport {
-        outcome: PodOutcome::Stopped,
         reason: "Stopped",
         message: "as requested",
         exit_code: Some(0),
+        ..FinishReport::new(PodOutcome::Stopped)
     };
     let pod = PodRef { id, assignment };
     let _outcome = session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap();

@@ -7,6 +7,7 @@ use common::ids::PodId;
 
 use worker::runtime::ContainerState;
 
+use super::clients::has_several_containers;
 use super::expected_state::ExpectedState;
 use super::host::SimulatedHost;
 use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
@@ -234,7 +235,12 @@ pub(super) fn not_converged(world: &World) -> Vec<String> {
     found
 }
 
-/// Every pod is running, with exactly one container on its node and its payload in the container set of its
+/// The names of a pod's containers: one without a name is the only one, or the sandbox of the others.
+fn container_names(pod: &ObservedPod) -> &'static [&'static str] {
+    if has_several_containers(&pod.image) { &["", "main", "side"] } else { &[""] }
+}
+
+/// Every pod is running, with exactly its containers on its node and its payload in the container set of its
 /// node.
 fn wrong_containers(world: &World) -> Vec<String> {
     let observed = &world.observed;
@@ -245,17 +251,21 @@ fn wrong_containers(world: &World) -> Vec<String> {
             let ObservedPod { phase, node, reason, message, .. } = pod;
             found.push(format!("pod {} is {phase} on {node:?} ({reason}: {message})", short(uuid)));
         }
-        expected.insert((uuid.as_str(), pod.node.clone(), pod.assignment.as_str()));
+        for name in container_names(pod) {
+            expected.insert((uuid.as_str(), pod.node.clone(), pod.assignment.as_str(), *name));
+        }
     }
     let sets = observed.payloads.iter().filter(|(key, _)| key.starts_with("cs:"));
     let in_sets: usize = sets.map(|(_, payloads)| payloads.len()).sum();
-    if in_sets != expected.len() {
-        found.push(format!("{in_sets} payloads in container sets, {} pods", expected.len()));
+    if in_sets != observed.pods.len() {
+        found.push(format!("{in_sets} payloads in container sets, {} pods", observed.pods.len()));
     }
     let containers: Vec<_> = world.cluster.hosts.iter().map(SimulatedHost::containers).collect();
     for (host, containers) in containers.iter().enumerate() {
         for container in containers {
-            let identity = (container.pod.as_str(), format!("w{}", host + 1), container.assignment.as_str());
+            let name = container.name.as_ref().map_or("", |name| name.as_str());
+            let (pod, node) = (container.pod.as_str(), format!("w{}", host + 1));
+            let identity = (pod, node, container.assignment.as_str(), name);
             if !expected.remove(&identity) || container.state != ContainerState::Running {
                 let (pod, state) = (container.pod.short(), &container.state);
                 found.push(format!("unexpected container of pod {pod} on w{}: {state:?}", host + 1));
@@ -263,6 +273,8 @@ fn wrong_containers(world: &World) -> Vec<String> {
         }
     }
     let missing = expected.into_iter();
-    found.extend(missing.map(|(uuid, node, _)| format!("pod {} does not run on {node}", short(uuid))));
+    found.extend(missing.map(|(uuid, node, _, name)| {
+        format!("container {name:?} of pod {} does not run on {node}", short(uuid))
+    }));
     found
 }

@@ -190,10 +190,17 @@ async fn put(
     service: ExpectedService,
 ) -> Result<bool, StoreError> {
     let on_disconnect = service.image.split(':').next().unwrap_or_default();
-    let input = serde_json::json!({
-        "name": name, "image": service.image, "replicas": service.replicas, "cpus": "0.5",
-        "on_disconnect": on_disconnect,
+    let mut input = serde_json::json!({
+        "name": name, "replicas": service.replicas, "on_disconnect": on_disconnect,
     });
+    if has_several_containers(&service.image) {
+        input["containers"] = serde_json::json!([
+            {"name": "main", "image": service.image, "cpus": "0.5"},
+            {"name": "side", "image": service.image, "depends_on": ["main"]},
+        ]);
+    } else {
+        (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
+    }
     let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
     if outcome == PutOutcome::Deleting || is_unconfirmed(&receipt) {
@@ -215,6 +222,11 @@ async fn put(
         store.create_pods(&service, &service.all_replicas()).await?;
     }
     Ok(true)
+}
+
+/// Whether the pods of a service with this image have several containers.
+pub(super) fn has_several_containers(image: &str) -> bool {
+    image.ends_with(":2")
 }
 
 /// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier

@@ -1,7 +1,7 @@
 //! The host of a worker: the container engine, the clock that counts suspend, and the lease file. All of it
 //! outlives the worker's process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,12 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::clock::{BootInstant, Clock};
 use common::ids::{ClusterId, HolderId, NodeName, PodId};
-use common::spec::OnDisconnect;
+use common::spec::{ContainerSpec, OnDisconnect, Port};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
-use worker::runtime::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Runtime, RuntimeError};
+use worker::runtime::{
+    Container, ContainerRequest, ContainerState, EngineInfo, Hint, Identity, Runtime, RuntimeError,
+};
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
 use super::bus::{EngineCall, SharedBus};
@@ -100,7 +102,10 @@ impl SimulatedHost {
         let state = self.state();
         let running =
             state.containers.values().filter(|container| container.state == ContainerState::Running);
-        running.filter(|container| must_not_run_twice(container)).map(|found| found.pod.clone()).collect()
+        let exclusive = running.filter(|container| must_not_run_twice(container));
+        // The containers of one assignment are one pod; those of two would run it twice.
+        let runs: BTreeSet<_> = exclusive.map(|found| (&found.pod, &found.assignment)).collect();
+        runs.into_iter().map(|(pod, _)| pod.clone()).collect()
     }
 
     /// The name of its node.
@@ -272,6 +277,26 @@ impl Runtime for SimulatedHost {
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         async {
             match self.call(EngineCall::Run(Box::new(request.clone()))).await? {
+                EngineReply::Container(container) => Ok(*container),
+                other => Err(RuntimeError::Failed(format!("{other:?}"))),
+            }
+        }
+        .boxed()
+    }
+
+    fn has_sandboxes(&self) -> bool {
+        true
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        _ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        let container = ContainerSpec::from_image("sandbox");
+        let request = ContainerRequest { identity: identity.clone(), container, sandbox: None };
+        async move {
+            match self.call(EngineCall::Run(Box::new(request))).await? {
                 EngineReply::Container(container) => Ok(*container),
                 other => Err(RuntimeError::Failed(format!("{other:?}"))),
             }

@@ -303,3 +303,50 @@ async fn logs_are_read_and_followed_through_the_api() {
         seen.lines().filter_map(|line| line.strip_prefix("line ")?.parse().ok()).collect();
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "none is missing: {numbers:?}");
 }
+
+/// The sandbox is made from kubeleet's own binary, so no registry is needed.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_containers_of_a_pod_share_one_network_and_one_that_crashes_keeps_the_pod() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _worker = cluster.small_worker("w1", "docker", 6);
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let crash_once =
+        "if [ -e /tmp/again ]; then exec sleep 86400; fi; echo once > /tmp/again; sleep 3; exit 3";
+    let pod = json!({"name": "shop", "stop_grace_period": 1, "containers": [
+        {"name": "web", "image": IMAGE, "ports": [8080]},
+        {"name": "cache", "image": IMAGE, "command": ["/bin/sh", "-c", crash_once], "depends_on": ["web"]},
+    ]});
+    http.post("/service", &pod).await;
+    let restarted = eventually_within(SOON * 2, "the cache was restarted and all is well", || async {
+        let pods = http.pods("service=shop").await;
+        let is_well = pods[0]["reason"] == "" && pods[0]["restarts"] == 1;
+        if is_well { Ok(pods[0].clone()) } else { Err(format!("{pods:?}")) }
+    })
+    .await;
+    let names: Vec<&Value> =
+        restarted["containers"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["web", "cache"]);
+    assert!(!restarted["address"].as_str().unwrap().is_empty(), "{restarted}");
+    assert_eq!(restarted["ports"][0]["container_port"], 8080, "{restarted}");
+    let networks: std::collections::BTreeSet<_> = docker
+        .with_leaders()
+        .await
+        .into_iter()
+        .map(|(_, process)| std::fs::read_link(format!("/proc/{}/ns/net", process.as_raw_nonzero())).unwrap())
+        .collect();
+    assert_eq!((docker.containers().await.len(), networks.len()), (3, 1), "{networks:?}");
+    let uuid = restarted["uuid"].as_str().unwrap();
+    let (_, described) = http.send(reqwest::Method::GET, &format!("/pod/{uuid}"), None).await;
+    assert_eq!(described["runs"][0]["exit_code"], 3, "{described}");
+    assert_eq!(described["runs"][0]["container"], "cache");
+    http.send(reqwest::Method::DELETE, "/service/shop", None).await;
+    eventually_within(SOON, "no container is left", || async {
+        let left = docker.containers().await;
+        check(left.is_empty(), || format!("{left:?}"))
+    })
+    .await;
+}

@@ -96,9 +96,13 @@ pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     fixture.kill_node("w1").await;
     let before = fixture.keyspace().await;
     let pod = PodRef { id: &record.id, assignment: &held };
-    let item =
-        AckItem { payload: payload.clone(), assignment: held.clone(), network: ContainerNetwork::default() };
-    let report = FinishReport { outcome: PodOutcome::Failed, reason: "", message: "", exit_code: None };
+    let item = AckItem {
+        payload: payload.clone(),
+        assignment: held.clone(),
+        network: ContainerNetwork::default(),
+        starting: String::new(),
+    };
+    let report = FinishReport::new(PodOutcome::Failed);
     let claims = [fixture.claim_item(&payload).await];
     let fenced = [
         session.claim(&claims, 5, Duration::ZERO).await.unwrap().is_err(),

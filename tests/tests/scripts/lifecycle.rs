@@ -96,7 +96,7 @@ async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
 
 async fn finish(placed: &Placed, pod: PodRef<'_>, outcome: PodOutcome) {
     let Placed { session, record, payload } = placed;
-    let report = FinishReport { outcome, reason: "", message: "", exit_code: None };
+    let report = FinishReport::new(outcome);
     session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap().unwrap();
 }
 

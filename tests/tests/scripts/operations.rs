@@ -412,7 +412,7 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             operation!(pod, [session, items] session.claim(&items, ATTEMPTS, Duration::ZERO))
         }
         "ack" => {
-            let items = [AckItem { payload, assignment, network: network() }];
+            let items = [AckItem { payload, assignment, network: network(), starting: String::new() }];
             operation!(pod, [session, items] session.ack(&items))
         }
         "finish" => {
@@ -434,6 +434,8 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
                 restarts: Some(1),
                 exit_code: Some(2),
                 network: Some(&network),
+                containers: &[],
+                runs: &[],
             };
             session.report(PodRef { id: &id, assignment: &assignment }, &status).await
         }),
@@ -447,7 +449,7 @@ async fn finish(
     (id, assignment, payload, service): &(PodId, AssignmentId, Payload, Option<common::ids::ServiceName>),
     outcome: PodOutcome,
 ) -> SessionResult<WriteOutcome> {
-    let report = FinishReport { outcome, reason: "", message: "", exit_code: Some(0) };
+    let report = FinishReport { exit_code: Some(0), ..FinishReport::new(outcome) };
     session.finish(PodRef { id, assignment }, &payload.raw, service.as_ref(), &report).await
 }
 

@@ -357,7 +357,7 @@ async fn a_pod_that_is_to_stop_while_it_starts_is_acknowledged_and_stopped() {
     assert_eq!(fixture.ack(&session, &payload, &held).await, Ack::Stop);
     assert_eq!(fixture.violations().await, Vec::<String>::new());
     let pod = PodRef { id: &record.id, assignment: &held };
-    let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: Some(143) };
+    let report = FinishReport { exit_code: Some(143), ..FinishReport::new(PodOutcome::Stopped) };
     let done = session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap();
     assert_eq!(done, Ok(WriteOutcome::Done));
     let keyspace = fixture.keyspace().await;
@@ -376,8 +376,12 @@ async fn a_pod_ends_once_and_an_unrequested_stop_is_refused() {
         let fixture = Fixture::new().await;
         let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
         let Placed { session, record, payload } = &placed;
-        let report =
-            |outcome| FinishReport { outcome, reason: "Exited", message: "with 1", exit_code: Some(1) };
+        let report = |outcome| FinishReport {
+            reason: "Exited",
+            message: "with 1",
+            exit_code: Some(1),
+            ..FinishReport::new(outcome)
+        };
         let (unrequested, actual) = (report(PodOutcome::Stopped), report(outcome));
         let finish =
             |report| session.finish(placed.reference(), &payload.raw, record.service.as_ref(), report);
@@ -420,6 +424,7 @@ async fn a_report_does_not_change_the_phase() {
         restarts: Some(2),
         exit_code: Some(1),
         network: None,
+        ..StatusReport::default()
     };
     assert_eq!(placed.session.report(placed.reference(), &ill).await.unwrap(), Ok(WriteOutcome::Done));
     let record = fixture.record(&placed.record.id).await;
@@ -462,7 +467,7 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     session.pop_more(1).await.unwrap();
     fixture.claim(&session, std::slice::from_ref(&payload)).await;
     let pod = PodRef { id: &record.id, assignment: &held };
-    let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: None };
+    let report = FinishReport::new(PodOutcome::Stopped);
     session.finish(pod, &payload.raw, record.service.as_ref(), &report).await.unwrap().unwrap();
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
@@ -481,7 +486,7 @@ async fn a_pod_that_has_ended_is_not_to_be_stopped() {
     for pod in &reply.stop {
         let record = fixture.record(pod).await;
         let reference = PodRef { id: pod, assignment: record.assignment.as_ref().unwrap() };
-        let report = FinishReport { outcome: PodOutcome::Stopped, reason: "", message: "", exit_code: None };
+        let report = FinishReport::new(PodOutcome::Stopped);
         session
             .finish(reference, &placed.payload.raw, record.service.as_ref(), &report)
             .await
@@ -586,6 +591,7 @@ async fn a_broken_record_affects_only_its_own_pod_of_a_batch() {
             payload: payload.clone(),
             assignment: assignment.clone(),
             network: ContainerNetwork::default(),
+            starting: String::new(),
         };
         let other: AssignmentId = "a".parse().unwrap();
         let items = [item(&cursed, &other), item(&payload, &assignment)];

@@ -43,8 +43,9 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 17] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 20] {
     let ContainerSpec {
+        name,
         image,
         entrypoint,
         command,
@@ -62,8 +63,12 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         init,
         stop_signal,
         restart,
+        depends_on,
+        sidecar,
     } = container;
     [
+        // A part of the name on the engine.
+        ("name", any(name)),
         // Any that is a reference; see `invalid_value`.
         ("image", any(image)),
         // They take effect inside the container. A user of the image gets no capability that another does not.
@@ -90,6 +95,9 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("stop_signal", any(stop_signal)),
         // The worker restarts, with a growing wait.
         ("restart", any(restart)),
+        // They decide when this worker starts and stops it.
+        ("depends_on", any(depends_on)),
+        ("sidecar", any(sidecar)),
     ]
 }
 
@@ -109,7 +117,8 @@ fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> Verdict {
 
 /// Specifications are checked when a service is stored, but anything that writes to Redis can change them.
 fn invalid_value(pod: &PodSpec) -> Option<String> {
-    let mut violations = pod.containers.iter().flat_map(|container| container.violations(""));
+    let violations = pod.containers.iter().flat_map(|container| container.violations(""));
+    let mut violations = violations.chain(pod.containers_violations());
     violations.next().map(|violation| format!("its specification is invalid: {violation}"))
 }
 

@@ -27,7 +27,7 @@ pub struct Identity {
     pub replica: u32,
     /// The pod's assignment to this node.
     pub assignment: AssignmentId,
-    /// The container, if its pod has several.
+    /// The container, if its pod has several; `None` for their sandbox.
     pub container: Option<ContainerName>,
     /// What the fence does with it when the lease has expired.
     pub on_disconnect: OnDisconnect,
@@ -74,6 +74,8 @@ pub struct ContainerRequest {
     pub identity: Identity,
     /// Its specification.
     pub container: ContainerSpec,
+    /// The handle of the sandbox whose network it shares, if its pod has one.
+    pub sandbox: Option<String>,
 }
 
 /// A container's state on the engine.
@@ -113,7 +115,7 @@ pub struct Container {
     pub pod: PodId,
     /// The assignment, from its label.
     pub assignment: AssignmentId,
-    /// Its name in the pod, from its label; `None` if it is the pod's only container.
+    /// Its name in the pod, from its label; `None` if it is the pod's only container, or its sandbox.
     pub name: Option<ContainerName>,
     /// What the fence does with it when the lease has expired, from its label.
     pub on_disconnect: OnDisconnect,

@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::failpoint::{self, Side};
 use common::ids::NodeName;
+use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError};
 
 const COMPONENT: &str = "engine";
 
@@ -53,6 +54,18 @@ impl Runtime for FailpointRuntime {
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         with_failpoints("run", self.0.run(request))
+    }
+
+    fn has_sandboxes(&self) -> bool {
+        self.0.has_sandboxes()
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        with_failpoints("run_sandbox", self.0.run_sandbox(identity, ports))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
+use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -103,6 +104,22 @@ pub trait Runtime: Send + Sync + 'static {
     /// Creates the container, or finds the one that was created for the same identity before, and starts it
     /// if it was never started. Returns it as [`Runtime::list`] would.
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>>;
+
+    /// Returns whether the containers of a pod share one network, which a sandbox holds.
+    fn has_sandboxes(&self) -> bool {
+        false
+    }
+
+    /// As [`Runtime::run`] for the sandbox of a pod with several containers: it runs as long as the pod, and has the
+    /// pod's address and its published ports. `identity` is the pod's, without a container.
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        _ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        let name = identity.container_name();
+        Box::pin(async move { Err(RuntimeError::Refused(format!("{name}: this runtime has no sandboxes"))) })
+    }
 
     /// Starts an exited container again. Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;

@@ -7,7 +7,9 @@
 mod container;
 mod leftovers;
 mod managed;
+mod pod;
 mod starting;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +28,11 @@ pub(crate) use self::container::{ManagedContainer, RESTARTED};
 pub(crate) use self::leftovers::EndedPod;
 use self::leftovers::Leftovers;
 use self::managed::ManagedPods;
-pub(crate) use self::managed::{ManagedPod, PodStatus, StartCheck};
+pub(crate) use self::managed::StartCheck;
+pub(crate) use self::pod::{ManagedPod, ObservedPod};
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
-use crate::runtime::Container;
+pub(crate) use self::status::PodStatus;
 use crate::step::DesiredState;
 
 /// The pods of one session; see the module.
@@ -165,11 +168,7 @@ impl PodTable {
 
     /// Notes the containers of a pod as they were found, in the order of its specification, if the pod has not
     /// changed since it was `seen`. Returns the pod as it is then.
-    pub(crate) fn note_observed(
-        &self,
-        seen: &ManagedPod,
-        observed: &[Option<&Container>],
-    ) -> Option<ManagedPod> {
+    pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
         self.lock().managed.note_observed(seen, observed)
     }
 

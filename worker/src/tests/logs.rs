@@ -8,7 +8,8 @@ use common::store::{LogChunk, LogRequest};
 use super::rig::{Rig, eventually, id, payload};
 
 async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
-    let wanted = LogRequest { id: request.to_owned(), pod: id(pod), tail: 10, follow: false };
+    let wanted =
+        LogRequest { id: request.to_owned(), pod: id(pod), container: None, tail: 10, follow: false };
     rig.store.request_logs(&rig.node(), &wanted).await.unwrap();
     let read = RefCell::new((Vec::new(), "0".to_owned()));
     eventually("the answer ends", || async {
@@ -42,7 +43,7 @@ async fn output_is_written_while_it_is_read() {
 async fn a_slow_reader_learns_what_was_skipped_and_leaves_nothing_that_it_has_read() {
     let Some(rig) = Rig::new("a_slow_reader") else { return };
     let store = &rig.store;
-    let wanted = LogRequest { id: "r".to_owned(), pod: id("p"), tail: 10, follow: true };
+    let wanted = LogRequest { id: "r".to_owned(), pod: id("p"), container: None, tail: 10, follow: true };
     store.request_logs(&rig.node(), &wanted).await.unwrap();
     let chunk = vec![b'y'; 1000];
     let write = async |chunks: std::ops::RangeInclusive<u64>| {

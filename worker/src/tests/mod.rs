@@ -10,3 +10,4 @@ mod reconciling;
 mod recovering;
 mod rig;
 mod sessions;
+mod several;

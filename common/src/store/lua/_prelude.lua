@@ -283,6 +283,21 @@ local function forget_pod(pod_key, wanted_key, uuid)
   return service
 end
 
+-- Notes the containers of a pod, if it has several, and runs of containers that have ended. `runs` has a line for
+-- each: an id that is unique in the pod, and what it was as JSON. What is known already is not added again.
+local function note_containers(pod_key, containers, kept_runs, runs)
+  if containers ~= '' then redis.call('HSET', pod_key, 'containers', containers) end
+  if runs == '' then return end
+  local known = redis.call('HGET', pod_key, 'runs') or ''
+  local lines = {}
+  for line in known:gmatch('[^\n]+') do lines[#lines + 1] = line end
+  for id, run in runs:gmatch('(%S+) ([^\n]+)') do
+    if not known:find('"id":"' .. id .. '"', 1, true) then lines[#lines + 1] = STAMP .. ' ' .. run end
+  end
+  local first = math.max(1, #lines - tonumber(kept_runs) + 1)
+  redis.call('HSET', pod_key, 'runs', table.concat(lines, '\n', first))
+end
+
 -- Ends a pod that was to be stopped on its node, and wakes the reconcile loop for its service.
 local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)

@@ -20,7 +20,8 @@ local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running
 local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local payload, uuid, assignment, address, published, name = pod_args(p)
+  -- What the pod still waits for before it is ready; '' if it is ready as it runs.
+  local payload, uuid, assignment, address, published, name, starting = pod_args(p)
   local phase, holder, current_assignment, reason, known_address = unpack(records[p] or {}, 1, 5)
   if not records[p] then
     replies[p + 1] = 'broken'
@@ -35,7 +36,11 @@ for p = 1, pod_count do
       if address ~= (known_address or '') then redis.call('HSET', pod_key, 'address', address) end
       -- It names the assignment: without ports, those of an earlier container count as none.
       if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
-      if (reason or '') ~= '' then redis.call('HSET', pod_key, 'reason', '', 'message', '') end
+      if starting ~= '' then
+        redis.call('HSET', pod_key, 'reason', 'Starting', 'message', starting)
+      elseif (reason or '') ~= '' then
+        redis.call('HSET', pod_key, 'reason', '', 'message', '')
+      end
       add(started, uuid, name, node, message)
       replies[p + 1] = 'ok'
     else

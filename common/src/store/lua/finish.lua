@@ -3,7 +3,8 @@
 --        | 'WANTED' (there is no request to stop it: it was lost, not stopped)
 local node_key, rq, cs, stop_set, wanted_key, pod_key = head_keys()
 -- The outcome is 'stopped', 'succeeded' or 'failed'; the exit code is '' if there is none.
-local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code = head_args()
+local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers, kept_runs, runs =
+  head_args()
 redis.call('LLEN', rq)
 redis.call('SCARD', cs)
 redis.call('SCARD', stop_set)
@@ -26,6 +27,7 @@ if phase ~= 'stopping' and phase ~= 'running' then return 'STALE' end
 redis.call('LREM', rq, -1, payload)
 redis.call('SREM', cs, payload)
 redis.call('HSET', pod_key, 'exit_code', exit_code)
+note_containers(pod_key, containers, kept_runs, runs)
 if outcome == 'stopped' then
   end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
 else

@@ -96,7 +96,7 @@ scripts! {
         args: [node, incarnation],
         batch Pod pod {
             keys: [pod_key],
-            args: [payload, uuid, assignment, address, published, name],
+            args: [payload, uuid, assignment, address, published, name, starting],
         }
         moves: [Ack],
     }
@@ -192,7 +192,10 @@ scripts! {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, cs, stop_set, wanted_key, pod_key],
-        args: [node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code],
+        args: [
+            node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers,
+            kept_runs, runs
+        ],
         moves: [Stopped, Succeeded, Failed],
     }
     give_back {
@@ -368,7 +371,8 @@ scripts! {
         at_maxmemory: Allowed,
         keys: [node_key, pod_key],
         args: [
-            node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published
+            node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published,
+            containers, kept_runs, runs
         ],
     }
     service_delete {

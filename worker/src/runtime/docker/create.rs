@@ -33,10 +33,15 @@ pub(super) fn create_body(
         stop_signal: container.stop_signal.map(|signal| signal.to_string()),
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
-        exposed_ports: Some(container.ports.iter().map(port_key).collect()),
+        exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
         host_config: Some(host_config(request, dropped_capabilities)),
         ..Default::default()
     }
+}
+
+/// Returns the ports that the container itself publishes: its sandbox publishes those of the whole pod.
+fn own_ports(request: &ContainerRequest) -> &[Port] {
+    if request.sandbox.is_some() { &[] } else { &request.container.ports }
 }
 
 fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> HostConfig {
@@ -67,7 +72,8 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
         tmpfs: Some(container.tmpfs.as_slice().iter().map(|entry| tmpfs(entry)).collect()),
         init: container.init.then_some(true),
         cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
-        port_bindings: Some(port_bindings(&container.ports)),
+        port_bindings: Some(port_bindings(own_ports(request))),
+        network_mode: request.sandbox.as_ref().map(|sandbox| format!("container:{sandbox}")),
         privileged: Some(false),
         publish_all_ports: Some(false),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -109,7 +115,8 @@ mod tests {
 
     fn host_config_of(json: &str) -> HostConfig {
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
+        let request =
+            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
         create_body(&request, &["NET_RAW".to_owned()]).host_config.unwrap()
     }
 
@@ -147,7 +154,8 @@ mod tests {
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
             "tmpfs":["/run","/tmp:size=64m"],"cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
+        let request =
+            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
         let body = create_body(&request, &["NET_RAW".to_owned()]);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
@@ -168,9 +176,22 @@ mod tests {
     }
 
     #[test]
+    fn one_of_several_containers_has_the_network_of_its_sandbox_and_publishes_nothing() {
+        let container = serde_json::from_str(r#"{"image":"x","ports":["8080:80"]}"#).unwrap();
+        let identity = identity("node", "pod", "assignment");
+        let request = ContainerRequest { identity, container, sandbox: Some("id".to_owned()) };
+        let body = create_body(&request, &[]);
+        assert_eq!(body.exposed_ports, Some(Vec::new()));
+        let host = body.host_config.unwrap();
+        assert_eq!(host.network_mode.as_deref(), Some("container:id"));
+        assert_eq!(host.port_bindings, Some(PortMap::new()));
+    }
+
+    #[test]
     fn an_empty_command_keeps_the_images_own() {
         let container = common::spec::ContainerSpec::from_image("x");
-        let request = ContainerRequest { identity: identity("node", "pod", "assignment"), container };
+        let request =
+            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
         let body = create_body(&request, &[]);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
         assert_eq!(body.labels.unwrap()["kubeleet.pod"], "pod");

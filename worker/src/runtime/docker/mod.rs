@@ -13,6 +13,7 @@ mod errors;
 mod image;
 mod lenient;
 mod registry;
+mod sandbox;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -30,6 +31,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
+use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
@@ -37,7 +39,7 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
-use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError, label};
+use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError, label};
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -54,6 +56,8 @@ pub struct DockerRuntime {
     /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
     /// come back with a newer version.
     info: Mutex<Option<EngineInfo>>,
+    /// Held while the image of the sandboxes is looked for and created.
+    sandbox_image: tokio::sync::Mutex<()>,
 }
 
 impl DockerRuntime {
@@ -65,7 +69,13 @@ impl DockerRuntime {
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(Client::new(host)?);
         let dropped_capabilities = PodPolicy::default().dropped_capabilities;
-        Ok(Self { client, images: image::Images::default(), dropped_capabilities, info: Mutex::default() })
+        Ok(Self {
+            client,
+            images: image::Images::default(),
+            dropped_capabilities,
+            info: Mutex::default(),
+            sandbox_image: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Pulls with the credentials in this file, which is written as by `docker login`; `None` for none.
@@ -310,6 +320,18 @@ impl Runtime for DockerRuntime {
             }
             run
         })
+    }
+
+    fn has_sandboxes(&self) -> bool {
+        true
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        Box::pin(sandbox::run(self, identity, ports))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -55,7 +55,11 @@ impl Fixture {
         container.command.0 = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         // The pod's id determines the container's name, which is unique on the engine, not on the node.
         let pod = format!("{pod}-{}", self.node);
-        ContainerRequest { identity: identity(self.node.as_str(), &pod, "assignment"), container }
+        ContainerRequest {
+            identity: identity(self.node.as_str(), &pod, "assignment"),
+            container,
+            sandbox: None,
+        }
     }
 
     async fn list(&self) -> Vec<Container> {
@@ -270,7 +274,7 @@ async fn a_container_of_another_node_with_our_name_is_not_taken_over() {
     let other = NodeName::new(format!("{}-b", fixture.node)).unwrap();
     let request_of_other = ContainerRequest {
         identity: Identity { node: other, ..request.identity.clone() },
-        container: request.container.clone(),
+        ..request.clone()
     };
     let error = fixture.docker.run(&request_of_other).await.unwrap_err();
     assert!(
@@ -418,8 +422,11 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         engine.runtime.ensure_image("busy").await.unwrap();
     }
     assert_eq!(REQUESTS.load(Ordering::SeqCst), 1);
-    let request =
-        ContainerRequest { identity: identity("n", "p", "a"), container: ContainerSpec::from_image("busy") };
+    let request = ContainerRequest {
+        identity: identity("n", "p", "a"),
+        container: ContainerSpec::from_image("busy"),
+        sandbox: None,
+    };
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
     engine.runtime.ensure_image("busy").await.unwrap();

@@ -55,7 +55,7 @@ impl Drop for Fixture {
 fn request(pod: &str, script: &str) -> ContainerRequest {
     let mut container = ContainerSpec::from_image("ignored");
     container.command.0 = ["sh", "-c", script].map(str::to_owned).to_vec();
-    ContainerRequest { identity: identity("node", pod, "assignment"), container }
+    ContainerRequest { identity: identity("node", pod, "assignment"), container, sandbox: None }
 }
 
 fn exited(code: i64) -> ContainerState {

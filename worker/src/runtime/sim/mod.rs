@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
+use common::spec::{ContainerSpec, Port};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
-use super::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Identity, Runtime, RuntimeError};
 
 /// How the simulated engine behaves.
 ///
@@ -77,6 +78,19 @@ impl SimRuntime {
                 simulated.container.state = ContainerState::Exited { code, out_of_memory: false };
             }
             is_running
+        })
+    }
+
+    /// Makes one of several containers of a pod exit. Returns whether it ran.
+    pub fn exit_one(&self, pod: &PodId, container: &str, code: i64) -> bool {
+        self.for_each(pod, |node, name| {
+            let Some(simulated) = node.containers.get_mut(name) else { return false };
+            let is_named = simulated.container.name.as_ref().is_some_and(|own| own.as_str() == container);
+            let exits = is_named && simulated.container.state == ContainerState::Running;
+            if exits {
+                simulated.container.state = ContainerState::Exited { code, out_of_memory: false };
+            }
+            exits
         })
     }
 
@@ -219,6 +233,23 @@ impl Runtime for SimRuntime {
         Box::pin(async move {
             self.respond(self.options.start_delay).await?;
             self.reply(self.start(request)?)
+        })
+    }
+
+    fn has_sandboxes(&self) -> bool {
+        true
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        identity: &'a Identity,
+        _ports: &'a [Port],
+    ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.start_delay).await?;
+            let container = ContainerSpec::from_image("sandbox");
+            let request = ContainerRequest { identity: identity.clone(), container, sandbox: None };
+            self.reply(self.start(&request)?)
         })
     }
 

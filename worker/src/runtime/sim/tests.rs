@@ -6,7 +6,11 @@ use crate::runtime::testing::identity;
 use common::spec::ContainerSpec;
 
 fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
-    ContainerRequest { identity: identity(node, pod, "a"), container: ContainerSpec::from_image(image) }
+    ContainerRequest {
+        identity: identity(node, pod, "a"),
+        container: ContainerSpec::from_image(image),
+        sandbox: None,
+    }
 }
 
 fn node(name: &str) -> NodeName {

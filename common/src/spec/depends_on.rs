@@ -1,0 +1,163 @@
+//! What has to be before something starts: `depends_on` in the forms that Compose has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// How far the other one has to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StartCondition {
+    /// It was started.
+    #[default]
+    #[serde(alias = "started")]
+    ServiceStarted,
+    /// Its health check has passed.
+    #[serde(alias = "healthy")]
+    ServiceHealthy,
+    /// It has ended with exit code 0.
+    #[serde(alias = "completed_successfully")]
+    ServiceCompletedSuccessfully,
+}
+
+/// The names that something depends on, each with its condition. Read from a list of names, or from a map of
+/// names to conditions: `db: service_healthy`, or `db: {condition: service_healthy}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct DependsOn(pub BTreeMap<String, StartCondition>);
+
+impl DependsOn {
+    /// Returns true if it depends on nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the names and their conditions.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, StartCondition)> {
+        self.0.iter().map(|(name, condition)| (name.as_str(), *condition))
+    }
+}
+
+impl<'de> Deserialize<'de> for DependsOn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = DependsOn;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of names, or a map of names to conditions")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<DependsOn, A::Error> {
+                let names = Vec::<String>::deserialize(SeqAccessDeserializer::new(seq))?;
+                Ok(DependsOn(names.into_iter().map(|name| (name, StartCondition::default())).collect()))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DependsOn, A::Error> {
+                let map = BTreeMap::<String, Condition>::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(DependsOn(map.into_iter().map(|(name, Condition(condition))| (name, condition)).collect()))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// A condition by itself, or in a map as Compose has it.
+struct Condition(StartCondition);
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Condition;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a condition such as service_healthy, or a map with `condition`")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Condition, E> {
+                StartCondition::deserialize(de::value::StrDeserializer::new(text)).map(Condition)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Condition, A::Error> {
+                #[derive(Deserialize)]
+                #[serde(deny_unknown_fields)]
+                struct Long {
+                    #[serde(default)]
+                    condition: StartCondition,
+                }
+                let Long { condition } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Condition(condition))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Returns a circle among names that depend on each other, each once and in the order in which one needs the next.
+pub fn circle<'a>(names: &[&'a str], needs: impl Fn(&str) -> Vec<&'a str>) -> Option<Vec<&'a str>> {
+    let mut done = Vec::new();
+    for name in names {
+        let mut path = Vec::new();
+        if let Some(circle) = walk(name, &needs, &mut path, &mut done) {
+            return Some(circle);
+        }
+    }
+    None
+}
+
+fn walk<'a>(
+    name: &'a str,
+    needs: &impl Fn(&str) -> Vec<&'a str>,
+    path: &mut Vec<&'a str>,
+    done: &mut Vec<&'a str>,
+) -> Option<Vec<&'a str>> {
+    if let Some(begin) = path.iter().position(|known| *known == name) {
+        return Some(path[begin..].to_vec());
+    }
+    if done.contains(&name) {
+        return None;
+    }
+    path.push(name);
+    for next in needs(name) {
+        if let Some(circle) = walk(next, needs, path, done) {
+            return Some(circle);
+        }
+    }
+    path.pop();
+    done.push(name);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn it_is_read_in_every_form_of_compose() {
+        use StartCondition::{ServiceCompletedSuccessfully, ServiceHealthy, ServiceStarted};
+        let table = [
+            (r#"["a","b"]"#, vec![("a", ServiceStarted), ("b", ServiceStarted)]),
+            (r#"{"a":{"condition":"service_healthy"}}"#, vec![("a", ServiceHealthy)]),
+            (r#"{"a":"service_completed_successfully"}"#, vec![("a", ServiceCompletedSuccessfully)]),
+            (r#"{"a":"healthy","b":{}}"#, vec![("a", ServiceHealthy), ("b", ServiceStarted)]),
+            ("[]", vec![]),
+        ];
+        for (json, expected) in table {
+            let read: DependsOn = serde_json::from_str(json).unwrap();
+            assert_eq!(read.iter().collect::<Vec<_>>(), expected, "{json}");
+            let again: DependsOn = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
+            assert_eq!(again, read, "what is stored is read again");
+        }
+        assert!(serde_json::from_str::<DependsOn>(r#"{"a":"service_great"}"#).is_err());
+    }
+
+    #[test]
+    fn a_circle_is_found_with_its_path() {
+        let of = |edges: &'static [(&'static str, &'static str)]| {
+            let names: Vec<&str> = vec!["a", "b", "c", "d"];
+            circle(&names, |name| edges.iter().filter(|(from, _)| *from == name).map(|(_, to)| *to).collect())
+        };
+        assert_eq!(of(&[("a", "b"), ("b", "c"), ("a", "c")]), None);
+        assert_eq!(of(&[("a", "b"), ("b", "c"), ("c", "b")]), Some(vec!["b", "c"]));
+        assert_eq!(of(&[("d", "d")]), Some(vec!["d"]));
+    }
+}

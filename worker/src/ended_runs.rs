@@ -1,0 +1,37 @@
+//! What is kept of a run of a container that has ended: it says why, when the container is gone.
+
+use std::time::Duration;
+
+use common::ids::{AssignmentId, ContainerName};
+use common::pod::EndedRun;
+use futures_util::StreamExt;
+
+use crate::runtime::Runtime;
+
+/// The last lines of a run that are kept, within [`EndedRun::MAX_OUTPUT`].
+const LINES: usize = 10;
+/// How long the end of a container waits for its last lines.
+const READ_TIME: Duration = Duration::from_secs(2);
+
+/// Identifies a run: the assignment, the container, and how often it was restarted before.
+pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, restarts: u32) -> String {
+    let assignment: String =
+        assignment.as_str().chars().filter(char::is_ascii_alphanumeric).take(12).collect();
+    let container = container.map_or("", ContainerName::as_str);
+    format!("{assignment}.{container}.{restarts}")
+}
+
+/// Returns the last lines that a container wrote; what the engine does not tell in time is missing.
+pub(crate) async fn last_output(runtime: &dyn Runtime, handle: &str) -> String {
+    let mut output = Vec::new();
+    let read = async {
+        let Ok(mut lines) = runtime.logs(handle, LINES, false).await else { return };
+        while let Some(Ok(bytes)) = lines.next().await {
+            output.extend_from_slice(&bytes);
+            let surplus = output.len().saturating_sub(EndedRun::MAX_OUTPUT);
+            output.drain(..surplus);
+        }
+    };
+    let _in_time = tokio::time::timeout(READ_TIME, read).await;
+    String::from_utf8_lossy(&output).trim_end().chars().take(EndedRun::MAX_OUTPUT).collect()
+}

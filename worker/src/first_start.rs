@@ -1,0 +1,58 @@
+//! The first containers of a pod: its sandbox, and the containers that depend on no other one. Those that do are
+//! started when the pod is managed and what they depend on is there.
+
+use common::spec::Port;
+
+use crate::runtime::{Container, RuntimeError};
+use crate::table::ManagedPod;
+use crate::worker::Worker;
+
+/// Why the first containers do not all run.
+pub(crate) enum Interrupted {
+    /// The lease has expired: nothing may be started.
+    NoLease,
+    /// The engine failed to start a container of this image.
+    Failed { error: RuntimeError, image: String },
+}
+
+/// Starts the first containers of a pod, and notes them in `managed`. What was started before is found again.
+pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
+    let mut started = Vec::new();
+    if managed.uses_sandbox(worker) {
+        let sandbox = run_sandbox(worker, managed).await?;
+        managed.sandbox = Some(sandbox.handle.clone());
+        started.push(sandbox);
+    }
+    let spec = managed.spec.clone();
+    let first = spec.containers.iter().enumerate().filter(|(_, container)| container.depends_on.is_empty());
+    for (index, container) in first {
+        let Some(request) = managed.request(worker, index) else { continue };
+        // Pulls and starts may have taken minutes, and the lease may have expired meanwhile.
+        let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
+        let run = worker.runtime.run(&request).await;
+        drop(permit);
+        let run = run.map_err(|error| Interrupted::Failed { error, image: container.image.clone() })?;
+        worker.known.insert(&run);
+        started.push(run);
+    }
+    let now = worker.now();
+    let observed = managed.observe(&started.iter().collect::<Vec<_>>());
+    managed.note_observed(&observed);
+    // The acknowledgement has the network, but not the single containers.
+    managed.is_reported = !managed.has_several();
+    for container in managed.containers.iter_mut().filter(|container| container.handle.is_some()) {
+        container.running_since = Some(now);
+    }
+    Ok(started)
+}
+
+async fn run_sandbox(worker: &Worker, managed: &ManagedPod) -> Result<Container, Interrupted> {
+    let identity = managed.identity(worker);
+    let ports: Vec<Port> = managed.spec.containers.iter().flat_map(|one| one.ports.clone()).collect();
+    let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
+    let run = worker.runtime.run_sandbox(&identity, &ports).await;
+    drop(permit);
+    let sandbox = run.map_err(|error| Interrupted::Failed { error, image: "its sandbox".to_owned() })?;
+    worker.known.insert(&sandbox);
+    Ok(sandbox)
+}

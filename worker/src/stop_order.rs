@@ -1,0 +1,78 @@
+//! The order in which the containers of a pod are stopped: the reverse of their starts, sidecars after the
+//! others, the sandbox last. Pure.
+
+use common::spec::PodSpec;
+
+use crate::runtime::Container;
+
+/// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the groups
+/// before it.
+pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec<&'a Container>> {
+    let mut ranked: Vec<(Rank, &Container)> =
+        containers.iter().map(|container| (rank(spec, container), container)).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    let groups = ranked.chunk_by(|(one, _), (next, _)| one == next);
+    groups.map(|group| group.iter().map(|(_, container)| *container).collect()).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The more steps before its start, the earlier its stop.
+    Ordinary(std::cmp::Reverse<usize>),
+    Sidecar(std::cmp::Reverse<usize>),
+    /// The sandbox, and what is not in the specification.
+    Last,
+}
+
+fn rank(spec: &PodSpec, container: &Container) -> Rank {
+    let index = match (&container.name, spec.containers.as_slice()) {
+        (None, [_]) => Some(0),
+        (None, _) => None,
+        (Some(name), several) => several.iter().position(|one| one.name.as_ref() == Some(name)),
+    };
+    let Some(index) = index else { return Rank::Last };
+    let depth = std::cmp::Reverse(depth(spec, index, spec.containers.len()));
+    if spec.containers[index].sidecar { Rank::Sidecar(depth) } else { Rank::Ordinary(depth) }
+}
+
+/// Returns how many starts come before that of a container, at most `limit`.
+fn depth(spec: &PodSpec, index: usize, limit: usize) -> usize {
+    if limit == 0 {
+        return 0;
+    }
+    let before = spec.dependencies(&spec.containers[index]).into_iter();
+    before.map(|(other, _)| depth(spec, other, limit - 1) + 1).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::ids::ContainerName;
+
+    use super::*;
+    use crate::runtime::testing::identity;
+    use crate::runtime::{ContainerState, Identity};
+
+    #[test]
+    fn the_reverse_of_the_starts_then_sidecars_then_the_sandbox() {
+        let spec: PodSpec = serde_json::from_str(
+            r#"{"containers":[
+                {"image":"i","name":"log","sidecar":true,"depends_on":["web"]},
+                {"image":"i","name":"cache"},
+                {"image":"i","name":"web","depends_on":["cache","queue"]},
+                {"image":"i","name":"queue"}
+            ]}"#,
+        )
+        .unwrap();
+        let container = |name: Option<&str>| {
+            let container = name.map(|name| ContainerName::new(name).unwrap());
+            let identity = Identity { container, ..identity("n", "p", "a") };
+            Container::new(name.unwrap_or("sandbox").to_owned(), &identity, ContainerState::Running)
+        };
+        let containers = [None, Some("log"), Some("cache"), Some("web"), Some("queue")].map(container);
+        let groups = groups(&spec, &containers);
+        let handles: Vec<Vec<&str>> =
+            groups.iter().map(|group| group.iter().map(|one| one.handle.as_str()).collect()).collect();
+        assert_eq!(handles, [vec!["web"], vec!["cache", "queue"], vec!["log"], vec!["sandbox"]]);
+    }
+}
