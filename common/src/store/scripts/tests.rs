@@ -76,7 +76,7 @@ fn the_table_can_be_read_back() {
 #[test]
 fn arguments_have_their_names() {
     let argv = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-    let ack = argv("w1 life payload-1 uuid-1 a1 ip ports web payload-2 uuid-2 a2 ip ports web");
+    let ack = argv("w1 life payload-1 uuid-1 a1 ip ports web - payload-2 uuid-2 a2 ip ports web -");
     let read = script("ack").arguments(&ack);
     assert_eq!(read.head.get("incarnation"), Some(&b"life"[..]));
     assert_eq!(read.head.get("uuid"), None);
