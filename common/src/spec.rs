@@ -9,6 +9,8 @@
 
 mod checks;
 mod container;
+mod health;
+mod health_http;
 mod host_ports;
 mod image;
 mod input;
@@ -20,6 +22,9 @@ mod units;
 use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
+pub(crate) use health::MAX_THRESHOLD;
+pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
+pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};
@@ -27,7 +32,7 @@ pub use pod::{OnDisconnect, PodSpec};
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub(crate) use units::replicas;
-pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds, TextList};
+pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
