@@ -9,7 +9,7 @@ use common::ids::{NodeName, PodId};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
-use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use worker::runtime::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError};
 
 use crate::invariants::Running;
 
@@ -181,6 +181,15 @@ impl Runtime for RecordedEngine {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         self.inner.logs(handle, tail, follow)
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        self.inner.exec(handle, command, limit)
     }
 
     fn hints<'a>(

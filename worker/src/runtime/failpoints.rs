@@ -10,7 +10,7 @@ use common::ids::NodeName;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError};
 
 const COMPONENT: &str = "engine";
 
@@ -70,6 +70,15 @@ impl Runtime for FailpointRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        with_failpoints("exec", self.0.exec(handle, command, limit))
     }
 
     fn hints<'a>(

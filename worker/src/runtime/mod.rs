@@ -4,6 +4,7 @@
 //! label. Every call may be repeated, and every call may have been carried out although its answer was lost.
 
 pub mod docker;
+mod exec;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
 pub mod process;
@@ -22,6 +23,8 @@ use common::spec::{ContainerSpec, OnDisconnect};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use sha2::{Digest, Sha256};
+
+pub use exec::ExecResult;
 
 /// Label keys. Fixed, because other programs read them.
 pub mod label {
@@ -292,6 +295,19 @@ pub trait Runtime: Send + Sync + 'static {
         tail: usize,
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
+
+    /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
+    /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,
+    /// an engine cannot be asked to.
+    ///
+    /// # Errors
+    /// `NotFound` if the container does not run.
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
     /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
     /// caller then lists, and subscribes again.

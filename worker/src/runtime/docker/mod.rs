@@ -2,15 +2,18 @@
 //!
 //! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
 //! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`image`] are the calls that
-//! change something. [`view`] translates the engine's answers. The only state kept here is which pulls are
-//! under way and which images were just seen.
+//! change something, [`exec`] those that run commands in a container. [`view`] translates the engine's answers,
+//! [`image_check`] the check that an image describes. The only state kept here is which pulls are under way, which
+//! images were just seen, and which commands in containers have not ended.
 
 mod client;
 mod containers;
 mod create;
 mod deadlines;
 mod errors;
+mod exec;
 mod image;
+mod image_check;
 mod lenient;
 mod registry;
 #[cfg(test)]
@@ -30,6 +33,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
+use common::spec::HealthCheck;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
@@ -37,7 +41,7 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
-use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError, label};
+use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError, label};
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -49,6 +53,7 @@ const EVENTS: [&str; 10] =
 pub struct DockerRuntime {
     client: Arc<Client>,
     images: image::Images,
+    unfinished: exec::UnfinishedCommands,
     /// Capabilities that containers do not get, without `CAP_`.
     dropped_capabilities: Vec<String>,
     /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
@@ -65,7 +70,8 @@ impl DockerRuntime {
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(Client::new(host)?);
         let dropped_capabilities = PodPolicy::default().dropped_capabilities;
-        Ok(Self { client, images: image::Images::default(), dropped_capabilities, info: Mutex::default() })
+        let (images, unfinished) = (image::Images::default(), exec::UnfinishedCommands::default());
+        Ok(Self { client, images, unfinished, dropped_capabilities, info: Mutex::default() })
     }
 
     /// Pulls with the credentials in this file, which is written as by `docker login`; `None` for none.
@@ -96,6 +102,20 @@ impl DockerRuntime {
                 let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
                 Ok(Some((answer.id.unwrap_or_default(), labels)))
             }
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Returns the check that an image describes; `None` if it describes none, or the engine does not have it.
+    ///
+    /// # Errors
+    /// If the engine cannot inspect it.
+    pub async fn image_check(&self, image: &str) -> Result<Option<HealthCheck>, RuntimeError> {
+        image::check_path(image)?;
+        let call = self.client.docker()?.inspect_image(image);
+        match self.client.within(EngineCall::InspectImage, READ, call).await {
+            Ok(answer) => Ok(answer.config.as_ref().and_then(image_check::of_image)),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure.into()),
         }
@@ -317,7 +337,11 @@ impl Runtime for DockerRuntime {
     }
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        Box::pin(containers::stop(&self.client, handle, grace))
+        Box::pin(async move {
+            containers::stop(&self.client, handle, grace).await?;
+            self.unfinished.forget(handle);
+            Ok(())
+        })
     }
 
     fn logs<'a>(
@@ -327,6 +351,15 @@ impl Runtime for DockerRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         Box::pin(self.open_logs(handle, tail, follow))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        Box::pin(exec::exec(&self.client, &self.unfinished, handle, command, limit))
     }
 
     fn hints<'a>(
