@@ -28,6 +28,7 @@ mod error;
 mod fence;
 mod fenced_signal;
 mod former_names;
+pub mod health;
 mod heartbeat;
 mod held_pods;
 mod hold;
