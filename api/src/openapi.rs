@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use common::schema::{describe_replicas_aliases, refuse_other_fields};
+use common::schema::{STRICT, describe_replicas_aliases, refuse_other_fields};
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
@@ -56,7 +56,9 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     let schemas = &mut document["components"]["schemas"];
     describe_replicas_aliases(&mut schemas["ServiceInput"]);
     describe_replicas_aliases(&mut schemas["ScaleInput"]);
-    refuse_other_fields(&mut schemas["ContainerSpec"]);
+    for name in STRICT {
+        refuse_other_fields(&mut schemas[name]);
+    }
     schemas["ServicePatch"] = patch_schema(schemas);
     name_list_items(schemas);
     document

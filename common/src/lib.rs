@@ -1,7 +1,7 @@
 //! The library that all kubeleet processes share: the domain types, the shapes of the API, and the access to
 //! Redis.
 //!
-//! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`node`],
+//! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
 //!   [`service`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
@@ -16,6 +16,7 @@ pub mod document;
 pub mod duration;
 pub mod event;
 pub mod failpoint;
+pub mod health;
 pub mod ids;
 pub mod json_pointer;
 pub mod lifecycle;

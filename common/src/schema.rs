@@ -12,8 +12,9 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName};
 use crate::spec::{
-    Command, ContainerSpec, Cpus, DependsOn, Environment, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, PodSpec,
-    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
+    Command, ContainerSpec, Cpus, DependsOn, Environment, HealthTest, HttpHeaders, MAX_MEMORY_BYTES,
+    MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput,
+    StatusCodes, StopSignal, TextList, Ulimit,
 };
 
 /// More than any resource has, and whole as a floating point number.
@@ -23,6 +24,8 @@ const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3]
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
 const OCTET: &str = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+const STATUS_RANGE: &str = "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$";
+const STATUSES: &str = "^[1-5][0-9]{2}(-[1-5][0-9]{2})?(, ?[1-5][0-9]{2}(-[1-5][0-9]{2})?){0,15}$";
 const PORT: &str = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
 
 macro_rules! schemas {
@@ -86,6 +89,50 @@ schemas! {
         "pattern": format!(
             "^({SECONDS_OF_A_DAY}|[0-9]{{1,4}}s|[0-9]{{1,3}}m( {SIXTY}s)?|{HOURS}h( {SIXTY}m)?( {SIXTY}s)?)$"
         ),
+    });
+    Milliseconds => json!({
+        "type": ["number", "string"],
+        "description": "Seconds, or a text such as `500ms`, `30s` or `1m30s`; at most a day",
+        "example": "10s",
+        "minimum": 0, "maximum": 86_400,
+        "pattern": format!(
+            "^({SECONDS_OF_A_DAY}|[0-9]{{1,7}}ms|[0-9]{{1,4}}s|[0-9]{{1,3}}m( ?{SIXTY}s)?|{HOURS}h( ?{SIXTY}m)?( ?{SIXTY}s)?)$"
+        ),
+    });
+    HealthTest => json!({
+        "description": "A text for the container's shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`",
+        "example": ["CMD", "pg_isready"],
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "array", "minItems": 1,
+                "prefixItems": [{"enum": ["CMD", "CMD-SHELL", "NONE"]}],
+                "items": {"type": "string"},
+            },
+        ],
+    });
+    StatusCodes => json!({
+        "description": "Good statuses of an answer, by default 200 to 399",
+        "example": "200-399",
+        "anyOf": [
+            {"type": "integer", "minimum": 100, "maximum": 599},
+            {"type": "string", "pattern": STATUSES},
+            {
+                "type": "array", "minItems": 1, "maxItems": 16,
+                "items": {"anyOf": [
+                    {"type": "integer", "minimum": 100, "maximum": 599},
+                    {"type": "string", "pattern": STATUS_RANGE},
+                ]},
+            },
+        ],
+    });
+    HttpHeaders => json!({
+        "type": "object",
+        "description": "Headers of a request, by name",
+        "example": {"Host": "web"},
+        "maxProperties": 32,
+        "propertyNames": {"type": "string", "pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"},
+        "additionalProperties": {"type": "string", "pattern": "^[\\t -~]*$", "maxLength": 4096},
     });
     Command => json!({
         "description": "A list of words, or one text that is split like a shell would",
@@ -262,6 +309,9 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     }
 }
 
+/// The derived schemas of the parts of a document that have no other fields.
+pub const STRICT: [&str; 4] = ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck"];
+
 /// Adds that documents have no other fields than the schema describes.
 pub fn refuse_other_fields(schema: &mut Value) {
     schema["additionalProperties"] = false.into();
@@ -275,8 +325,10 @@ pub fn of_service() -> Value {
     for (name, schema) in parts {
         definitions.insert(name, serde_json::to_value(schema).expect("a schema is JSON"));
     }
-    if let Some(container) = definitions.get_mut("ContainerSpec") {
-        refuse_other_fields(container);
+    for name in STRICT {
+        if let Some(schema) = definitions.get_mut(name) {
+            refuse_other_fields(schema);
+        }
     }
     let mut schema = serde_json::to_value(ServiceInput::schema()).expect("a schema is JSON");
     describe_replicas_aliases(&mut schema);

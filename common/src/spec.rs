@@ -10,6 +10,8 @@
 mod checks;
 mod container;
 mod depends_on;
+mod health;
+mod health_http;
 mod host_ports;
 mod image;
 mod input;
@@ -23,6 +25,9 @@ use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
 pub use depends_on::{DependsOn, StartCondition, circle};
+pub(crate) use health::MAX_THRESHOLD;
+pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
+pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};
@@ -30,7 +35,7 @@ pub use pod::{OnDisconnect, PodSpec};
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub(crate) use units::replicas;
-pub use units::{Command, Cpus, Environment, Memory, Port, Protocol, Seconds, TextList};
+pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;

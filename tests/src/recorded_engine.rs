@@ -10,7 +10,9 @@ use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
-use worker::runtime::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError};
+use worker::runtime::{
+    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError,
+};
 
 use crate::invariants::Running;
 
@@ -194,6 +196,15 @@ impl Runtime for RecordedEngine {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         self.inner.logs(handle, tail, follow)
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        self.inner.exec(handle, command, limit)
     }
 
     fn hints<'a>(

@@ -30,6 +30,7 @@ mod fence;
 mod fenced_signal;
 mod first_start;
 mod former_names;
+pub mod health;
 mod heartbeat;
 mod held_pods;
 mod hold;

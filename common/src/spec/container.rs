@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, DependsOn, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation,
-    check_image, checks, units,
+    Command, Cpus, DependsOn, Environment, HealthCheck, Memory, Port, StopSignal, TextList, Ulimit,
+    Violation, check_image, checks, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -75,6 +75,16 @@ pub struct ContainerSpec {
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<StopSignal>,
+    /// Check of the container's health: one that is unhealthy is restarted, as `restart` says. Without it the
+    /// image's own check, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"http": {"port": 8080, "path": "/healthz"}, "interval": "10s"}))]
+    pub healthcheck: Option<HealthCheck>,
+    /// Check whether the container can take requests now: while it cannot, its pod is not ready, and nothing is
+    /// restarted. Without it the pod is ready while `healthcheck` passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"tcp": {"port": 8080}, "interval": "2s"}))]
+    pub readiness: Option<HealthCheck>,
     /// Whether the container is restarted when it ends by itself.
     #[serde(default)]
     pub restart: RestartPolicy,
@@ -126,10 +136,16 @@ impl ContainerSpec {
             .ulimits
             .iter()
             .map(|(name, limit)| (format!("ulimits/{}", json_pointer::escape(name)), limit.problem(name)));
+        let health = [("healthcheck", &self.healthcheck), ("readiness", &self.readiness)];
+        let health = health.into_iter().flat_map(|(field, check)| {
+            let problems = check.iter().flat_map(HealthCheck::problems);
+            problems.map(move |(pointer, problem)| (format!("{field}{pointer}"), Some(problem)))
+        });
         single
             .chain(of_list("tmpfs", self.tmpfs.as_slice(), checks::tmpfs))
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
+            .chain(health)
             .filter_map(|(field, problem)| Some(Violation::new(format!("{prefix}/{field}"), problem?)))
             .collect()
     }

@@ -127,6 +127,52 @@ impl std::str::FromStr for Seconds {
     }
 }
 
+/// A duration in whole milliseconds, at most a day. Read from a number of seconds, or a text such as `"500ms"`.
+/// Written as a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Milliseconds(u64);
+
+impl Milliseconds {
+    /// The longest.
+    pub const MAX: Duration = Duration::from_secs(MAX_SECONDS);
+
+    /// Returns a duration, at most the longest; what is less than a millisecond is left out.
+    pub fn new(duration: Duration) -> Self {
+        Self(duration.min(Self::MAX).as_millis() as u64)
+    }
+
+    /// Returns the standard library's form of the duration.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 1000 {
+            0 => write!(f, "{}s", self.0 / 1000),
+            _ => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl Serialize for Milliseconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for Milliseconds {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let duration = text.trim().parse::<HumanDuration>().map_err(|error| error.to_string())?.get();
+        if duration > Self::MAX {
+            return Err(format!("{text:?} is longer than a day"));
+        }
+        Ok(Self::new(duration))
+    }
+}
+
 /// Deserializes a number or a text through `FromStr`, so that JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
@@ -159,6 +205,7 @@ macro_rules! number_or_text {
 number_or_text!(Memory, "an amount of memory such as \"64MiB\", or bytes");
 number_or_text!(Cpus, "a number of cores such as 0.5");
 number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
+number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 
 /// A command and its arguments. Read from a list, or from a text that is split as a shell would split it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -369,7 +416,25 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
 }
 
-fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+/// Reads a number from which something is decided, or `null`.
+///
+/// # Errors
+/// If it is not a whole number.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    struct Count(u32);
+    impl<'de> Deserialize<'de> for Count {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            whole_number(deserializer, super::MAX_THRESHOLD.into()).map(Self)
+        }
+    }
+    Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
+}
+
+/// Reads the number of a port. Whether it is 0 is for the checks to say.
+///
+/// # Errors
+/// If it is not a whole number up to 65535.
+pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     whole_number(deserializer, u16::MAX.into())
 }
 
@@ -602,6 +667,27 @@ mod tests {
         assert!(error(r#"["A"]"#).1.contains("KEY=value"));
         assert!(error("7").1.contains("a map of names to values"));
         assert!(error(r#"{"A=B":1}"#).1.contains("A=B"));
+    }
+
+    #[test]
+    fn milliseconds_are_read_in_every_spelling_and_written_in_one() {
+        for (json, shown) in [
+            ("30", "30s"),
+            ("0.5", "500ms"),
+            ("\"500ms\"", "500ms"),
+            ("\"1m30s\"", "90s"),
+            ("\"1m 30s\"", "90s"),
+            ("\"1.5\"", "1500ms"),
+            ("0", "0s"),
+            ("86400", "86400s"),
+        ] {
+            let duration: Milliseconds = serde_json::from_str(json).unwrap();
+            assert_eq!(duration.to_string(), shown, "{json}");
+            assert_eq!(shown.parse(), Ok(duration));
+        }
+        for bad in ["-1", "\"soon\"", "86401", "\"2 days\"", "true", "\"\""] {
+            assert!(serde_json::from_str::<Milliseconds>(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -201,6 +201,14 @@ mod tests {
             (r#"{"name":"web","image":"nginx","cpus":1,"ports":[80]}"#, r#"{"service":"web""#),
             (r#"{"name":"web","image":"nginx","user":"1000"}"#, r#"{"version":2,"service":"web""#),
             (r#"{"name":"web","image":"nginx","entrypoint":"sh"}"#, r#"{"version":2,"service":"web""#),
+            (
+                r#"{"name":"web","image":"nginx","healthcheck":{"test":"exit 0","interval":0.5}}"#,
+                r#"{"version":2,"service":"web""#,
+            ),
+            (
+                r#"{"name":"web","image":"nginx","readiness":{"http":{"port":80,"status":[200,"204-299"]}}}"#,
+                r#"{"version":2,"service":"web""#,
+            ),
         ] {
             let text = serde_json::to_string(&file(json)).unwrap();
             assert!(text.starts_with(start), "{text}");

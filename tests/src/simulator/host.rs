@@ -15,7 +15,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use worker::runtime::{
-    Container, ContainerRequest, ContainerState, EngineInfo, Hint, Identity, Runtime, RuntimeError,
+    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, Runtime,
+    RuntimeError,
 };
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
@@ -319,6 +320,17 @@ impl Runtime for SimulatedHost {
         _follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         async move { Err(RuntimeError::NotFound(handle.to_owned())) }.boxed()
+    }
+
+    /// Commands succeed at once: nothing in the simulator depends on one.
+    fn exec<'a>(
+        &'a self,
+        _handle: &'a str,
+        _command: &'a [String],
+        _limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        let result = ExecResult { exit_code: Some(0), output: String::new() };
+        std::future::ready(Ok(result)).boxed()
     }
 
     fn hints<'a>(

@@ -43,7 +43,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 20] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 22] {
     let ContainerSpec {
         name,
         image,
@@ -62,6 +62,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         cap_drop,
         init,
         stop_signal,
+        healthcheck,
+        readiness,
         restart,
         depends_on,
         sidecar,
@@ -93,6 +95,10 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("init", any(init)),
         // The worker sends it, and SIGKILL after the grace period.
         ("stop_signal", any(stop_signal)),
+        // Commands run inside the container, as its user. Requests go to the container's own address, and of the
+        // answer only the status is read.
+        ("healthcheck", any(healthcheck)),
+        ("readiness", any(readiness)),
         // The worker restarts, with a growing wait.
         ("restart", any(restart)),
         // They decide when this worker starts and stops it.
@@ -192,6 +198,8 @@ mod tests {
             (r#"{"image":"../../containers"}"#, "/image"),
             (r#"{"image":"a","memory":1}"#, "/memory"),
             (r#"{"image":"a","cpus":0.001}"#, "/cpus"),
+            (r#"{"image":"a","healthcheck":{"http":{"port":80,"path":"x"}}}"#, "/healthcheck/http/path"),
+            (r#"{"image":"a","readiness":{"tcp":{"port":80},"interval":"1ms"}}"#, "/readiness/interval"),
         ] {
             let reason = refusal(&pod(container), &PodPolicy::default()).unwrap();
             assert!(reason.contains(part), "{reason}");

@@ -11,7 +11,7 @@ use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError};
 
 const COMPONENT: &str = "engine";
 
@@ -83,6 +83,15 @@ impl Runtime for FailpointRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        with_failpoints("exec", self.0.exec(handle, command, limit))
     }
 
     fn hints<'a>(

@@ -5,6 +5,7 @@
 
 mod container;
 pub mod docker;
+mod exec;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
 pub mod label;
@@ -24,6 +25,7 @@ use futures_util::stream::BoxStream;
 
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity};
+pub use self::exec::ExecResult;
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
 /// any may have.
@@ -136,6 +138,19 @@ pub trait Runtime: Send + Sync + 'static {
         tail: usize,
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
+
+    /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
+    /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,
+    /// an engine cannot be asked to.
+    ///
+    /// # Errors
+    /// `NotFound` if the container does not run.
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
     /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
     /// caller then lists, and subscribes again.

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding, PortMap, ResourcesUlimits,
-    RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, PortBinding, PortMap,
+    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use common::spec::{Command, MAX_PIDS, Port, Ulimit};
 
@@ -34,6 +34,8 @@ pub(super) fn create_body(
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
+        // The worker checks, also what the image describes. Two checks would cost twice, and could disagree.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
         host_config: Some(host_config(request, dropped_capabilities)),
         ..Default::default()
     }
@@ -194,6 +196,7 @@ mod tests {
             ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
         let body = create_body(&request, &[]);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
+        assert_eq!(body.healthcheck.unwrap().test, Some(vec!["NONE".to_owned()]), "the worker checks");
         assert_eq!(body.labels.unwrap()["kubeleet.pod"], "pod");
     }
 }

@@ -24,6 +24,9 @@ pub(super) enum EngineCall {
     Logs,
     Import,
     RemoveImage,
+    CreateExec,
+    StartExec,
+    InspectExec,
 }
 
 impl EngineCall {
@@ -43,6 +46,9 @@ impl EngineCall {
             EngineCall::Logs => "logs",
             EngineCall::Import => "import",
             EngineCall::RemoveImage => "remove_image",
+            EngineCall::CreateExec => "create_exec",
+            EngineCall::StartExec => "start_exec",
+            EngineCall::InspectExec => "inspect_exec",
         }
     }
 }
@@ -63,6 +69,9 @@ impl fmt::Display for EngineCall {
             EngineCall::Logs => "read the container's logs",
             EngineCall::Import => "import the image",
             EngineCall::RemoveImage => "remove the image",
+            EngineCall::CreateExec => "prepare a command in the container",
+            EngineCall::StartExec => "run a command in the container",
+            EngineCall::InspectExec => "read how a command in the container ended",
         })
     }
 }
@@ -151,6 +160,8 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         }
         (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
+        // It has ended, or is paused: no command can run in it now.
+        (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
         _ if is_port_taken => RuntimeError::PortTaken(message.to_owned()),
         // The container exists, but its command is not in the image, or is not executable. Another image may be
         // pushed under the same tag.
@@ -257,6 +268,7 @@ mod tests {
             ),
             (EngineCall::Start, 404, "No such container: x", "not found"),
             (EngineCall::Stop, 500, "cannot stop container: x: tried to kill, did not exit", "failed"),
+            (EngineCall::CreateExec, 409, "Container 12ab is not running", "not found"),
             (EngineCall::List, 503, "the daemon is shutting down", "engine"),
             (EngineCall::Start, 500, "context deadline exceeded", "engine"),
         ];

@@ -2,15 +2,18 @@
 //!
 //! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
 //! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`image`] are the calls that
-//! change something. [`view`] translates the engine's answers. The only state kept here is which pulls are
-//! under way and which images were just seen.
+//! change something, [`exec`] those that run commands in a container. [`view`] translates the engine's answers,
+//! [`image_check`] the check that an image describes. The only state kept here is which pulls are under way, which
+//! images were just seen, and which commands in containers have not ended.
 
 mod client;
 mod containers;
 mod create;
 mod deadlines;
 mod errors;
+mod exec;
 mod image;
+mod image_check;
 mod lenient;
 mod registry;
 mod sandbox;
@@ -31,7 +34,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
-use common::spec::Port;
+use common::spec::{HealthCheck, Port};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
@@ -39,7 +42,9 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
-use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError, label};
+use super::{
+    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError, label,
+};
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -51,6 +56,7 @@ const EVENTS: [&str; 10] =
 pub struct DockerRuntime {
     client: Arc<Client>,
     images: image::Images,
+    unfinished: exec::UnfinishedCommands,
     /// Capabilities that containers do not get, without `CAP_`.
     dropped_capabilities: Vec<String>,
     /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
@@ -72,6 +78,7 @@ impl DockerRuntime {
         Ok(Self {
             client,
             images: image::Images::default(),
+            unfinished: exec::UnfinishedCommands::default(),
             dropped_capabilities,
             info: Mutex::default(),
             sandbox_image: tokio::sync::Mutex::default(),
@@ -106,6 +113,20 @@ impl DockerRuntime {
                 let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
                 Ok(Some((answer.id.unwrap_or_default(), labels)))
             }
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure.into()),
+        }
+    }
+
+    /// Returns the check that an image describes; `None` if it describes none, or the engine does not have it.
+    ///
+    /// # Errors
+    /// If the engine cannot inspect it.
+    pub async fn image_check(&self, image: &str) -> Result<Option<HealthCheck>, RuntimeError> {
+        image::check_path(image)?;
+        let call = self.client.docker()?.inspect_image(image);
+        match self.client.within(EngineCall::InspectImage, READ, call).await {
+            Ok(answer) => Ok(answer.config.as_ref().and_then(image_check::of_image)),
             Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure.into()),
         }
@@ -339,7 +360,11 @@ impl Runtime for DockerRuntime {
     }
 
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        Box::pin(containers::stop(&self.client, handle, grace))
+        Box::pin(async move {
+            containers::stop(&self.client, handle, grace).await?;
+            self.unfinished.forget(handle);
+            Ok(())
+        })
     }
 
     fn logs<'a>(
@@ -349,6 +374,15 @@ impl Runtime for DockerRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         Box::pin(self.open_logs(handle, tail, follow))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        Box::pin(exec::exec(&self.client, &self.unfinished, handle, command, limit))
     }
 
     fn hints<'a>(

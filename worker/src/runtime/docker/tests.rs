@@ -527,3 +527,85 @@ async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
         [state("odd", ContainerState::Unknown), state("runs", ContainerState::Running)]
     );
 }
+
+async fn exec(fixture: &Fixture, container: &Container, script: &str, limit: Duration) -> ExecResult {
+    let command = ["/bin/sh", "-c", script].map(str::to_owned);
+    fixture.docker.exec(&container.handle, &command, limit).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_command_runs_in_the_container_with_its_user_and_directory() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let mut request = fixture.request("exec", GRACEFUL);
+    let settings = serde_json::json!({"image": request.container.image, "command": request.container.command,
+        "working_dir": "/bin", "user": "1000:1000", "environment": {"GREETING": "hello"}});
+    request.container = serde_json::from_value(settings).unwrap();
+    let container = fixture.docker.run(&request).await.unwrap();
+    let long = Duration::from_secs(60);
+    let script = "pwd; echo $GREETING >&2; while read name value rest; do case $name in Uid:) echo $value;; esac; \
+                  done </proc/self/status; exit 3";
+    let result = exec(&fixture, &container, script, long).await;
+    assert_eq!(result.exit_code, Some(3));
+    let mut lines: Vec<&str> = result.output.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["/bin", "1000", "hello"]);
+
+    let result = fixture.docker.exec(&container.handle, &["/no/such/program".to_owned()], long).await;
+    let (exit_code, output) = match result.unwrap() {
+        ExecResult { exit_code: Some(exit_code), output } => (exit_code, output),
+        other => panic!("{other:?}"),
+    };
+    assert!([126, 127].contains(&exit_code) && output.contains("/no/such/program"), "{exit_code}: {output}");
+
+    fixture.docker.stop(&container.handle, Duration::from_secs(5)).await.unwrap();
+    let gone = fixture.docker.exec(&container.handle, &["/bin/sh".to_owned()], long).await;
+    assert!(matches!(gone, Err(RuntimeError::NotFound(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn no_second_command_is_started_while_the_first_one_hangs() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let container = fixture.docker.run(&fixture.request("hangs", GRACEFUL)).await.unwrap();
+    let script = "echo begun; while [ ! -e /tmp-end ]; do sleep 0.1; done; echo ended";
+    let short = Duration::from_secs(3);
+    let first = exec(&fixture, &container, script, short).await;
+    assert_eq!(first, ExecResult { exit_code: None, output: "begun\n".to_owned() });
+    let second = exec(&fixture, &container, script, short).await;
+    assert_eq!(second.exit_code, None);
+    assert!(second.output.contains("still runs"), "{second:?}");
+    assert_eq!(exec(&fixture, &container, ": > /tmp-end", Duration::from_secs(60)).await.exit_code, Some(0));
+    let third = eventually("the first has ended", || async {
+        let result = exec(&fixture, &container, script, Duration::from_secs(60)).await;
+        result.exit_code.map(|_| result)
+    });
+    assert_eq!(third.await, ExecResult { exit_code: Some(0), output: "begun\nended\n".to_owned() });
+}
+
+#[tokio::test]
+async fn no_command_runs_in_a_container_that_has_ended() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let container = fixture.docker.run(&fixture.request("ended", "exit 3")).await.unwrap();
+    let exited = ContainerState::Exited { code: 3, out_of_memory: false };
+    eventually("exited", || async { (fixture.list().await.first()?.state == exited).then_some(()) }).await;
+    let result =
+        fixture.docker.exec(&container.handle, &["/bin/sh".to_owned()], Duration::from_secs(60)).await;
+    assert!(matches!(result, Err(RuntimeError::NotFound(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn the_check_of_an_image_is_read() {
+    let Some(fixture) = Fixture::new().await else { return };
+    let image = format!("kubeleet-test/checked:{}", fixture.node);
+    let changes = vec![r#"HEALTHCHECK --interval=7s --retries=5 CMD ["/bin/sh", "-c", "exit 0"]"#.to_owned()];
+    let empty = vec![0; 1024];
+    let tar = stream::once(async { Ok(Bytes::from(empty)) });
+    fixture.docker.import_tar(&image, changes, tar).await.unwrap();
+    let check = fixture.docker.image_check(&image).await;
+    fixture.docker.remove_image(&image).await.unwrap();
+    let check = check.unwrap().unwrap();
+    assert_eq!((check.timing().interval, check.timing().retries), (Duration::from_secs(7), 5));
+    let words = ["/bin/sh", "-c", "exit 0"].map(str::to_owned).to_vec();
+    assert_eq!(check.method(), Some(common::spec::ProbeMethod::Command(words)));
+    assert_eq!(fixture.docker.image_check(SHELL_IMAGE).await.unwrap(), None);
+    assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
+}

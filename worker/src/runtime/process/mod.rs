@@ -5,6 +5,7 @@
 //! and a few limits. Images, ports and CPU limits have no effect, and what would isolate is refused. The state of each pod is in its [`folder`],
 //! so a worker that starts later finds it. Pods outlive their worker, also a killed one.
 
+mod exec;
 mod folder;
 mod log;
 mod pods;
@@ -29,7 +30,7 @@ use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
-use super::{Container, ContainerRequest, EngineInfo, Hint, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError};
 
 /// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
@@ -128,6 +129,15 @@ impl Runtime for ProcessRuntime {
             }
             Ok(log::read(folder, tail, follow))
         })
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        Box::pin(async move { exec::exec(&self.pods, self.folder(handle)?, command, limit).await })
     }
 
     fn hints<'a>(

@@ -19,6 +19,9 @@ use tokio::io::unix::AsyncFd;
 /// before the process id was written down, and processes that have left the process group.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
+/// Set in the environment of commands beside the pod's process: each leads a process group, but not the pod's.
+pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
+
 /// Between two looks at a process that cannot be watched through a file descriptor.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -104,8 +107,10 @@ fn boot_id() -> Option<String> {
 
 /// Returns the leading process of the pod with this folder, found by its environment.
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
-    let is_leader =
-        |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z');
+    let is_leader = |process: &Process| {
+        process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z')
+            && !has_variable(process, &[EXEC_MARKER.as_bytes(), b"=1"].concat())
+    };
     let leader = marked(folder).into_iter().find(is_leader)?;
     ProcessIdentity::of(leader.pid)
 }
@@ -133,8 +138,11 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
 }
 
 fn is_marked(process: &Process, folder: &Path) -> bool {
+    has_variable(process, &[MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat())
+}
+
+fn has_variable(process: &Process, assignment: &[u8]) -> bool {
     // An unreadable environment is another user's, so not a pod's. A zombie's is empty.
     let Ok(environment) = std::fs::read(format!("/proc/{}/environ", process.pid)) else { return false };
-    let marker = [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat();
-    environment.split(|byte| *byte == 0).any(|variable| variable == marker)
+    environment.split(|byte| *byte == 0).any(|variable| variable == assignment)
 }

@@ -270,3 +270,81 @@ async fn pods_outlive_a_killed_worker() {
     restarted.restart(&container.handle).await.unwrap();
     assert_eq!(fixture.states().await, [ContainerState::Running]);
 }
+
+async fn exec(fixture: &Fixture, handle: &str, script: &str, limit: Duration) -> ExecResult {
+    let command = ["sh", "-c", script].map(str::to_owned);
+    fixture.runtime.exec(handle, &command, limit).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_command_runs_beside_the_pod_with_its_folder_and_environment() {
+    let fixture = Fixture::new();
+    let mut request = request("exec", "echo here > file; echo ready; exec sleep 600");
+    request.container.environment.insert("GREETING", "hello".to_owned()).unwrap();
+    let container = fixture.runtime.run(&request).await.unwrap();
+    let work = fixture.folder(&container).work();
+    eventually("the pod has written its file", || async { work.join("file").exists().then_some(()) }).await;
+
+    let long = Duration::from_secs(30);
+    let script = "cat file; echo $GREETING >&2; exit 3";
+    let result = exec(&fixture, &container.handle, script, long).await;
+    assert_eq!(result, ExecResult { exit_code: Some(3), output: "here\nhello\n".to_owned() });
+    // More than a pipe holds.
+    let result =
+        exec(&fixture, &container.handle, "head -c 1000000 /dev/zero | tr '\\0' a; echo end", long).await;
+    assert_eq!((result.exit_code, result.output.len()), (Some(0), 4096));
+    assert!(result.output.ends_with("aend\n"));
+    let missing = ["/no/such/program".to_owned()];
+    let result = fixture.runtime.exec(&container.handle, &missing, long).await.unwrap();
+    assert_eq!(result.exit_code, Some(127));
+    assert!(result.output.contains("/no/such/program"), "{result:?}");
+    // What a command leaves behind does not hold up its result, and ends with the pod.
+    let result = exec(&fixture, &container.handle, "sleep 600 & echo left", long).await;
+    assert_eq!(result, ExecResult { exit_code: Some(0), output: "left\n".to_owned() });
+
+    fixture.runtime.stop(&container.handle, Duration::from_secs(5)).await.unwrap();
+    assert_eq!(marked(&fixture.folder(&container).path).len(), 0);
+    let gone = fixture.runtime.exec(&container.handle, &missing, long).await;
+    assert!(matches!(gone, Err(RuntimeError::NotFound(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_killed_with_its_children() {
+    let fixture = Fixture::new();
+    let container = fixture.runtime.run(&request("slow", "exec sleep 600")).await.unwrap();
+    let path = fixture.folder(&container).path;
+    let result =
+        exec(&fixture, &container.handle, "echo begun; sleep 500; echo no", Duration::from_secs(2)).await;
+    assert_eq!(result, ExecResult { exit_code: None, output: "begun\n".to_owned() });
+    eventually("only the pod is left", || async { (marked(&path).len() == 1).then_some(()) }).await;
+    // The same if the caller gives up.
+    let given_up = tokio::time::timeout(
+        Duration::from_millis(300),
+        exec(&fixture, &container.handle, "sleep 500", CALL_TIMEOUT),
+    );
+    assert!(given_up.await.is_err());
+    eventually("only the pod is left", || async { (marked(&path).len() == 1).then_some(()) }).await;
+    assert_eq!(fixture.states().await, [ContainerState::Running]);
+}
+
+/// After a crash of the worker between two writes the pod's process is found by its environment.
+#[tokio::test]
+async fn a_command_is_not_taken_for_the_pods_process() {
+    let fixture = Fixture::new();
+    let handle = "node/web-3-0000000000";
+    let folder = Folder::new(fixture.root.path(), handle).unwrap();
+    folder.create().unwrap();
+    folder.store_environment(&std::collections::BTreeMap::new()).unwrap();
+    // It says that this test is the pod's process, so the command is the only one with the pod's environment.
+    let own = ProcessIdentity::of(std::process::id() as i32).unwrap();
+    let record = Record { state: PodState::Running(own), ..Record::starting(&request("leader", "")) };
+    folder.store(&record).unwrap();
+    let look = async {
+        eventually("the command runs", || async { (marked(&folder.path).len() == 1).then_some(()) }).await;
+        find_leader(&folder.path)
+    };
+    tokio::select! {
+        found = look => assert_eq!(found, None),
+        result = exec(&fixture, handle, "exec sleep 500", Duration::from_secs(60)) => panic!("{result:?}"),
+    }
+}

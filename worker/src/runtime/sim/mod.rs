@@ -20,12 +20,16 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
-use super::{Container, ContainerRequest, ContainerState, EngineInfo, Hint, Identity, Runtime, RuntimeError};
+use super::{
+    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, Runtime,
+    RuntimeError,
+};
 
 /// How the simulated engine behaves.
 ///
 /// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
-/// `no-command…` cannot be started, `port-taken…` finds its host port in use, and `crash…` exits with code 1 right after each start.
+/// `no-command…` cannot be started, `port-taken…` finds its host port in use,
+/// and `crash…` exits with code 1 right after each start. Commands in a container of `unhealthy…` end with 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Duration of each start and restart.
@@ -97,6 +101,20 @@ impl SimRuntime {
     /// Makes the pod's containers vanish, as if a person had removed them. Returns whether there was one.
     pub fn lose(&self, pod: &PodId) -> bool {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
+    }
+
+    /// Makes commands in the pod's containers end with this exit code, by default 0; with `None` they do not end.
+    /// Returns whether there is a container.
+    pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
+        let mut is_known = false;
+        for node in self.nodes().values_mut() {
+            for simulated in node.containers.values_mut().filter(|simulated| simulated.container.pod == *pod)
+            {
+                simulated.exec_exit_code = exit_code;
+                is_known = true;
+            }
+        }
+        is_known
     }
 
     /// Makes every call wait until its deadline, or until this is called with `false`.
@@ -295,6 +313,25 @@ impl Runtime for SimRuntime {
             let skipped = usize::try_from(starts).unwrap_or(usize::MAX).saturating_sub(tail);
             let lines = (1..=starts).skip(skipped).map(|n| Ok(Bytes::from(format!("simulated start {n}\n"))));
             Ok(stream::iter(lines).boxed())
+        })
+    }
+
+    fn exec<'a>(
+        &'a self,
+        handle: &'a str,
+        _command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let exit_code = self.with_container(handle, |node, name| {
+                let simulated = node.containers.get(name)?;
+                (simulated.container.state == ContainerState::Running).then_some(simulated.exec_exit_code)
+            })?;
+            if exit_code.is_none() {
+                tokio::time::sleep(limit).await;
+            }
+            self.reply(ExecResult { exit_code, output: String::new() })
         })
     }
 

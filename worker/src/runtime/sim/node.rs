@@ -30,7 +30,8 @@ impl SimNode {
         let container =
             Container::new(format!("{}/{name}", identity.node), identity, ContainerState::Running);
         let crashes = request.container.image.starts_with("crash");
-        let mut simulated = SimContainer { container: container.clone(), crashes, starts: 0 };
+        let exec_exit_code = Some(i64::from(request.container.image.starts_with("unhealthy")));
+        let mut simulated = SimContainer { container: container.clone(), crashes, exec_exit_code, starts: 0 };
         simulated.start();
         self.containers.insert(name, simulated);
         self.send_hint(&identity.pod, !crashes);
@@ -48,6 +49,8 @@ pub(super) struct SimContainer {
     pub(super) container: Container,
     /// It exits right after each start.
     crashes: bool,
+    /// How commands in it end; `None` if they do not.
+    pub(super) exec_exit_code: Option<i64>,
     pub(super) starts: u32,
 }
 

@@ -84,3 +84,17 @@ async fn a_call_whose_reply_is_lost_has_been_carried_out() {
     sim.run(&request).await.unwrap();
     assert_eq!(sim.running(), 1);
 }
+
+#[tokio::test]
+async fn commands_end_as_the_test_says_and_only_in_a_running_container() {
+    let sim = SimRuntime::new(SimOptions::default());
+    let container = sim.run(&request("n", "p", "unhealthy:1")).await.unwrap();
+    let exec = || async { sim.exec(&container.handle, &["x".to_owned()], Duration::from_millis(10)).await };
+    assert_eq!(exec().await.unwrap().exit_code, Some(1));
+    for exit_code in [Some(0), Some(9), None] {
+        assert!(sim.set_exec_exit_code(&container.pod, exit_code));
+        assert_eq!(exec().await.unwrap().exit_code, exit_code);
+    }
+    assert!(sim.exit(&container.pod, 0));
+    assert!(matches!(exec().await, Err(RuntimeError::NotFound(_))));
+}

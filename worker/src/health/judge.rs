@@ -1,0 +1,269 @@
+//! Decides the health of a container from the results of its probes. Pure.
+
+use std::time::Duration;
+
+use common::clock::BootInstant;
+use common::health::Health;
+use common::spec::CheckTiming;
+
+/// What one probe has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeOutcome {
+    /// The container is well.
+    Passed,
+    /// It is not; with a line for people.
+    Failed(String),
+    /// It could not be asked, for a reason that is not its own: the engine does not answer, for example.
+    Inconclusive(String),
+}
+
+/// The last result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastProbe {
+    /// What it has found.
+    pub outcome: ProbeOutcome,
+    /// When it ended.
+    pub at: BootInstant,
+}
+
+/// The state of one check of one container, from its start to its end.
+///
+/// Probes are due at fixed distances, not a distance after the end of the one before: so checks that were spread at
+/// first stay spread. One that takes longer leaves out those that it overlaps.
+#[derive(Debug, Clone)]
+pub struct HealthJudge {
+    timing: CheckTiming,
+    started: BootInstant,
+    health: Health,
+    passed_in_row: u32,
+    failed_in_row: u32,
+    due: BootInstant,
+    last: Option<LastProbe>,
+}
+
+impl HealthJudge {
+    /// Begins at `now`. The first probe is due after a part of the distance between two: `spread`, from 0 to 1.
+    pub fn new(
+        timing: CheckTiming,
+        started: BootInstant,
+        health: Health,
+        now: BootInstant,
+        spread: f64,
+    ) -> Self {
+        let (passed_in_row, failed_in_row) = (0, 0);
+        let mut judge = Self { timing, started, health, passed_in_row, failed_in_row, due: now, last: None };
+        judge.due = now.plus(judge.distance(now).mul_f64(spread.clamp(0.0, 1.0)));
+        judge
+    }
+
+    /// Returns when the next probe is due.
+    pub fn due(&self) -> BootInstant {
+        self.due
+    }
+
+    /// Returns the health that the results so far show.
+    pub fn health(&self) -> Health {
+        self.health
+    }
+
+    /// Returns the last result; `None` before the first.
+    pub fn last(&self) -> Option<&LastProbe> {
+        self.last.as_ref()
+    }
+
+    /// Returns how many probes in a row have failed, of those that count.
+    pub fn failed_in_row(&self) -> u32 {
+        self.failed_in_row
+    }
+
+    /// Takes the result of the probe that was due. Returns true if it has changed the health.
+    pub fn observe(&mut self, outcome: ProbeOutcome, begun: BootInstant, ended: BootInstant) -> bool {
+        let before = self.health;
+        match &outcome {
+            ProbeOutcome::Passed => self.passed(),
+            // As in Docker, it counts where the probe began.
+            ProbeOutcome::Failed(_) => self.failed(begun),
+            ProbeOutcome::Inconclusive(_) => {}
+        }
+        self.last = Some(LastProbe { outcome, at: ended });
+        self.due = self.next_due(ended);
+        self.health != before
+    }
+
+    fn passed(&mut self) {
+        self.failed_in_row = 0;
+        self.passed_in_row = self.passed_in_row.saturating_add(1);
+        if self.passed_in_row >= self.timing.healthy_threshold {
+            self.health = Health::Healthy;
+        }
+    }
+
+    fn failed(&mut self, begun: BootInstant) {
+        self.passed_in_row = 0;
+        if self.is_starting(begun) {
+            return;
+        }
+        self.failed_in_row = self.failed_in_row.saturating_add(1);
+        if self.failed_in_row >= self.timing.retries {
+            self.health = Health::Unhealthy;
+        }
+    }
+
+    /// Returns whether failures do not count yet. In the first interval they never do: Docker does not probe so
+    /// early at all, and here it is done only to see soon that a container is well.
+    fn is_starting(&self, at: BootInstant) -> bool {
+        self.health == Health::Starting && at.since(self.started) < self.protection()
+    }
+
+    fn protection(&self) -> Duration {
+        self.timing.start_period.max(self.timing.interval)
+    }
+
+    fn distance(&self, at: BootInstant) -> Duration {
+        match self.is_starting(at) {
+            true => self.timing.start_interval.min(self.protection()),
+            false => self.timing.interval,
+        }
+    }
+
+    fn next_due(&self, ended: BootInstant) -> BootInstant {
+        let distance = self.distance(ended).max(Duration::from_millis(1));
+        let overlapped = ended.since(self.due).as_millis() / distance.as_millis();
+        let distances = u32::try_from(overlapped).unwrap_or(u32::MAX).saturating_add(1);
+        self.due.plus(distance.saturating_mul(distances))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn timing(interval: u64, start_period: u64, retries: u32, healthy_threshold: u32) -> CheckTiming {
+        CheckTiming {
+            interval: Duration::from_secs(interval),
+            timeout: Duration::from_secs(1),
+            start_period: Duration::from_secs(start_period),
+            start_interval: Duration::from_secs(interval.min(5)),
+            retries,
+            healthy_threshold,
+        }
+    }
+
+    fn at(seconds: f64) -> BootInstant {
+        BootInstant { millis: 1_000_000 }.plus(Duration::from_secs_f64(seconds))
+    }
+
+    /// Probes at each due time, with a result for each character: `+` passed, `-` failed, `?` inconclusive. Returns
+    /// what each has made of the health: `s`, `h` or `u`.
+    fn healths(timing: CheckTiming, known: Health, results: &str) -> String {
+        let mut judge = HealthJudge::new(timing, at(0.0), known, at(0.0), 0.5);
+        let health = |result: char| {
+            let outcome = match result {
+                '+' => ProbeOutcome::Passed,
+                '-' => ProbeOutcome::Failed("no".to_owned()),
+                _ => ProbeOutcome::Inconclusive("?".to_owned()),
+            };
+            let (due, before) = (judge.due(), judge.health());
+            let has_changed = judge.observe(outcome, due, due.plus(Duration::from_millis(10)));
+            assert_eq!(has_changed, judge.health() != before);
+            &judge.health().as_str()[..1]
+        };
+        results.chars().map(health).collect()
+    }
+
+    #[test]
+    fn health_changes_exactly_at_the_threshold() {
+        use Health::{Healthy, Starting, Unhealthy};
+        let table = [
+            // The first probe comes before the first interval is over, so its failure does not count.
+            (timing(1, 0, 3, 1), Starting, "----", "sssu"),
+            (timing(1, 0, 1, 1), Starting, "--", "su"),
+            (timing(1, 0, 3, 1), Starting, "+---", "hhhu"),
+            (timing(1, 0, 3, 1), Starting, "+--+--+---", "hhhhhhhhhu"),
+            (timing(1, 0, 3, 1), Healthy, "---+", "hhuh"),
+            (timing(1, 0, 3, 2), Unhealthy, "+-++", "uuuh"),
+            (timing(1, 0, 2, 3), Starting, "++-+++", "sssssh"),
+            // The start period: probes at 0.5, 1.5, 2.5, 3.5 s and so on.
+            (timing(1, 3, 2, 1), Starting, "-----", "ssssu"),
+            (timing(1, 3, 2, 1), Starting, "+--", "hhu"),
+            (timing(1, 3, 2, 2), Starting, "+----", "ssssu"),
+            // An engine that does not answer proves nothing, and makes nothing forgotten.
+            (timing(1, 0, 2, 1), Healthy, "-?????-", "hhhhhhu"),
+            (timing(1, 0, 2, 2), Starting, "+?+", "ssh"),
+            // The first interval is over after six probes at start_interval.
+            (timing(30, 0, 2, 1), Starting, "--------", "sssssssu"),
+        ];
+        for (timing, known, results, expected) in table {
+            assert_eq!(healths(timing, known, results), expected, "{timing:?} {known:?} {results}");
+        }
+    }
+
+    #[test]
+    fn probes_keep_their_distance_and_leave_out_what_a_long_one_overlaps() {
+        let mut judge = HealthJudge::new(timing(10, 0, 3, 1), at(0.0), Health::Healthy, at(0.0), 0.3);
+        assert_eq!(judge.due(), at(3.0));
+        for (begun, ended, due) in
+            [(3.0, 3.2, 13.0), (13.4, 13.5, 23.0), (23.0, 43.0, 53.0), (53.0, 80.0, 83.0)]
+        {
+            judge.observe(ProbeOutcome::Passed, at(begun), at(ended));
+            assert_eq!(judge.due(), at(due), "{begun} {ended}");
+        }
+    }
+
+    #[test]
+    fn a_starting_container_is_probed_at_start_interval() {
+        let mut judge = HealthJudge::new(timing(30, 12, 3, 1), at(0.0), Health::Starting, at(0.0), 1.0);
+        let mut due = Vec::new();
+        for _ in 0..8 {
+            due.push(judge.due().since(at(0.0)).as_secs());
+            judge.observe(ProbeOutcome::Failed(String::new()), judge.due(), judge.due());
+        }
+        assert_eq!(due, [5, 10, 15, 20, 25, 30, 60, 90], "and the last three of these count");
+        assert_eq!(judge.health(), Health::Unhealthy);
+        let mut judge = HealthJudge::new(timing(30, 12, 3, 1), at(0.0), Health::Starting, at(0.0), 1.0);
+        judge.observe(ProbeOutcome::Passed, at(5.0), at(5.0));
+        assert_eq!(judge.due(), at(35.0), "once it is healthy, at interval");
+    }
+
+    proptest! {
+        /// Against a model that has all results and no counters.
+        #[test]
+        fn it_is_unhealthy_only_after_as_many_failures_as_the_threshold_says(
+            results in prop::collection::vec(0u8..8, 0..60),
+            retries in 1u32..5, healthy_threshold in 1u32..4, start_period in 0u64..20, spread in 0.0f64..1.0,
+        ) {
+            let timing = timing(2, start_period, retries, healthy_threshold);
+            let mut judge = HealthJudge::new(timing, at(0.0), Health::Starting, at(0.0), spread);
+            let (mut counted, mut health) = (Vec::new(), Health::Starting);
+            let protected = Duration::from_secs(start_period.max(2));
+            for result in results {
+                let (begun, length) = (judge.due(), Duration::from_millis(u64::from(result) * 700));
+                let outcome = match result % 4 {
+                    0 => ProbeOutcome::Inconclusive(String::new()),
+                    1 => ProbeOutcome::Passed,
+                    _ => ProbeOutcome::Failed(String::new()),
+                };
+                let is_early = health == Health::Starting && begun.since(at(0.0)) < protected;
+                match outcome {
+                    ProbeOutcome::Passed => counted.push(true),
+                    ProbeOutcome::Failed(_) if !is_early => counted.push(false),
+                    // It only ends a row of passed ones.
+                    ProbeOutcome::Failed(_) => counted.clear(),
+                    ProbeOutcome::Inconclusive(_) => {}
+                }
+                let row = |of: bool| counted.iter().rev().take_while(|passed| **passed == of).count() as u32;
+                if row(false) >= retries {
+                    health = Health::Unhealthy;
+                } else if row(true) >= healthy_threshold {
+                    health = Health::Healthy;
+                }
+                let ended = begun.plus(length);
+                judge.observe(outcome, begun, ended);
+                prop_assert_eq!(judge.health(), health);
+                prop_assert!(judge.due() > ended && judge.due().since(ended) <= Duration::from_secs(2));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Probes all containers of a node, each at its time, and tells when the health of one has changed.
+//!
+//! One task and one timer serve all checks; a check costs a task only while its probe is under way.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::clock::{BootInstant, Clock};
+use futures_util::FutureExt;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use super::judge::{HealthJudge, ProbeOutcome};
+use super::probe::Prober;
+use super::schedule::{CheckId, Lane, Schedule};
+use super::{CheckKind, ContainerCheck, HealthChange};
+
+/// Commands that run at a time: each is a process that the engine starts.
+const MAX_COMMANDS: usize = 64;
+/// Connections at a time: each is a file descriptor of this process.
+const MAX_CONNECTIONS: usize = 512;
+/// How long to sleep without any check; adding one ends it.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// The checks of a node's containers. Checks can be added and removed before and while [`HealthMonitor::run`] runs.
+pub struct HealthMonitor {
+    clock: Arc<dyn Clock>,
+    prober: Arc<dyn Prober>,
+    schedule: Mutex<Schedule>,
+    /// A check was added, perhaps one that is due before the others.
+    added: Notify,
+    /// One for each [`Lane`].
+    permits: [Arc<Semaphore>; Lane::ALL.len()],
+    changes: mpsc::UnboundedSender<HealthChange>,
+}
+
+/// A probe that has ended.
+struct Ended {
+    id: CheckId,
+    outcome: ProbeOutcome,
+    begun: BootInstant,
+}
+
+impl HealthMonitor {
+    /// Returns a monitor without checks, and what it reports: each change of a container's health, in order.
+    pub fn new(
+        prober: Arc<dyn Prober>,
+        clock: Arc<dyn Clock>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<HealthChange>) {
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let permits = [MAX_COMMANDS, MAX_CONNECTIONS].map(|limit| Arc::new(Semaphore::new(limit)));
+        let (schedule, added) = (Mutex::default(), Notify::new());
+        (Arc::new(Self { clock, prober, schedule, added, permits, changes }), receiver)
+    }
+
+    /// Adds a check, in place of one of the same container and kind. Adding the same one again changes nothing, so
+    /// a caller may do so each time it looks at its containers.
+    pub fn set(&self, check: ContainerCheck) {
+        self.schedule().set(check, self.clock.now());
+        self.added.notify_one();
+    }
+
+    /// Removes the checks of a container. A probe under way is dropped; after this no change is reported.
+    pub fn remove(&self, handle: &str) {
+        self.schedule().remove(handle);
+    }
+
+    /// Returns the state of a check; `None` if there is none.
+    pub fn get(&self, handle: &str, kind: CheckKind) -> Option<HealthJudge> {
+        self.schedule().judge(handle, kind).cloned()
+    }
+
+    /// Probes until it is dropped.
+    ///
+    /// # Cancel safety
+    /// Probes under way end with it. Another run goes on with the other checks, and with these once they are set
+    /// again after a removal.
+    pub async fn run(self: &Arc<Self>) {
+        let mut probes = JoinSet::new();
+        loop {
+            let wait = self.begin_due(&mut probes);
+            tokio::select! {
+                Some(ended) = probes.join_next() => {
+                    // Otherwise it was aborted, because its check is gone.
+                    if let Ok(ended) = ended {
+                        self.take(ended);
+                    }
+                }
+                () = self.added.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Begins the probes that are due and for which there is room. Returns the time until the next one is due.
+    fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<Ended>) -> Duration {
+        let mut schedule = self.schedule();
+        let now = self.clock.now();
+        let next = schedule.advance(now);
+        for lane in Lane::ALL {
+            while let Ok(permit) = self.permits[lane as usize].clone().try_acquire_owned() {
+                let Some((id, check)) = schedule.next(lane) else { break };
+                let monitor = self.clone();
+                let probe = probes.spawn(async move {
+                    // Released also if the probe is aborted.
+                    let _permit = permit;
+                    monitor.probe(id, &check).await
+                });
+                schedule.begun(id, probe);
+            }
+        }
+        next.map_or(IDLE, |next| next.since(now))
+    }
+
+    async fn probe(&self, id: CheckId, check: &ContainerCheck) -> Ended {
+        let begun = self.clock.now();
+        let probe = self.prober.probe(&check.handle, check.address, &check.method, check.timing.timeout);
+        // A panic would leave the container without its check.
+        let outcome = AssertUnwindSafe(probe).catch_unwind().await;
+        let outcome = outcome.unwrap_or_else(|_| {
+            tracing::error!(container = check.handle, "the probe of a container panicked; this is a bug");
+            ProbeOutcome::Inconclusive("the probe failed because of a bug in kubeleet".to_owned())
+        });
+        Ended { id, outcome, begun }
+    }
+
+    fn take(&self, Ended { id, outcome, begun }: Ended) {
+        // Sent under the lock, so that nothing follows a removal.
+        let mut schedule = self.schedule();
+        if let Some(change) = schedule.ended(id, outcome, begun, self.clock.now()) {
+            // Without a receiver the worker is ending.
+            let _ = self.changes.send(change);
+        }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

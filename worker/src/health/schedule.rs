@@ -1,0 +1,182 @@
+//! Which checks there are, which probes are due, and what their results change. Pure: the caller has the clock.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use common::clock::BootInstant;
+use common::health::Health;
+use common::spec::ProbeMethod;
+use tokio::task::AbortHandle;
+
+use super::judge::{HealthJudge, ProbeOutcome};
+use super::{CheckKind, ContainerCheck, HealthChange};
+
+/// Identifies a check. One that replaces another has a new id, so that late results find nothing.
+pub(super) type CheckId = u64;
+
+/// Commands cost the engine a process each, connections nearly nothing. Each has its own limit, so that commands that
+/// hang hold up no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    Commands,
+    Connections,
+}
+
+impl Lane {
+    pub(super) const ALL: [Lane; 2] = [Lane::Commands, Lane::Connections];
+
+    fn of(method: &ProbeMethod) -> Self {
+        match method {
+            ProbeMethod::Command(_) => Lane::Commands,
+            ProbeMethod::Http(_) | ProbeMethod::Tcp(_) => Lane::Connections,
+        }
+    }
+}
+
+struct Entry {
+    check: Arc<ContainerCheck>,
+    judge: HealthJudge,
+    /// The probe under way.
+    probe: Option<AbortHandle>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(probe) = &self.probe {
+            probe.abort();
+        }
+    }
+}
+
+/// The checks of a node.
+#[derive(Default)]
+pub(super) struct Schedule {
+    next_id: CheckId,
+    ids: HashMap<(String, CheckKind), CheckId>,
+    entries: HashMap<CheckId, Entry>,
+    /// Those that wait for their time.
+    due: BTreeSet<(BootInstant, CheckId)>,
+    /// Those whose time has come, in its order.
+    ready: [VecDeque<CheckId>; 2],
+}
+
+impl Schedule {
+    /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has found so
+    /// far holds.
+    pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
+        let key = (check.handle.clone(), check.kind);
+        let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
+        if known.is_some_and(|known| is_same(&known.check, &check)) {
+            return;
+        }
+        self.remove_one(&key);
+        self.next_id += 1;
+        let id = self.next_id;
+        let judge = HealthJudge::new(check.timing, check.started, check.health, now, spread(&key));
+        self.due.insert((judge.due(), id));
+        self.ids.insert(key, id);
+        self.entries.insert(id, Entry { check: Arc::new(check), judge, probe: None });
+    }
+
+    /// Removes the checks of a container, and ends their probes.
+    pub(super) fn remove(&mut self, handle: &str) {
+        for kind in [CheckKind::Healthcheck, CheckKind::Readiness] {
+            self.remove_one(&(handle.to_owned(), kind));
+        }
+    }
+
+    fn remove_one(&mut self, key: &(String, CheckKind)) {
+        let Some(id) = self.ids.remove(key) else { return };
+        if let Some(entry) = self.entries.remove(&id) {
+            self.due.remove(&(entry.judge.due(), id));
+        }
+    }
+
+    /// Returns the state of a check.
+    pub(super) fn judge(&self, handle: &str, kind: CheckKind) -> Option<&HealthJudge> {
+        let id = self.ids.get(&(handle.to_owned(), kind))?;
+        self.entries.get(id).map(|entry| &entry.judge)
+    }
+
+    /// Puts those whose time has come in their lanes. Returns when the next one's comes.
+    pub(super) fn advance(&mut self, now: BootInstant) -> Option<BootInstant> {
+        while let Some((due, id)) = self.due.first().copied() {
+            if due > now {
+                return Some(due);
+            }
+            self.due.pop_first();
+            if let Some(entry) = self.entries.get(&id) {
+                self.ready[Lane::of(&entry.check.method) as usize].push_back(id);
+            }
+        }
+        None
+    }
+
+    /// Returns the next check of a lane that has to be probed now.
+    pub(super) fn next(&mut self, lane: Lane) -> Option<(CheckId, Arc<ContainerCheck>)> {
+        loop {
+            let id = self.ready[lane as usize].pop_front()?;
+            // Removed ones are still in the lane.
+            if let Some(entry) = self.entries.get(&id) {
+                return Some((id, entry.check.clone()));
+            }
+        }
+    }
+
+    /// Notes the probe under way.
+    pub(super) fn begun(&mut self, id: CheckId, probe: AbortHandle) {
+        match self.entries.get_mut(&id) {
+            Some(entry) => entry.probe = Some(probe),
+            None => probe.abort(),
+        }
+    }
+
+    /// Takes a result. Returns the change that it makes; `None` also if the check is gone.
+    pub(super) fn ended(
+        &mut self,
+        id: CheckId,
+        outcome: ProbeOutcome,
+        begun: BootInstant,
+        ended: BootInstant,
+    ) -> Option<HealthChange> {
+        let entry = self.entries.get_mut(&id)?;
+        entry.probe = None;
+        let has_changed = entry.judge.observe(outcome, begun, ended);
+        self.due.insert((entry.judge.due(), id));
+        has_changed.then(|| HealthChange {
+            handle: entry.check.handle.clone(),
+            kind: entry.check.kind,
+            started: entry.check.started,
+            health: entry.judge.health(),
+            message: message(&entry.judge),
+            at: ended,
+        })
+    }
+}
+
+/// Whether it asks for the same. What was known at its start does not matter any more.
+fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
+    let ContainerCheck { handle, kind, method, timing, address, started, health: _ } = one;
+    (handle, kind, method, timing, address, started)
+        == (&other.handle, &other.kind, &other.method, &other.timing, &other.address, &other.started)
+}
+
+fn message(judge: &HealthJudge) -> String {
+    match (judge.health(), judge.last().map(|last| &last.outcome)) {
+        (Health::Unhealthy, Some(ProbeOutcome::Failed(why))) => match judge.failed_in_row() {
+            1 => why.clone(),
+            failures => format!("{why} ({failures} times in a row)"),
+        },
+        _ => String::new(),
+    }
+}
+
+/// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are probed one
+/// after another, at the same times again when the worker has been restarted.
+fn spread(key: &(String, CheckKind)) -> f64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64
+}
