@@ -40,6 +40,7 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
         uuid: pod.id,
         name: pod.name,
         phase: pod.phase,
+        ready_since: pod.ready_since.map(rfc3339),
         reason: pod.reason,
         message: pod.message,
         service: pod.service,

@@ -57,6 +57,9 @@ pub struct PodRecord {
     /// Ports of the container that are published on its node; empty while its node has not reported any.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
+    /// Time since which the pod is ready; `None` if it is not.
+    #[serde(default)]
+    pub ready_since: Option<RedisMillis>,
     /// Each of several containers, as the pod's node last reported it; empty for a pod with one container.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,

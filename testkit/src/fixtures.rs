@@ -77,6 +77,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         exit_code: None,
         address: String::new(),
         published_ports: Vec::new(),
+        ready_since: None,
         containers: Vec::new(),
         runs: Vec::new(),
     }

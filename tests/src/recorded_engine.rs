@@ -179,6 +179,10 @@ impl Runtime for RecordedEngine {
         self.inner.run_sandbox(identity, ports)
     }
 
+    fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.inner.halt(handle, grace)
+    }
+
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.note(handle, Act::Restarted);
         self.inner.restart(handle)

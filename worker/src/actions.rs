@@ -114,6 +114,7 @@ impl PodAction {
                 self.back_off(index, exit, wait, crash_streak);
             }
             ContainerAction::Restart => self.restart(index).await,
+            ContainerAction::StopUnhealthy => self.stop_unhealthy(index).await,
             ContainerAction::Recover => {
                 self.change_container(index, |container| container.set_reason("", String::new()));
             }
@@ -215,8 +216,7 @@ impl PodAction {
         }
         self.change_container(index, |managed| {
             managed.handle = Some(container.handle);
-            managed.restart_at = None;
-            managed.running_since = Some(now);
+            managed.set_started(now);
             managed.set_reason("", String::new());
         });
     }
@@ -308,8 +308,32 @@ impl PodAction {
         exits.filter(|(index, _)| self.managed.containers[*index].restart_at.is_none()).collect()
     }
 
+    /// Stops a container that is unhealthy and keeps it: what follows its end follows any exit.
+    async fn stop_unhealthy(&self, index: usize) {
+        let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
+            return;
+        };
+        // A worker that dies after the stop learns from the record why the container ended.
+        self.report_status().await;
+        self.change_container(index, |container| container.was_unhealthy = true);
+        let worker = &self.context.worker;
+        match worker.runtime.halt(handle, self.managed.spec.grace()).await {
+            Ok(()) => {
+                measure::stop(StopReason::Unhealthy);
+                self.context.doubted.insert(self.managed.payload.id.clone(), handle.clone());
+            }
+            Err(error) => self.engine_failed("stopping", &error),
+        }
+    }
+
     fn back_off(&self, index: usize, exit: Exit, wait: Duration, crash_streak: u32) {
-        let message = format!("{}; next start in {}", exit.describe(), seconds(wait));
+        let container = self.managed.containers.get(index);
+        let unhealthy = container.filter(|container| container.was_unhealthy);
+        let why = match unhealthy.and_then(|container| container.checks.problem()) {
+            Some((_, message)) => format!("unhealthy, so it was stopped: {message}"),
+            None => exit.describe(),
+        };
+        let message = format!("{why}; next start in {}", seconds(wait));
         tracing::warn!(pod = %self.managed.payload.id, "{message}");
         let at = self.context.worker.now().plus(wait);
         self.change_container(index, |container| {
@@ -353,8 +377,7 @@ impl PodAction {
         let now = self.context.worker.now();
         let recovers_after = self.context.worker.config.restart_backoff;
         self.change_container(index, |container| {
-            container.restart_at = None;
-            container.running_since = Some(now);
+            container.set_started(now);
             container.restarts = container.restarts.saturating_add(1);
             let message = after_restart_message(container.exit_code, recovers_after);
             container.set_reason(RESTARTED, message);

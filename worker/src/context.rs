@@ -14,6 +14,9 @@ use crate::ack_queue::{AckQueue, AckRequest};
 use crate::broken_records::BrokenRecords;
 use crate::doubted::DoubtedContainers;
 use crate::fenced_signal::FencedSignal;
+use crate::health::HealthChange;
+use crate::health::monitor::HealthMonitor;
+use crate::health::probe::RuntimeProber;
 use crate::held_pods::HeldPods;
 use crate::link_state::LinkState;
 use crate::log_throttle::MAX_READERS;
@@ -45,6 +48,8 @@ pub(crate) struct SessionContext {
     pub(crate) unlabelled: Unlabelled,
     pub(crate) held: HeldPods,
     pub(crate) doubted: DoubtedContainers,
+    /// Probes the containers that have checks.
+    pub(crate) health: Arc<HealthMonitor>,
     pub(crate) broken_records: BrokenRecords,
     permanent_errors: RareLog,
     pub(crate) acks: AckQueue,
@@ -57,8 +62,14 @@ pub(crate) struct SessionContext {
 }
 
 impl SessionContext {
-    pub(crate) fn new(worker: Arc<Worker>, session: Session) -> (Arc<Self>, mpsc::Receiver<AckRequest>) {
+    /// Returns the context, and what its loops receive: acknowledgements, and changes of the health of containers.
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        session: Session,
+    ) -> (Arc<Self>, mpsc::Receiver<AckRequest>, mpsc::UnboundedReceiver<HealthChange>) {
         let (acks, ack_requests) = AckQueue::new();
+        let prober = Arc::new(RuntimeProber(worker.runtime.clone()));
+        let (health, health_changes) = HealthMonitor::new(prober, worker.clock.clone());
         let start_concurrency = match worker.config.runtime {
             RuntimeKind::Sim => SIM_START_CONCURRENCY,
             RuntimeKind::Docker | RuntimeKind::Process => worker.config.start_concurrency,
@@ -76,6 +87,7 @@ impl SessionContext {
             unlabelled: Unlabelled::default(),
             held: HeldPods::default(),
             doubted: DoubtedContainers::default(),
+            health,
             broken_records: BrokenRecords::default(),
             permanent_errors: RareLog::default(),
             acks,
@@ -83,7 +95,7 @@ impl SessionContext {
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),
         };
-        (Arc::new(context), ack_requests)
+        (Arc::new(context), ack_requests, health_changes)
     }
 
     /// Sorts a reply of Redis to `operation` and logs when Redis becomes unavailable or comes back.

@@ -3,6 +3,7 @@
 
 use common::spec::Port;
 
+use crate::image_checks;
 use crate::runtime::{Container, RuntimeError};
 use crate::table::ManagedPod;
 use crate::worker::Worker;
@@ -18,6 +19,7 @@ pub(crate) enum Interrupted {
 /// Starts the first containers of a pod, and notes them in `managed`. What was started before is found again.
 pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
     let mut started = Vec::new();
+    image_checks::find(worker, managed).await;
     if managed.uses_sandbox(worker) {
         let sandbox = run_sandbox(worker, managed).await?;
         managed.sandbox = Some(sandbox.handle.clone());
@@ -39,9 +41,9 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
     let observed = managed.observe(&started.iter().collect::<Vec<_>>());
     managed.note_observed(&observed);
     // The acknowledgement has the network, but not the single containers.
-    managed.is_reported = !managed.has_several();
+    managed.is_reported = !managed.has_several() && managed.status().reason.is_empty();
     for container in managed.containers.iter_mut().filter(|container| container.handle.is_some()) {
-        container.running_since = Some(now);
+        container.set_started(now);
     }
     Ok(started)
 }

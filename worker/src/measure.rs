@@ -73,6 +73,8 @@ pub(crate) enum StopReason {
     Fenced,
     /// The pod has ended, and the container only served the others.
     Ended,
+    /// Its health check has failed.
+    Unhealthy,
 }
 
 pub(crate) fn stop(reason: StopReason) {
@@ -81,6 +83,7 @@ pub(crate) fn stop(reason: StopReason) {
         StopReason::NotAssigned => "not_assigned",
         StopReason::Fenced => "fenced",
         StopReason::Ended => "ended",
+        StopReason::Unhealthy => "unhealthy",
     };
     counter!(STOPS, "reason" => reason).increment(1);
 }

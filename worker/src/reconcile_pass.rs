@@ -18,6 +18,7 @@ use crate::beat;
 use crate::context::SessionContext;
 use crate::ended_pods;
 use crate::engine_health::Probe;
+use crate::health_checks;
 use crate::held_pods;
 use crate::measure;
 use crate::recover;
@@ -73,6 +74,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
         confirm(context, &containers).await;
     }
     remove_expired(context, &containers);
+    health_checks::forget_others(context);
     measure::managed_pods(&context.worker.node, context.table.managed_count());
     Ok(recovered?)
 }
@@ -148,6 +150,7 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
     let observed = managed.observe(found);
     let Some(managed) = noted(context, managed, &observed) else { return };
+    health_checks::probe(context, &managed);
     let facts = PodFacts {
         desired: managed.desired,
         containers: managed
@@ -157,6 +160,8 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
                 sidecar: spec.sidecar,
                 depends_on: managed.spec.dependencies(spec),
                 observed: found.map(|found| found.state),
+                health: container.checks.health(),
+                was_unhealthy: container.was_unhealthy,
                 policy: spec.restart,
                 crash_streak: container.crash_streak,
                 running_since: container.running_since,

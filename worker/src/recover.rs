@@ -16,6 +16,7 @@ use common::store::{FinishReport, PodOutcome, PodRef, StoreError};
 use futures_util::FutureExt;
 
 use crate::context::SessionContext;
+use crate::image_checks;
 use crate::step::DesiredState;
 use crate::table::ManagedPod;
 
@@ -89,17 +90,17 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     managed.desired = desired;
     managed.network =
         ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
-    let is_running = record.phase == Phase::Running;
+    image_checks::find(&context.worker, &mut managed).await;
     let now = context.worker.now();
+    let reason_of = |reason| if record.phase == Phase::Running { reason } else { "" };
     if managed.has_several() {
         for (index, known) in managed.statuses_of(record) {
-            let (reason, message) = (&known.reason, &known.message);
             let count = (known.restarts, known.exit_code);
-            managed.containers[index].recover(now, count, is_running && !reason.is_empty(), message);
+            managed.containers[index].recover(now, count, reason_of(&known.reason), &known.message);
         }
     } else if let Some(container) = managed.containers.first_mut() {
         let count = (record.restarts, record.exit_code);
-        container.recover(now, count, is_running && !record.is_ready(), &record.message);
+        container.recover(now, count, reason_of(&record.reason), &record.message);
     }
     context.table.insert_recovered(managed);
     Ok(true)

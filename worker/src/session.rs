@@ -21,6 +21,7 @@ use crate::context::SessionContext;
 use crate::error::WorkerError;
 use crate::fence;
 use crate::former_names;
+use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
 use crate::reconcile::ReconcileLoop;
 use crate::register::{purge, register};
@@ -95,7 +96,7 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
 /// Runs the loops until the session ends, and ends them in order: first nothing new is begun, then tasks
 /// under way get time to end, then everything is aborted. Heartbeats go on until the last stage.
 async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &CancellationToken) -> SessionEnd {
-    let (context, ack_requests) = SessionContext::new(worker.clone(), session);
+    let (context, ack_requests, health_changes) = SessionContext::new(worker.clone(), session);
     // Also when this future is dropped.
     let _abort = context.tasks.abort_on_drop();
     let aborted = context.tasks.aborted();
@@ -105,6 +106,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(ClaimLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(AckLoop::new(context.clone(), ack_requests), aborted.clone()));
     loops.spawn(run_loop(SaveLoop::new(context.clone()), aborted.clone()));
+    health_checks::run(&context, health_changes);
     let end = tokio::select! {
         () = shutdown.cancelled() => SessionEnd::Shutdown,
         fenced = context.fenced.wait() => SessionEnd::Fenced(fenced),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::backoff;
 use common::clock::BootInstant;
+use common::health::Health;
 use common::spec::{RestartPolicy, StartCondition};
 
 use crate::runtime::ContainerState;
@@ -56,6 +57,10 @@ pub(crate) struct ContainerFacts {
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
     /// Its state on the engine; `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
+    /// What its health check has shown; `None` if it has none.
+    pub(crate) health: Option<Health>,
+    /// It was stopped because it was unhealthy: its exit is a failure, whatever its code.
+    pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
     /// Exits in a row before this one, without a healthy run between them.
     pub(crate) crash_streak: u32,
@@ -113,6 +118,8 @@ pub(crate) enum ContainerAction {
     Restart,
     /// It was started again and has run for a while: it is well.
     Recover,
+    /// Its health check has failed: stop it, so that it is started again.
+    StopUnhealthy,
 }
 
 /// How a container ended.
@@ -236,6 +243,9 @@ fn pod_exit(exits: &[Exit]) -> Option<Exit> {
 
 fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &RestartBackoff) -> ContainerStep {
     match container.observed {
+        Some(ContainerState::Running) if is_to_be_replaced(facts, container) => {
+            ContainerStep::Act(ContainerAction::StopUnhealthy)
+        }
         Some(ContainerState::Running) if has_recovered(facts.now, container, backoff) => {
             ContainerStep::Act(ContainerAction::Recover)
         }
@@ -254,11 +264,14 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
 fn can_create(facts: &PodFacts, container: &ContainerFacts) -> bool {
     let is_due = container.restart_at.is_none_or(|at| facts.now >= at);
     let holds = |(other, condition): &(usize, StartCondition)| {
-        let other = facts.containers.get(*other).and_then(|other| other.observed);
-        match (condition, other) {
+        let other = facts.containers.get(*other);
+        let health = other.and_then(|other| other.health);
+        match (condition, other.and_then(|other| other.observed)) {
             (_, None | Some(ContainerState::Created | ContainerState::Unknown)) => false,
             (StartCondition::ServiceStarted, Some(_)) => true,
-            (StartCondition::ServiceHealthy, Some(state)) => state == ContainerState::Running,
+            (StartCondition::ServiceHealthy, Some(state)) => {
+                state == ContainerState::Running && health == Some(Health::Healthy)
+            }
             (StartCondition::ServiceCompletedSuccessfully, Some(state)) => {
                 state == ContainerState::Exited { code: 0, out_of_memory: false }
             }
@@ -275,7 +288,7 @@ fn after_exit(
 ) -> ContainerStep {
     let restarts = match container.policy {
         RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => !exit.is_success(),
+        RestartPolicy::OnFailure => !exit.is_success() || container.was_unhealthy,
         RestartPolicy::Never => false,
     };
     match (restarts, container.restart_at) {
@@ -295,9 +308,17 @@ fn after_exit(
     }
 }
 
+/// Whether a container is stopped because it is unhealthy. One that would not be started again is left running, as
+/// with Docker.
+fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
+    let is_unhealthy = container.health == Some(Health::Unhealthy);
+    is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)
+}
+
 fn has_recovered(now: BootInstant, container: &ContainerFacts, backoff: &RestartBackoff) -> bool {
     let ran_for = container.running_since.map(|since| now.since(since));
-    container.is_recovering && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
+    let is_well = container.health.is_none_or(|health| health == Health::Healthy);
+    container.is_recovering && is_well && ran_for.is_some_and(|ran_for| ran_for >= backoff.first)
 }
 
 fn can_start(facts: &PodFacts) -> bool {
@@ -352,6 +373,8 @@ mod tests {
             sidecar: false,
             depends_on: Vec::new(),
             observed,
+            health: None,
+            was_unhealthy: false,
             policy: RestartPolicy::Always,
             crash_streak: 0,
             running_since: at(990),
@@ -563,6 +586,44 @@ mod tests {
         assert_eq!(step(&lost, &BACKOFF), Action::ReportLost);
         let only_sandbox = PodFacts { desired: DesiredState::Stop, ..several([None; 3]) };
         assert_eq!(step(&only_sandbox, &BACKOFF), Action::Stop);
+    }
+
+    #[test]
+    fn an_unhealthy_container_is_stopped_if_it_would_be_started_again() {
+        let table = [
+            (Health::Unhealthy, RestartPolicy::Always, act(ContainerAction::StopUnhealthy)),
+            (Health::Unhealthy, RestartPolicy::OnFailure, act(ContainerAction::StopUnhealthy)),
+            (Health::Unhealthy, RestartPolicy::Never, Action::Leave),
+            (Health::Starting, RestartPolicy::Always, Action::Leave),
+            (Health::Healthy, RestartPolicy::Always, Action::Leave),
+        ];
+        for (health, policy, action) in table {
+            let facts = pod(ContainerFacts { health: Some(health), policy, ..container(RUNNING) });
+            assert_eq!(step(&facts, &BACKOFF), action, "{health:?} {policy:?}");
+        }
+        let stopped =
+            ContainerFacts { was_unhealthy: true, policy: RestartPolicy::OnFailure, ..container(exited(0)) };
+        assert_eq!(step(&pod(stopped), &BACKOFF), back_off(0, 10, 1), "that it ended with 0 is no success");
+        let recovering =
+            ContainerFacts { is_recovering: true, health: Some(Health::Starting), ..container(RUNNING) };
+        assert_eq!(
+            step(&pod(recovering), &BACKOFF),
+            Action::Leave,
+            "it is not well before its check says so"
+        );
+    }
+
+    #[test]
+    fn a_container_waits_until_the_other_one_is_healthy() {
+        let mut facts = several([RUNNING, None, None]);
+        facts.containers[1].depends_on = vec![(0, StartCondition::ServiceHealthy)];
+        for (health, is_started) in
+            [(None, false), (Some(Health::Starting), false), (Some(Health::Healthy), true)]
+        {
+            facts.containers[0].health = health;
+            let created = step(&facts, &BACKOFF) == Action::Containers(vec![(1, ContainerAction::Create)]);
+            assert_eq!(created, is_started, "{health:?}");
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct PodView {
     pub name: PodName,
     /// Phase of the pod's life cycle.
     pub phase: Phase,
+    /// Since when the pod is ready; null if it is not.
+    #[serde(default)]
+    pub ready_since: Option<String>,
     /// Why the pod is not as it should be, in one word; empty when it is healthy.
     pub reason: String,
     /// The same in a sentence, with the container engine's own words if there are any.

@@ -94,10 +94,15 @@ fn never_true(name: &str, other: &ContainerSpec, condition: StartCondition) -> O
                 "{name} never completes, because it is restarted whenever it ends: give it `restart: on-failure`"
             ))
         }
-        StartCondition::ServiceHealthy => {
-            Some(format!("{name} has no health check: use the condition `service_started`"))
+        StartCondition::ServiceHealthy
+            if other.healthcheck.as_ref().is_some_and(|check| check.method().is_none()) =>
+        {
+            Some(format!("{name} has its health check disabled: use the condition `service_started`"))
         }
-        StartCondition::ServiceCompletedSuccessfully | StartCondition::ServiceStarted => None,
+        // Without a check of its own, that of its image counts.
+        StartCondition::ServiceHealthy
+        | StartCondition::ServiceCompletedSuccessfully
+        | StartCondition::ServiceStarted => None,
     }
 }
 

@@ -155,6 +155,10 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         Phase::Pending | Phase::Assigned => Vec::new(),
         _ => serde_json::from_str(&fields.text("containers")).unwrap_or_default(),
     };
+    let (since, reason) = (fields.number("since")?, fields.text("reason"));
+    // Without a time of its own it is ready since it runs.
+    let is_ready = phase == Phase::Running && reason.is_empty();
+    let ready_since = is_ready.then(|| fields.text("ready_since").parse().unwrap_or(0).max(since));
     Ok(Some(PodRecord {
         id: id.clone(),
         name: fields.parse("name")?,
@@ -174,8 +178,9 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         memory_bytes: fields.number::<u64>("memory")?.min(MAX_MEMORY_BYTES),
         host_ports: fields.text("ports"),
         created_at: fields.number("created_at")?,
-        since: fields.number("since")?,
-        reason: fields.text("reason"),
+        since,
+        reason,
+        ready_since,
         message: fields.text("message"),
         exit_code: exit_code.parse().ok(),
         address: fields.text("address"),

@@ -47,6 +47,8 @@ pub(super) enum EngineCall {
     Restart(String),
     /// With the grace period in milliseconds.
     Stop(String, u64),
+    /// Stops a container and keeps it.
+    Halt(String),
 }
 
 /// A subscription to hints.

@@ -176,6 +176,13 @@ impl SimulatedHost {
                 }
                 None => Err(RuntimeError::NotFound(handle.clone())),
             },
+            EngineCall::Halt(handle) => {
+                if let Some(container) = state.containers.get_mut(handle) {
+                    container.state = ContainerState::Exited { code: 143, out_of_memory: false };
+                }
+                state.send_hint();
+                Ok(EngineReply::Done)
+            }
             EngineCall::Stop(handle, _) => {
                 state.containers.remove(handle);
                 state.send_hint();
@@ -303,6 +310,10 @@ impl Runtime for SimulatedHost {
             }
         }
         .boxed()
+    }
+
+    fn halt<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.command(EngineCall::Halt(handle.to_owned())).boxed()
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -306,6 +306,7 @@ fn describe_call(call: &EngineCall) -> String {
         EngineCall::Run(request) => format!("RUN {}", request.identity.pod.short()),
         EngineCall::Restart(handle) => format!("RESTART {handle}"),
         EngineCall::Stop(handle, _) => format!("STOP {handle}"),
+        EngineCall::Halt(handle) => format!("HALT {handle}"),
     }
 }
 

@@ -66,6 +66,11 @@ impl HealthMonitor {
         self.schedule().remove(handle);
     }
 
+    /// Removes the checks of all containers but these.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
+        self.schedule().retain(is_kept);
+    }
+
     /// Returns the state of a check; `None` if there is none.
     pub fn get(&self, handle: &str, kind: CheckKind) -> Option<HealthJudge> {
         self.schedule().judge(handle, kind).cloned()

@@ -87,6 +87,13 @@ impl Schedule {
         }
     }
 
+    /// Removes the checks of all containers but these.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let gone = self.ids.keys().filter(|(handle, _)| !is_kept(handle));
+        let gone: Vec<(String, CheckKind)> = gone.cloned().collect();
+        gone.iter().for_each(|key| self.remove_one(key));
+    }
+
     fn remove_one(&mut self, key: &(String, CheckKind)) {
         let Some(id) = self.ids.remove(key) else { return };
         if let Some(entry) = self.entries.remove(&id) {

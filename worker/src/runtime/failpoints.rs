@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::failpoint::{self, Side};
 use common::ids::NodeName;
-use common::spec::Port;
+use common::spec::{HealthCheck, Port};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -66,6 +66,18 @@ impl Runtime for FailpointRuntime {
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         with_failpoints("run_sandbox", self.0.run_sandbox(identity, ports))
+    }
+
+    fn uses_host_network(&self) -> bool {
+        self.0.uses_host_network()
+    }
+
+    fn image_check<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {
+        self.0.image_check(image)
+    }
+
+    fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        with_failpoints("halt", self.0.halt(handle, grace))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

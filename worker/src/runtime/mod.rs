@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::Port;
+use common::spec::{HealthCheck, Port};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -122,6 +122,22 @@ pub trait Runtime: Send + Sync + 'static {
         let name = identity.container_name();
         Box::pin(async move { Err(RuntimeError::Refused(format!("{name}: this runtime has no sandboxes"))) })
     }
+
+    /// Returns whether containers are reached at this machine's own loopback address.
+    fn uses_host_network(&self) -> bool {
+        false
+    }
+
+    /// Returns the health check that an image describes; `None` if it describes none, or is not there.
+    fn image_check<'a>(
+        &'a self,
+        _image: &'a str,
+    ) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does not run.
+    fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
     /// Starts an exited container again. Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;

@@ -3,8 +3,24 @@
 use common::clock::BootInstant;
 use common::pod::ContainerProgress;
 
+use super::checks::ContainerChecks;
+
 /// The reason of a container that was started again after an exit, until it has run for a while.
 pub(crate) const RESTARTED: &str = "Restarted";
+
+/// The reason of a container that was started and whose checks have not passed yet.
+pub(crate) const STARTING: &str = "Starting";
+
+/// The reason of a container whose readiness check has failed.
+pub(crate) const NOT_READY: &str = "NotReady";
+
+/// The reason of a container whose health check has failed.
+pub(crate) const UNHEALTHY: &str = "Unhealthy";
+
+/// Returns whether the reason is one of those that checks show, which checks also take back.
+fn is_shown_by_checks(reason: &str) -> bool {
+    [STARTING, UNHEALTHY, NOT_READY].contains(&reason)
+}
 
 /// What this worker knows of one container of a pod. What it is to be is in the pod's specification.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +29,10 @@ pub(crate) struct ManagedContainer {
     pub(crate) handle: Option<String>,
     /// Whether it was started and has ended, as the engine told last.
     pub(crate) progress: ContainerProgress,
+    /// Its checks, and what they have shown.
+    pub(crate) checks: ContainerChecks,
+    /// It was stopped because it was unhealthy, and has not been started again since.
+    pub(crate) was_unhealthy: bool,
     /// How often it was started again, over the pod's whole life.
     pub(crate) restarts: u32,
     /// Exits in a row without a healthy run between them.
@@ -35,16 +55,42 @@ impl ManagedContainer {
         self.reason == RESTARTED
     }
 
+    /// It was started now.
+    pub(crate) fn set_started(&mut self, now: BootInstant) {
+        self.running_since = Some(now);
+        self.restart_at = None;
+        self.was_unhealthy = false;
+        self.checks.reset();
+    }
+
+    /// Returns why it is not as it should be: a reason and a sentence.
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+        match self.reason {
+            "" if self.progress == ContainerProgress::Running => self.checks.problem(),
+            "" => None,
+            reason => Some((reason, self.message.clone())),
+        }
+    }
+
     /// Takes over what an earlier session counted: restarts, and the exit code of the last run.
     pub(crate) fn recover(
         &mut self,
         now: BootInstant,
         (restarts, exit_code): (u32, Option<i64>),
-        is_unwell: bool,
+        reason: &str,
         message: &str,
     ) {
+        let is_unwell = !reason.is_empty();
         self.restarts = restarts;
-        if is_unwell {
+        if self.checks.exist() {
+            // The checks begin anew, from what was reported.
+            self.running_since = Some(now);
+        }
+        if !is_unwell {
+            self.checks.set_passed();
+        } else if is_shown_by_checks(reason) {
+            self.was_unhealthy = reason == UNHEALTHY;
+        } else {
             // It was not well when this worker's predecessor ended: it has to run for a while to be well again.
             self.running_since = Some(now);
             self.exit_code = exit_code;

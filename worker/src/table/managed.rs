@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
 
+use super::checks::ContainerChecks;
+use super::container::ManagedContainer;
 use super::pod::{ManagedPod, ObservedPod};
 use crate::step::DesiredState;
 
@@ -67,6 +70,25 @@ impl ManagedPods {
         let managed = self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment)?;
         managed.version = version;
         Some(change(managed))
+    }
+
+    /// Changes the checks of the container with this handle and start. Returns its pod.
+    pub(super) fn note_health(
+        &mut self,
+        handle: &str,
+        started: BootInstant,
+        change: impl FnOnce(&mut ContainerChecks),
+    ) -> Option<PodId> {
+        let version = self.next_version();
+        let is_it = |container: &ManagedContainer| {
+            container.handle.as_deref() == Some(handle) && container.running_since == Some(started)
+        };
+        let managed = self.pods.values_mut().find(|managed| managed.containers.iter().any(is_it))?;
+        let container = managed.containers.iter_mut().find(|container| is_it(container))?;
+        change(&mut container.checks);
+        managed.version = version;
+        managed.is_reported = false;
+        Some(managed.payload.id.clone())
     }
 
     pub(super) fn mark_busy(&mut self, seen: &ManagedPod) -> bool {

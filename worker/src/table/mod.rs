@@ -4,6 +4,7 @@
 //! All of it can be found again from Redis and the engine, and is lost with the session. One lock covers
 //! everything and is never held across an await.
 
+mod checks;
 mod container;
 mod leftovers;
 mod managed;
@@ -19,11 +20,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::clock::BootInstant;
+use common::health::Health;
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::payload::Payload;
 use common::saved_state::SavedPod;
 use common::spec::OnDisconnect;
 
+pub(crate) use self::checks::ContainerChecks;
 pub(crate) use self::container::{ManagedContainer, RESTARTED};
 pub(crate) use self::leftovers::EndedPod;
 use self::leftovers::Leftovers;
@@ -33,6 +36,7 @@ pub(crate) use self::pod::{ManagedPod, ObservedPod};
 pub(crate) use self::starting::Admission;
 use self::starting::Starts;
 pub(crate) use self::status::PodStatus;
+use crate::health::CheckKind;
 use crate::step::DesiredState;
 
 /// The pods of one session; see the module.
@@ -124,6 +128,24 @@ impl PodTable {
     /// Returns how many pods are managed.
     pub(crate) fn managed_count(&self) -> usize {
         self.lock().managed.len()
+    }
+
+    /// Notes what a check has shown of the container with this handle, if it is still the start that the check was
+    /// for. Returns its pod.
+    pub(crate) fn note_health(
+        &self,
+        handle: &str,
+        started: BootInstant,
+        kind: CheckKind,
+        health: Health,
+        message: &str,
+    ) -> Option<PodId> {
+        self.lock().managed.note_health(handle, started, |checks| checks.set(kind, health, message))
+    }
+
+    /// Returns the handles of all containers of managed pods.
+    pub(crate) fn handles(&self) -> HashSet<String> {
+        self.lock().managed.iter().flat_map(ManagedPod::handles).cloned().collect()
     }
 
     /// Returns a number that grows with each change of a managed pod.

@@ -1,11 +1,10 @@
 //! What is reported of a managed pod: the status of the first of its containers that is not well.
 
 use common::pod::{ContainerProgress, ContainerStatus, PodRecord};
+use common::spec::ContainerSpec;
 
+use super::container::STARTING;
 use super::pod::ManagedPod;
-
-/// The reason of a pod that runs while some of its containers still wait to be started.
-const STARTING: &str = "Starting";
 
 /// What a status report says about a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,26 +21,42 @@ pub(crate) struct PodStatus {
 impl ManagedPod {
     /// Returns the status that is to be reported.
     pub(crate) fn status(&self) -> PodStatus {
-        let unwell = self.containers().find(|(_, container)| !container.reason.is_empty());
-        let (reason, message) = match unwell {
-            Some((spec, container)) => match spec.name.as_ref().filter(|_| self.has_several()) {
-                Some(name) => (container.reason, format!("{name}: {}", container.message)),
-                None => (container.reason, container.message.clone()),
-            },
-            None => self.what_it_waits_for().map_or(("", String::new()), |message| (STARTING, message)),
+        let unwell = self.containers().find_map(|(spec, container)| {
+            let (reason, message) = container.problem()?;
+            Some((reason, self.with_name(spec, message), container))
+        });
+        let exit_code = match &unwell {
+            Some((_, _, container)) => container.exit_code,
+            None => self.containers.iter().find_map(|container| container.exit_code),
         };
-        let exited = self.containers.iter().find(|container| container.exit_code.is_some());
+        let (reason, message) = match unwell {
+            Some((reason, message, _)) => (reason, message),
+            None => self.not_started().map_or(("", String::new()), |message| (STARTING, message)),
+        };
         PodStatus {
             reason,
             message,
             restarts: self.containers.iter().map(|container| container.restarts).sum(),
-            exit_code: unwell.map(|(_, container)| container).or(exited).and_then(|one| one.exit_code),
+            exit_code,
             containers: self.container_statuses(),
         }
     }
 
-    /// Returns what it waits for before it is ready, in a sentence; `None` if all its containers were started.
+    /// Returns what it waits for before it is ready, in a sentence; `None` if it is ready as it runs.
     pub(crate) fn what_it_waits_for(&self) -> Option<String> {
+        let status = self.status();
+        (status.reason == STARTING).then_some(status.message)
+    }
+
+    fn with_name(&self, spec: &ContainerSpec, message: String) -> String {
+        match spec.name.as_ref().filter(|_| self.has_several()) {
+            Some(name) => format!("{name}: {message}"),
+            None => message,
+        }
+    }
+
+    /// Returns which of several containers still wait for what, in a sentence.
+    fn not_started(&self) -> Option<String> {
         let is_waiting = |progress| self.has_several() && progress == ContainerProgress::Waiting;
         let waiting = self.containers().filter(|(_, container)| is_waiting(container.progress));
         let sentences = waiting.filter_map(|(spec, _)| {
@@ -68,13 +83,14 @@ impl ManagedPod {
             return Vec::new();
         }
         let of_one = self.containers().filter_map(|(spec, container)| {
+            let (reason, message) = container.problem().unwrap_or_default();
             Some(ContainerStatus {
                 name: spec.name.clone()?,
                 state: container.progress,
                 restarts: container.restarts,
                 exit_code: container.exit_code,
-                reason: container.reason.to_owned(),
-                message: container.message.clone(),
+                reason: reason.to_owned(),
+                message,
             })
         });
         of_one.collect()

@@ -4,6 +4,7 @@
 mod broken;
 mod claiming;
 mod docker;
+mod health;
 mod holding;
 mod logs;
 mod reconciling;

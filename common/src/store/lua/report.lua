@@ -12,6 +12,7 @@ if holder ~= node or current_assignment ~= assignment or (phase ~= 'assigned' an
   return 'STALE'
 end
 redis.call('HSET', pod_key, 'reason', reason, 'message', message)
+if reason == '' and (last_reason or '') ~= '' then redis.call('HSET', pod_key, 'ready_since', STAMP) end
 if restarts ~= '' then redis.call('HSET', pod_key, 'restarts', restarts) end
 if exit_code ~= '' then redis.call('HSET', pod_key, 'exit_code', exit_code) end
 if published ~= '' then redis.call('HSET', pod_key, 'address', address, 'published', published) end

@@ -130,21 +130,23 @@ pub(super) async fn restart(client: &Client, handle: &str) -> Result<(), Runtime
 
 /// See [`crate::runtime::Runtime::stop`].
 pub(super) async fn stop(client: &Client, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
+    halt(client, handle, grace).await?;
+    remove(client, handle).await
+}
+
+/// See [`crate::runtime::Runtime::halt`].
+pub(super) async fn halt(client: &Client, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     // The engine counts whole seconds, and zero means no grace at all.
     let seconds = grace.as_millis().div_ceil(1000);
     let options =
         StopContainerOptionsBuilder::default().t(i32::try_from(seconds).unwrap_or(i32::MAX)).build();
     let call = client.docker()?.stop_container(handle, Some(options));
     match client.within(EngineCall::Stop, grace + STOP_MARGIN, call).await {
-        Ok(()) => {}
-        Err(failure) if failure.is_not_found() => return Ok(()),
-        Err(failure) => {
-            if is_running(client, handle).await? {
-                return Err(failure.into());
-            }
-        }
+        Ok(()) => Ok(()),
+        Err(failure) if failure.is_not_found() => Ok(()),
+        Err(failure) if is_running(client, handle).await? => Err(failure.into()),
+        Err(_) => Ok(()),
     }
-    remove(client, handle).await
 }
 
 /// Removes a container in any state with its anonymous volumes. Succeeds if it does not exist.

@@ -122,7 +122,7 @@ impl DockerRuntime {
     ///
     /// # Errors
     /// If the engine cannot inspect it.
-    pub async fn image_check(&self, image: &str) -> Result<Option<HealthCheck>, RuntimeError> {
+    pub(super) async fn read_image_check(&self, image: &str) -> Result<Option<HealthCheck>, RuntimeError> {
         image::check_path(image)?;
         let call = self.client.docker()?.inspect_image(image);
         match self.client.within(EngineCall::InspectImage, READ, call).await {
@@ -353,6 +353,14 @@ impl Runtime for DockerRuntime {
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(sandbox::run(self, identity, ports))
+    }
+
+    fn image_check<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {
+        Box::pin(self.read_image_check(image))
+    }
+
+    fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(containers::halt(&self.client, handle, grace))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -53,6 +53,15 @@ impl ProcessRuntime {
 
     async fn stop_pod(&self, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
         let Ok(folder) = self.folder(handle) else { return Ok(()) };
+        Self::end_process(&folder, grace).await;
+        if !folder.path.exists() {
+            return Ok(());
+        }
+        let node = folder.node().to_owned();
+        self.pods.with_lock(&node, move |_| pods::remove(&folder)).await
+    }
+
+    async fn end_process(folder: &Folder, grace: Duration) {
         let record = folder.load();
         let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
         let leader = match record.map(|record| record.state) {
@@ -67,11 +76,6 @@ impl ProcessRuntime {
                 let _late = tokio::time::timeout(CALL_TIMEOUT, leader.exited()).await;
             }
         }
-        if !folder.path.exists() {
-            return Ok(());
-        }
-        let node = folder.node().to_owned();
-        self.pods.with_lock(&node, move |_| pods::remove(&folder)).await
     }
 }
 
@@ -102,6 +106,19 @@ impl Runtime for ProcessRuntime {
             let handle = format!("{}/{}", request.identity.node, request.identity.container_name());
             pods.run(&Folder::new(&pods.root, &handle)?, &request)
         }))
+    }
+
+    fn uses_host_network(&self) -> bool {
+        true
+    }
+
+    fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            if let Ok(folder) = self.folder(handle) {
+                Self::end_process(&folder, grace).await;
+            }
+            Ok(())
+        })
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

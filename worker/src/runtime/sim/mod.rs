@@ -98,6 +98,13 @@ impl SimRuntime {
         })
     }
 
+    /// Returns how many commands were run in the containers of a pod.
+    pub fn exec_count(&self, pod: &PodId) -> u32 {
+        let nodes = self.nodes();
+        let containers = nodes.values().flat_map(|node| node.containers.values());
+        containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
+    }
+
     /// Makes the pod's containers vanish, as if a person had removed them. Returns whether there was one.
     pub fn lose(&self, pod: &PodId) -> bool {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
@@ -271,6 +278,22 @@ impl Runtime for SimRuntime {
         })
     }
 
+    fn halt<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            self.respond(self.options.stop_delay).await?;
+            let _ = self.with_container(handle, |node, name| {
+                let simulated = node.containers.get_mut(name)?;
+                if simulated.container.state == ContainerState::Running {
+                    simulated.container.state = ContainerState::Exited { code: 143, out_of_memory: false };
+                }
+                let pod = simulated.container.pod.clone();
+                node.send_hint(&pod, false);
+                Some(())
+            });
+            self.reply(())
+        })
+    }
+
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.start_delay).await?;
@@ -325,7 +348,8 @@ impl Runtime for SimRuntime {
         Box::pin(async move {
             self.respond(Duration::ZERO).await?;
             let exit_code = self.with_container(handle, |node, name| {
-                let simulated = node.containers.get(name)?;
+                let simulated = node.containers.get_mut(name)?;
+                simulated.execs += 1;
                 (simulated.container.state == ContainerState::Running).then_some(simulated.exec_exit_code)
             })?;
             if exit_code.is_none() {

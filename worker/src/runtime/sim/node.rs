@@ -31,7 +31,8 @@ impl SimNode {
             Container::new(format!("{}/{name}", identity.node), identity, ContainerState::Running);
         let crashes = request.container.image.starts_with("crash");
         let exec_exit_code = Some(i64::from(request.container.image.starts_with("unhealthy")));
-        let mut simulated = SimContainer { container: container.clone(), crashes, exec_exit_code, starts: 0 };
+        let mut simulated =
+            SimContainer { container: container.clone(), crashes, exec_exit_code, execs: 0, starts: 0 };
         simulated.start();
         self.containers.insert(name, simulated);
         self.send_hint(&identity.pod, !crashes);
@@ -51,6 +52,8 @@ pub(super) struct SimContainer {
     crashes: bool,
     /// How commands in it end; `None` if they do not.
     pub(super) exec_exit_code: Option<i64>,
+    /// How many commands were run in it.
+    pub(super) execs: u32,
     pub(super) starts: u32,
 }
 

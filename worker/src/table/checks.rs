@@ -1,0 +1,116 @@
+//! The checks of a container, and what they have shown.
+
+use std::sync::Arc;
+
+use common::clock::BootInstant;
+use common::health::Health;
+use common::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
+
+use super::container::{NOT_READY, STARTING, UNHEALTHY};
+use crate::health::{CheckKind, ContainerCheck};
+
+/// The checks of one container.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ContainerChecks {
+    healthcheck: Option<CheckState>,
+    readiness: Option<CheckState>,
+}
+
+/// One check, and what it has shown.
+#[derive(Debug, Clone)]
+struct CheckState {
+    check: Arc<(ProbeMethod, CheckTiming)>,
+    health: Health,
+    message: String,
+}
+
+impl CheckState {
+    fn of(check: Option<&HealthCheck>) -> Option<Self> {
+        let check = check?;
+        let check = Arc::new((check.method()?, check.timing()));
+        Some(Self { check, health: Health::Starting, message: String::new() })
+    }
+}
+
+impl ContainerChecks {
+    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its health.
+    pub(crate) fn of(spec: &ContainerSpec, of_image: Option<&HealthCheck>) -> Self {
+        Self {
+            healthcheck: CheckState::of(spec.healthcheck.as_ref().or(of_image)),
+            readiness: CheckState::of(spec.readiness.as_ref()),
+        }
+    }
+
+    /// Returns whether there is any.
+    pub(crate) fn exist(&self) -> bool {
+        self.healthcheck.is_some() || self.readiness.is_some()
+    }
+
+    /// Returns what the health check has shown; `None` if there is none.
+    pub(crate) fn health(&self) -> Option<Health> {
+        self.healthcheck.as_ref().map(|state| state.health)
+    }
+
+    /// Returns the reason for which the container is not ready, and a sentence; `None` if it is ready as far as its
+    /// checks tell.
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
+        let states = [(UNHEALTHY, &self.healthcheck), (NOT_READY, &self.readiness)];
+        let of = |health: Health| {
+            let found =
+                states.iter().find(|(_, state)| state.as_ref().is_some_and(|state| state.health == health));
+            found.and_then(|(reason, state)| Some((*reason, state.as_ref()?.message.clone())))
+        };
+        let starting = || of(Health::Starting).map(|_| (STARTING, self.pending()));
+        of(Health::Unhealthy).or_else(starting)
+    }
+
+    fn pending(&self) -> String {
+        let message = |state: &Option<CheckState>| {
+            state.as_ref().map(|state| state.message.clone()).filter(|message| !message.is_empty())
+        };
+        let last = message(&self.healthcheck).or_else(|| message(&self.readiness));
+        let what = "waiting for its health check to pass";
+        last.map_or_else(|| what.to_owned(), |last| format!("{what}: {last}"))
+    }
+
+    /// The container was started: nothing is known of it.
+    pub(crate) fn reset(&mut self) {
+        for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
+            (state.health, state.message) = (Health::Starting, String::new());
+        }
+    }
+
+    /// A check has shown something.
+    pub(crate) fn set(&mut self, kind: CheckKind, health: Health, message: &str) {
+        let state = match kind {
+            CheckKind::Healthcheck => &mut self.healthcheck,
+            CheckKind::Readiness => &mut self.readiness,
+        };
+        if let Some(state) = state {
+            (state.health, state.message) = (health, message.to_owned());
+        }
+    }
+
+    /// The checks have passed, as an earlier session of this worker has reported.
+    pub(crate) fn set_passed(&mut self) {
+        self.set(CheckKind::Healthcheck, Health::Healthy, "");
+        self.set(CheckKind::Readiness, Health::Healthy, "");
+    }
+
+    /// Returns what is to be probed of a container that runs.
+    pub(crate) fn to_probe(
+        &self,
+        handle: &str,
+        address: Option<std::net::IpAddr>,
+        started: BootInstant,
+    ) -> Vec<ContainerCheck> {
+        let states = [(CheckKind::Healthcheck, &self.healthcheck), (CheckKind::Readiness, &self.readiness)];
+        let check = |(kind, state): (CheckKind, &Option<CheckState>)| {
+            let state = state.as_ref()?;
+            let (method, timing) = (*state.check).clone();
+            let (handle, health) = (handle.to_owned(), state.health);
+            Some(ContainerCheck { handle, kind, method, timing, address, started, health })
+        };
+        states.into_iter().filter_map(check).collect()
+    }
+}
