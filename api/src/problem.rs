@@ -11,14 +11,20 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTI
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use common::api::{FieldProblem, Problem};
+use common::node::Resource;
 use common::spec::Violation;
 use common::store::{BrokenKey, StoreError};
+
+use crate::capacity::{Lack, Shortage};
 
 /// The media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Seconds after which a client may retry while Redis is unavailable: about the duration of a failover.
 const RETRY_AFTER_SECONDS: &str = "2";
+
+/// The nodes that a problem names at most.
+const MAX_NODES: usize = 20;
 
 /// The time within which an answer must begin; the middleware enforces it. Streams may go on for longer.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,6 +83,10 @@ kinds! {
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
     DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";
+    InsufficientMemory = "insufficient-memory", CONFLICT, "Insufficient memory";
+    InsufficientCpu = "insufficient-cpu", CONFLICT, "Insufficient CPU";
+    InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
+    InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";
@@ -101,12 +111,25 @@ pub(crate) struct ApiProblem {
     pub(crate) detail: String,
     /// The fields of the body that are wrong.
     pub(crate) errors: Vec<FieldProblem>,
+    /// What the cluster lacks.
+    shortage: Option<Box<Shortage>>,
 }
 
 impl ApiProblem {
     /// A problem of this type.
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new() }
+        Self { kind, detail: detail.into(), errors: Vec::new(), shortage: None }
+    }
+
+    /// The problem of a service that does not fit the cluster.
+    pub(crate) fn of_shortage(shortage: Shortage) -> Self {
+        let kind = match shortage.lack {
+            Lack::Amount(Resource::Memory) => ProblemKind::InsufficientMemory,
+            Lack::Amount(Resource::Cpu) => ProblemKind::InsufficientCpu,
+            Lack::Amount(Resource::Pids) => ProblemKind::InsufficientPids,
+            Lack::Ports => ProblemKind::InsufficientPorts,
+        };
+        Self { shortage: Some(Box::new(shortage.clone())), ..Self::new(kind, shortage.detail()) }
     }
 
     /// Adds one field that is wrong.
@@ -164,7 +187,7 @@ impl ApiProblem {
 
     /// The document that is sent.
     fn into_problem(self, path: &str, request_id: &str) -> Problem {
-        Problem {
+        let problem = Problem {
             kind: self.kind.uri().to_owned(),
             title: self.kind.title().to_owned(),
             status: self.kind.status().as_u16(),
@@ -172,6 +195,18 @@ impl ApiProblem {
             instance: path.to_owned(),
             request_id: request_id.to_owned(),
             errors: self.errors,
+            ..Problem::default()
+        };
+        let Some(mut shortage) = self.shortage else { return problem };
+        let node_count = shortage.nodes.len();
+        shortage.nodes.truncate(MAX_NODES);
+        Problem {
+            service: Some(shortage.service.to_string()),
+            required: Some(shortage.required),
+            allocatable: Some(shortage.allocatable),
+            nodes: shortage.nodes,
+            node_count: Some(node_count),
+            ..problem
         }
     }
 }
@@ -204,7 +239,7 @@ impl From<Vec<Violation>> for ApiProblem {
             many => format!("{} fields have invalid values", many.len()),
         };
         let errors = violations.into_iter().map(|v| FieldProblem { pointer: v.pointer, detail: v.detail });
-        Self { kind: ProblemKind::InvalidService, detail, errors: errors.collect() }
+        Self { errors: errors.collect(), ..Self::new(ProblemKind::InvalidService, detail) }
     }
 }
 

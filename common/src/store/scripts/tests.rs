@@ -103,7 +103,7 @@ fn a_script_describes_itself_and_its_replies() {
 
 #[test]
 fn resources_are_the_same_in_the_prelude() {
-    let names = Resources::FIELDS.map(|name| format!("'{name}'")).join(", ");
+    let names = Resource::ALL.map(|resource| format!("'{}'", resource.field())).join(", ");
     assert!(PRELUDE.contains(&format!("local RESOURCES = {{ {names} }}\n")));
 }
 
