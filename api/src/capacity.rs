@@ -1,14 +1,21 @@
 //! Decides whether what a request wants fits the cluster. Pure.
 //!
-//! It is an early answer for people, not a reservation: the script that assigns pods decides. Therefore it refuses
-//! only what cannot fit. Nodes that are cordoned or silent count as well, because they may be back before the pods
-//! are. External workers do not: they get no pod that asks for resources or host ports.
+//! It is an early answer for people, not a reservation: the script that assigns pods decides. Therefore only
+//! what cannot fit is refused. Nodes that are cordoned or silent count as well, because they may be back
+//! before the pods are. External workers do not: they get no pod that asks for resources or host ports.
+
+mod amounts;
+mod shortage;
 
 use common::api::NodeShortage;
 use common::ids::ServiceName;
 use common::node::{Node, NodeKind, NodeState, Resource, Resources};
 use common::service::Service;
 use common::spec::{DesiredService, HostPorts, PodSpec};
+
+use self::amounts::{Rounded, amount};
+use self::shortage::Lack;
+pub(crate) use self::shortage::Shortage;
 
 /// The order in which resources are blamed where several are short.
 const BLAMED: [Lack; 4] =
@@ -28,32 +35,6 @@ pub(crate) struct Demand {
     service: ServiceName,
     wanted: PodGroup,
     present: Option<PodGroup>,
-}
-
-/// What is short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// An amount that pods reserve.
-    Amount(Resource),
-    /// Nodes on which the host ports are free.
-    Ports,
-}
-
-/// Why pods do not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shortage {
-    /// What is short.
-    pub(crate) lack: Lack,
-    /// How much is required, in the unit of the resource; of ports, the number of nodes.
-    pub(crate) required: u64,
-    /// How much of it can be allocated.
-    pub(crate) allocatable: u64,
-    /// The service.
-    pub(crate) service: ServiceName,
-    /// The host ports that the service asks for.
-    pub(crate) ports: HostPorts,
-    /// The reason of each node, by name.
-    pub(crate) nodes: Vec<NodeShortage>,
 }
 
 impl PodGroup {
@@ -200,8 +181,8 @@ impl Demand {
         Some(self.short_of(lack, required, allocatable, nodes, reason))
     }
 
-    /// The pods of a changed service do not fit what is free and what its present pods have. On which nodes these
-    /// are is not asked, so only what cannot fit in any case is found.
+    /// The pods of a changed service do not fit what is free and what its present pods have. On which nodes
+    /// these are is not asked, so only what cannot fit in any case is found.
     fn replacement(&self, present: &PodGroup, nodes: &[&Node]) -> Option<Shortage> {
         let sum = |resource| {
             let own = present.request.get(resource).saturating_mul(present.replicas);
@@ -264,68 +245,9 @@ impl Demand {
     }
 }
 
-impl Shortage {
-    /// Returns the sentence of the problem: `requires 12G of memory but only 10G can be allocated`.
-    pub(crate) fn detail(&self) -> String {
-        let (required, allocatable) = (self.required, self.allocatable);
-        match self.lack {
-            Lack::Amount(Resource::Memory) => format!(
-                "requires {} of memory but only {} can be allocated",
-                memory(required, Rounded::Up),
-                memory(allocatable, Rounded::Down)
-            ),
-            Lack::Amount(resource @ (Resource::Cpu | Resource::Pids)) => {
-                let allocatable = match resource {
-                    Resource::Cpu => cores(allocatable).to_string(),
-                    _ => allocatable.to_string(),
-                };
-                let required = amount(resource, required, Rounded::Up);
-                format!("requires {required} but only {allocatable} can be allocated")
-            }
-            Lack::Ports => format!(
-                "requires {required} {} with port {} but only {allocatable} can be allocated",
-                if required == 1 { "node" } else { "nodes" },
-                self.ports.iter().collect::<Vec<_>>().join(" and ")
-            ),
-        }
-    }
-}
-
 /// What no pod has reserved.
 fn free(node: &Node) -> Resources {
     node.facts.capacity.saturating_sub(node.used)
-}
-
-/// To which side an amount is rounded that has too many digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rounded {
-    Up,
-    Down,
-}
-
-/// Formats an amount with its unit.
-fn amount(resource: Resource, amount: u64, rounded: Rounded) -> String {
-    match resource {
-        Resource::Memory => format!("{} of memory", memory(amount, rounded)),
-        Resource::Cpu if amount == 1000 => "1 CPU".to_owned(),
-        Resource::Cpu => format!("{} CPUs", cores(amount)),
-        Resource::Pids => format!("{amount} processes"),
-    }
-}
-
-fn cores(millis: u64) -> f64 {
-    millis as f64 / 1000.0
-}
-
-/// Formats bytes as Docker writes them, with at most two decimals: 12G, 1.5G, 64M.
-fn memory(bytes: u64, rounded: Rounded) -> String {
-    let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
-    let Some((name, unit)) = units.into_iter().find(|(_, unit)| bytes >= *unit) else {
-        return format!("{bytes}B");
-    };
-    let (bytes, unit) = (u128::from(bytes) * 100, u128::from(unit));
-    let hundredths = if rounded == Rounded::Up { bytes.div_ceil(unit) } else { bytes / unit };
-    format!("{}{name}", hundredths as f64 / 100.0)
 }
 
 #[cfg(test)]

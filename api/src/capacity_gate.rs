@@ -35,8 +35,8 @@ pub(crate) struct CapacityGate {
 }
 
 impl CapacityGate {
-    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known. Reads nothing for
-    /// what asks for nothing.
+    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known. Reads
+    /// nothing for what asks for nothing.
     pub(crate) async fn shortage(&self, store: &Store, demand: &Demand) -> Option<Shortage> {
         if demand.is_covered() {
             return None;

@@ -10,12 +10,10 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use common::api::{FieldProblem, Problem};
-use common::node::Resource;
+use common::api::{FieldProblem, NodeShortage, Problem};
+use common::ids::ServiceName;
 use common::spec::Violation;
 use common::store::{BrokenKey, StoreError};
-
-use crate::capacity::{Lack, Shortage};
 
 /// The media type of RFC 9457.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
@@ -112,7 +110,20 @@ pub(crate) struct ApiProblem {
     /// The fields of the body that are wrong.
     pub(crate) errors: Vec<FieldProblem>,
     /// What the cluster lacks.
-    shortage: Option<Box<Shortage>>,
+    shortage: Option<Box<ShortageMembers>>,
+}
+
+/// The members of a problem of a service that does not fit the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShortageMembers {
+    /// The service.
+    pub(crate) service: ServiceName,
+    /// How much is required, in the unit of the resource.
+    pub(crate) required: u64,
+    /// How much can be allocated.
+    pub(crate) allocatable: u64,
+    /// The reason of each node.
+    pub(crate) nodes: Vec<NodeShortage>,
 }
 
 impl ApiProblem {
@@ -121,15 +132,9 @@ impl ApiProblem {
         Self { kind, detail: detail.into(), errors: Vec::new(), shortage: None }
     }
 
-    /// The problem of a service that does not fit the cluster.
-    pub(crate) fn of_shortage(shortage: Shortage) -> Self {
-        let kind = match shortage.lack {
-            Lack::Amount(Resource::Memory) => ProblemKind::InsufficientMemory,
-            Lack::Amount(Resource::Cpu) => ProblemKind::InsufficientCpu,
-            Lack::Amount(Resource::Pids) => ProblemKind::InsufficientPids,
-            Lack::Ports => ProblemKind::InsufficientPorts,
-        };
-        Self { shortage: Some(Box::new(shortage.clone())), ..Self::new(kind, shortage.detail()) }
+    /// Adds what the cluster lacks.
+    pub(crate) fn with_shortage(self, shortage: ShortageMembers) -> Self {
+        Self { shortage: Some(Box::new(shortage)), ..self }
     }
 
     /// Adds one field that is wrong.

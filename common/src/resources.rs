@@ -1,5 +1,5 @@
-//! What pods reserve on a node. A kind of resource is declared here and, for the scripts, in the list at the top
-//! of `store/lua/_prelude.lua`; a test compares the two.
+//! What pods reserve on a node. A kind of resource is declared here and, for the scripts, in the list at the
+//! top of `store/lua/_prelude.lua`; a test compares the two.
 //!
 //! Host ports are no amounts, and are reserved one by one: see [`HostPorts`](crate::spec::HostPorts).
 
@@ -51,7 +51,7 @@ impl Resource {
 }
 
 impl Resources {
-    /// The amount of a resource that a node does not limit: a worker of a version that did not know the resource.
+    /// The amount of a resource that a node does not limit: its worker is of a version that did not know it.
     pub const UNLIMITED: u64 = u64::MAX;
 
     /// Returns the amount of one resource.

@@ -8,7 +8,9 @@ use common::service::ServiceState;
 use common::spec::ServiceInput;
 use serde_json::{Value, json};
 
+use super::amounts::memory;
 use super::*;
+use crate::problem::ApiProblem;
 
 const GIB: u64 = 1 << 30;
 
@@ -67,7 +69,7 @@ fn service(fields: &Value) -> Service {
 }
 
 fn detail(demand: &Demand, nodes: &[Node]) -> String {
-    demand.shortage(nodes).map(|shortage| shortage.detail()).unwrap_or_default()
+    demand.shortage(nodes).map(|shortage| ApiProblem::from(shortage).detail).unwrap_or_default()
 }
 
 #[test]

@@ -39,7 +39,8 @@ const MAX_ATTEMPTS: usize = 5;
 pub(crate) struct ServicePatch(#[allow(dead_code, reason = "only describes a body")] Value);
 
 /// Creates a service and its pods.
-#[utoipa::path(post, path = "/service", tag = "service", params(PlacementOptions), request_body(description = "The service", content(
+#[utoipa::path(post, path = "/service", tag = "service", params(PlacementOptions),
+    request_body(description = "The service", content(
     (ServiceInput = "application/json", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
     (ServiceInput = "application/yaml", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
 )), responses(
@@ -175,7 +176,7 @@ pub(crate) async fn put_service(
          body = ServiceView),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
-        (status = 409, description = "The service is being deleted, does not fit, or others keep changing it"),
+        (status = 409, description = "The service is being deleted, does not fit, or is changed by others"),
         (status = 412, description = "The service has another revision"),
         (status = 422, description = "The changed service has invalid values"),
         (status = 507, description = "Redis is too full to add this"),
@@ -319,7 +320,7 @@ async fn check_capacity(
     if options.allow_partial {
         return Ok(());
     }
-    app.shortage(demand).await.map_or(Ok(()), |shortage| Err(ApiProblem::of_shortage(shortage)))
+    app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
 /// As [`check_capacity`], for a new service. One that exists is told so, however full the cluster is.

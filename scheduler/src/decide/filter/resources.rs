@@ -15,18 +15,18 @@ pub(super) const POD_SLOTS: NodeFilter = NodeFilter {
 };
 
 macro_rules! enough_of {
-    ($resource:expr, $reason:literal) => {
+    ($resource:expr, $reason:expr) => {
         NodeFilter {
-            reason: Reason($reason),
+            reason: $reason,
             is_feasible: |candidate, requirements, _| has_enough($resource, candidate, requirements),
             explain: |candidate, requirements, _, _| explain($resource, candidate, requirements),
         }
     };
 }
 
-pub(super) const CPU: NodeFilter = enough_of!(Resource::Cpu, "InsufficientCpu");
-pub(super) const MEMORY: NodeFilter = enough_of!(Resource::Memory, "InsufficientMemory");
-pub(super) const PIDS: NodeFilter = enough_of!(Resource::Pids, "InsufficientPids");
+pub(super) const CPU: NodeFilter = enough_of!(Resource::Cpu, Reason("InsufficientCpu"));
+pub(super) const MEMORY: NodeFilter = enough_of!(Resource::Memory, Reason("InsufficientMemory"));
+pub(super) const PIDS: NodeFilter = enough_of!(Resource::Pids, Reason("InsufficientPids"));
 
 fn has_enough(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> bool {
     let needed = requirements.request.get(resource);
