@@ -7,6 +7,8 @@
 mod auth;
 mod body;
 mod broken;
+mod capacity;
+mod capacity_gate;
 mod connections;
 mod event_feed;
 mod growth;

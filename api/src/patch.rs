@@ -125,7 +125,7 @@ mod tests {
     fn containers_are_replaced_as_a_whole() {
         let after = patched(&stored(full()), &json!({"containers": [{"image": "redis"}]})).unwrap();
         let after = after.normalize().unwrap();
-        assert_eq!((after.pod.image(), after.pod.memory_bytes()), ("redis", 0));
+        assert_eq!((after.pod.image(), after.pod.request().memory_bytes), ("redis", 0));
     }
 
     #[test]

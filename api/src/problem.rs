@@ -10,7 +10,8 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use common::api::{FieldProblem, Problem};
+use common::api::{FieldProblem, NodeShortage, Problem};
+use common::ids::ServiceName;
 use common::spec::Violation;
 use common::store::{BrokenKey, StoreError};
 
@@ -19,6 +20,9 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Seconds after which a client may retry while Redis is unavailable: about the duration of a failover.
 const RETRY_AFTER_SECONDS: &str = "2";
+
+/// The nodes that a problem names at most.
+const MAX_NODES: usize = 20;
 
 /// The time within which an answer must begin; the middleware enforces it. Streams may go on for longer.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,6 +81,10 @@ kinds! {
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
     DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";
+    InsufficientMemory = "insufficient-memory", CONFLICT, "Insufficient memory";
+    InsufficientCpu = "insufficient-cpu", CONFLICT, "Insufficient CPU";
+    InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
+    InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";
@@ -101,12 +109,32 @@ pub(crate) struct ApiProblem {
     pub(crate) detail: String,
     /// The fields of the body that are wrong.
     pub(crate) errors: Vec<FieldProblem>,
+    /// What the cluster lacks.
+    shortage: Option<Box<ShortageMembers>>,
+}
+
+/// The members of a problem of a service that does not fit the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ShortageMembers {
+    /// The service.
+    pub(crate) service: ServiceName,
+    /// How much is required, in the unit of the resource.
+    pub(crate) required: u64,
+    /// How much can be allocated.
+    pub(crate) allocatable: u64,
+    /// The reason of each node.
+    pub(crate) nodes: Vec<NodeShortage>,
 }
 
 impl ApiProblem {
     /// A problem of this type.
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new() }
+        Self { kind, detail: detail.into(), errors: Vec::new(), shortage: None }
+    }
+
+    /// Adds what the cluster lacks.
+    pub(crate) fn with_shortage(self, shortage: ShortageMembers) -> Self {
+        Self { shortage: Some(Box::new(shortage)), ..self }
     }
 
     /// Adds one field that is wrong.
@@ -164,7 +192,7 @@ impl ApiProblem {
 
     /// The document that is sent.
     fn into_problem(self, path: &str, request_id: &str) -> Problem {
-        Problem {
+        let problem = Problem {
             kind: self.kind.uri().to_owned(),
             title: self.kind.title().to_owned(),
             status: self.kind.status().as_u16(),
@@ -172,6 +200,18 @@ impl ApiProblem {
             instance: path.to_owned(),
             request_id: request_id.to_owned(),
             errors: self.errors,
+            ..Problem::default()
+        };
+        let Some(mut shortage) = self.shortage else { return problem };
+        let node_count = shortage.nodes.len();
+        shortage.nodes.truncate(MAX_NODES);
+        Problem {
+            service: Some(shortage.service.to_string()),
+            required: Some(shortage.required),
+            allocatable: Some(shortage.allocatable),
+            nodes: shortage.nodes,
+            node_count: Some(node_count),
+            ..problem
         }
     }
 }
@@ -204,7 +244,7 @@ impl From<Vec<Violation>> for ApiProblem {
             many => format!("{} fields have invalid values", many.len()),
         };
         let errors = violations.into_iter().map(|v| FieldProblem { pointer: v.pointer, detail: v.detail });
-        Self { kind: ProblemKind::InvalidService, detail, errors: errors.collect() }
+        Self { errors: errors.collect(), ..Self::new(ProblemKind::InvalidService, detail) }
     }
 }
 

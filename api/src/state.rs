@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::AccessControl;
+use crate::capacity::{Demand, Shortage};
+use crate::capacity_gate::CapacityGate;
 use crate::event_feed::EventFeed;
 use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
@@ -33,6 +35,8 @@ pub(crate) struct AppState {
     pub(crate) pod_counts: Arc<PodCounts>,
     /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
+    /// Knows what the nodes have free.
+    capacity: Arc<CapacityGate>,
     /// The streams that are open.
     pub(crate) streams: Streams,
     /// Work that continues after its request was answered.
@@ -61,6 +65,7 @@ impl AppState {
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
             growth: Arc::default(),
+            capacity: Arc::default(),
             streams: Streams::new(config.max_connections),
             tasks: TaskTracker::new(),
             metrics: crate::metrics::recorder(),
@@ -74,6 +79,11 @@ impl AppState {
     /// Admits a request that adds `growth`, or says why not.
     pub(crate) async fn admit(&self, growth: Growth) -> Result<(), ApiProblem> {
         self.growth.admit(&self.store, &self.config.growth, growth).await
+    }
+
+    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known.
+    pub(crate) async fn shortage(&self, demand: &Demand) -> Option<Shortage> {
+        self.capacity.shortage(&self.store, demand).await
     }
 
     /// Remembers the durability of a write for `/status`, and returns it as the API shows it.

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     NotFound,
     /// The object exists already, is being deleted, or was changed concurrently.
     Conflict,
-    /// The wait timed out, and some pods fit no node.
+    /// The service does not fit the cluster, or the wait timed out and some pods fit no node.
     Unschedulable,
     /// The wait timed out for another reason.
     TimedOut,

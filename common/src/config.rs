@@ -13,11 +13,14 @@ use std::time::Duration;
 use crate::duration::HumanDuration;
 use crate::ids::NodeName;
 use crate::node::Resources;
+use crate::reserve::Reserve;
 use crate::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 use crate::store::{RedisUrl, UrlError};
 
 /// More pods than any machine runs.
 const MAX_PODS_PER_NODE: u64 = 1_000_000;
+/// More processes and threads than any kernel numbers: its limit is 2^22.
+const MAX_PIDS_PER_NODE: u64 = 1 << 30;
 /// More containers than any engine starts at the same time.
 const MAX_START_CONCURRENCY: u64 = 10_000;
 /// More workers than one process can simulate.
@@ -252,10 +255,14 @@ pub struct Config {
     pub max_pods: u64,
     /// Number of containers that this node starts at the same time.
     pub start_concurrency: usize,
-    /// CPU that this node offers; all of the machine's CPUs if absent.
+    /// CPU that this node offers; the machine's less the reserve if absent.
     pub cpus: Option<Cpus>,
-    /// Memory that this node offers; all of the machine's memory if absent.
+    /// Memory that this node offers; the machine's less the reserve if absent.
     pub memory: Option<Memory>,
+    /// Processes and threads that this node offers; the machine's less the reserve if absent.
+    pub pids: Option<u64>,
+    /// What of the machine is kept for the system.
+    pub reserve: Reserve,
     /// Number of simulated workers in one `sim` process: `<node>-1` … `<node>-N`.
     pub sim_workers: u32,
     /// Wait before an exited container is restarted for the first time. Doubles up to five minutes.
@@ -267,12 +274,26 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the resources that this node offers, on a machine with the resources `machine`.
+    /// Returns the resources that this node offers to pods, on a machine with the resources `machine`.
     pub fn capacity(&self, machine: Resources) -> Resources {
+        let rest = machine.saturating_sub(self.reserved(machine));
         Resources {
-            cpu_millis: self.cpus.map_or(machine.cpu_millis, Cpus::millis),
-            memory_bytes: self.memory.map_or(machine.memory_bytes, Memory::bytes),
+            cpu_millis: self.cpus.map_or(rest.cpu_millis, Cpus::millis),
+            memory_bytes: self.memory.map_or(rest.memory_bytes, Memory::bytes),
+            pids: self.pids.unwrap_or(rest.pids),
             pods: self.max_pods,
+        }
+    }
+
+    /// Returns what is kept of `machine` for the system: nothing of a resource whose offer is configured, because
+    /// that says already what pods may have.
+    pub fn reserved(&self, machine: Resources) -> Resources {
+        let kept = self.reserve.of(machine);
+        Resources {
+            cpu_millis: self.cpus.map_or(kept.cpu_millis, |_| 0),
+            memory_bytes: self.memory.map_or(kept.memory_bytes, |_| 0),
+            pids: self.pids.map_or(kept.pids, |_| 0),
+            pods: 0,
         }
     }
 }
@@ -307,6 +328,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),
     ("KUBELEET_CPUS", "cores that this node offers"),
     ("KUBELEET_MEMORY", "memory that this node offers"),
+    ("KUBELEET_PIDS", "processes and threads that this node offers"),
+    ("KUBELEET_RESERVED_CPUS", "cores of the machine that are kept for the system"),
+    ("KUBELEET_RESERVED_MEMORY", "memory of the machine that is kept for the system"),
+    ("KUBELEET_RESERVED_PIDS", "processes and threads that are kept for the system"),
     ("KUBELEET_SIM_WORKERS", "simulated workers in one sim process"),
     ("KUBELEET_RESTART_BACKOFF", "wait before the first restart of a container"),
     ("KUBELEET_LOG", "log filter, e.g. info or worker=debug"),
@@ -415,6 +440,8 @@ impl Sources<'_> {
                 as usize,
             cpus: self.read(p, "KUBELEET_CPUS", None, |t| t.parse().map(Some)),
             memory: self.read(p, "KUBELEET_MEMORY", None, |t| node_memory(t).map(Some)),
+            pids: self.read(p, "KUBELEET_PIDS", None, |t| at_most(t, MAX_PIDS_PER_NODE).map(Some)),
+            reserve: self.reserve(p),
             sim_workers: self.read(p, "KUBELEET_SIM_WORKERS", 1, |t| at_most(t, MAX_SIM_WORKERS)) as u32,
             restart_backoff: self.read(p, "KUBELEET_RESTART_BACKOFF", Duration::from_secs(10), duration),
             log: self.read(p, "KUBELEET_LOG", "info".to_owned(), |t| Ok(t.to_owned())),
@@ -479,6 +506,25 @@ impl Sources<'_> {
                 default.dropped_capabilities,
                 capabilities,
             ),
+        }
+    }
+
+    /// A reserve of what is offered as configured would have no effect.
+    fn reserve(&self, problems: &mut Vec<ConfigError>) -> Reserve {
+        for resource in ["CPUS", "MEMORY", "PIDS"] {
+            let (offer, reserve) = (format!("KUBELEET_{resource}"), format!("KUBELEET_RESERVED_{resource}"));
+            if let (Some(_), Some((_, origin))) = (self.find(&offer), self.find(&reserve)) {
+                let problem = format!(
+                    "has no effect beside {offer}, which says how much pods may have: unset one of the two"
+                );
+                problems.push(ConfigError { setting: reserve, origin, problem });
+            }
+        }
+        let p = problems;
+        Reserve {
+            cpus: self.read(p, "KUBELEET_RESERVED_CPUS", None, |t| t.parse().map(Some)),
+            memory: self.read(p, "KUBELEET_RESERVED_MEMORY", None, |t| node_memory(t).map(Some)),
+            pids: self.read(p, "KUBELEET_RESERVED_PIDS", None, |t| reserved_pids(t).map(Some)),
         }
     }
 
@@ -552,6 +598,11 @@ fn positive(text: &str) -> Result<u64, String> {
 fn at_most(text: &str, max: u64) -> Result<u64, String> {
     let number = positive(text)?;
     if number <= max { Ok(number) } else { Err(format!("{text:?} is more than {max}")) }
+}
+
+/// None may be kept.
+fn reserved_pids(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { at_most(text, MAX_PIDS_PER_NODE) }
 }
 
 /// Amounts are sums in Redis, and numbers in scripts.
@@ -722,12 +773,38 @@ mod tests {
             ("KUBELEET_MAX_PODS", "1000000", "9223372036854775808"),
             ("KUBELEET_MEMORY", "1PiB", "2PiB"),
             ("KUBELEET_CPUS", "100000", "100001"),
+            ("KUBELEET_RESERVED_MEMORY", "1PiB", "2PiB"),
+            ("KUBELEET_RESERVED_PIDS", "0", "-1"),
+            ("KUBELEET_PIDS", "4194304", "9223372036854775808"),
             ("KUBELEET_START_CONCURRENCY", "10000", "18446744073709551615"),
             ("KUBELEET_SIM_WORKERS", "100000", "4294967296"),
         ] {
             assert!(config(&[], &[(setting, largest)], "").is_ok(), "{setting}");
             assert!(config(&[], &[(setting, wrong)], "").unwrap_err().contains(wrong), "{setting}");
         }
+    }
+
+    #[test]
+    fn a_node_offers_what_its_machine_has_less_the_reserve_or_what_is_configured() {
+        let machine = Resources { cpu_millis: 4_000, memory_bytes: 20 << 30, pids: 32_768, pods: 0 };
+        let gib = 1 << 30;
+        let offers = |env: &[_]| {
+            let config = config(&[], env, "").unwrap();
+            let (offered, kept) = (config.capacity(machine), config.reserved(machine));
+            ((offered.cpu_millis, offered.memory_bytes, offered.pids), (kept.memory_bytes, kept.pids))
+        };
+        assert_eq!(offers(&[]), ((4_000, 19 * gib, 31_744), (gib, 1024)));
+        let reserve = [
+            ("KUBELEET_RESERVED_CPUS", "0.5"),
+            ("KUBELEET_RESERVED_MEMORY", "2GiB"),
+            ("KUBELEET_RESERVED_PIDS", "0"),
+        ];
+        assert_eq!(offers(&reserve), ((3_500, 18 * gib, 32_768), (2 * gib, 0)));
+        let offer = [("KUBELEET_CPUS", "3"), ("KUBELEET_MEMORY", "10GiB"), ("KUBELEET_PIDS", "99")];
+        assert_eq!(offers(&offer), ((3_000, 10 * gib, 99), (0, 0)));
+        assert_eq!(offers(&[("KUBELEET_RESERVED_MEMORY", "1TiB")]).0.1, 0);
+        let error = config(&[], &[offer[1], reserve[1]], "").unwrap_err();
+        assert!(error.contains("KUBELEET_RESERVED_MEMORY") && error.contains("has no effect"), "{error}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub mod node;
 pub mod payload;
 pub mod pod;
 pub mod recovery;
+pub mod reserve;
+mod resources;
 pub mod saved_state;
 pub mod schema;
 pub mod selector;

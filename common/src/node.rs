@@ -6,38 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName};
-
-/// Amounts of resources that a node offers or pods use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Resources {
-    /// CPU, in thousandths of a core.
-    pub cpu_millis: u64,
-    /// Memory, in bytes.
-    pub memory_bytes: u64,
-    /// Number of pods.
-    pub pods: u64,
-}
-
-impl Resources {
-    /// The stored fields of the amounts that differ from pod to pod: all but the number of pods. A node's are `cpu`
-    /// and `used_cpu`, and so on.
-    pub const FIELDS: [&str; 2] = ["cpu", "memory"];
-
-    /// Returns the amounts by their stored fields, in the order of [`Resources::FIELDS`].
-    pub fn amounts(&self) -> [(&'static str, u64); Self::FIELDS.len()] {
-        let [cpu, memory] = Self::FIELDS;
-        [(cpu, self.cpu_millis), (memory, self.memory_bytes)]
-    }
-
-    /// Builds resources from the amount of each stored field.
-    ///
-    /// # Errors
-    /// The first error of `amount`.
-    pub fn from_amounts<E>(pods: u64, amount: impl Fn(&str) -> Result<u64, E>) -> Result<Self, E> {
-        let [cpu, memory] = Self::FIELDS;
-        Ok(Self { cpu_millis: amount(cpu)?, memory_bytes: amount(memory)?, pods })
-    }
-}
+pub use crate::resources::{Resource, Resources};
 
 /// Pressure stall information (`avg10`): the percentage of the last ten seconds in which tasks waited.
 /// See <https://docs.kernel.org/accounting/psi.html>.
@@ -93,8 +62,11 @@ pub enum NodeKind {
 pub struct NodeInfo {
     /// Labels of the node, such as `zone=a`.
     pub labels: BTreeMap<String, String>,
-    /// Resources that the node offers.
+    /// Resources that the node offers to pods: what its machine has, less what is kept for the system.
     pub capacity: Resources,
+    /// What of the machine is kept for the system.
+    #[serde(default)]
+    pub reserved: Resources,
     /// Container runtime: `docker`, `process` or `sim`.
     pub runtime: String,
     /// Name and version that the container engine reports.

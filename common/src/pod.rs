@@ -6,6 +6,7 @@ use crate::RedisMillis;
 use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, SpecId};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
+use crate::node::Resources;
 
 /// The record `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,10 +35,8 @@ pub struct PodRecord {
     pub attempts: u32,
     /// Number of times the container was restarted after it had ended by itself.
     pub restarts: u32,
-    /// CPU reserved for the pod, in thousandths of a core.
-    pub cpu_millis: u64,
-    /// Memory reserved for the pod, in bytes.
-    pub memory_bytes: u64,
+    /// Resources reserved for the pod.
+    pub request: Resources,
     /// Ports that the pod takes on its node.
     #[serde(default)]
     pub host_ports: String,

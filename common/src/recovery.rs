@@ -278,11 +278,7 @@ impl<'a> Planner<'a> {
             Some(id) => self.spec(id).and_then(|spec| spec.pod()),
             None => payload.inline_spec().ok().map(|inline| inline.pod),
         };
-        Resources {
-            cpu_millis: pod.as_ref().map_or(0, PodSpec::cpu_millis),
-            memory_bytes: pod.as_ref().map_or(0, PodSpec::memory_bytes),
-            pods: 1,
-        }
+        pod.as_ref().map_or(Resources { pods: 1, ..Resources::default() }, PodSpec::request)
     }
 
     fn plan_services(&mut self) {

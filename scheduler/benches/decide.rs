@@ -13,7 +13,7 @@ mod fixture;
 use std::hint::black_box;
 
 use common::ids::{Incarnation, PodId};
-use common::node::Node;
+use common::node::{Node, Resources};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fixture::NOW;
 use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
@@ -38,7 +38,8 @@ fn pods(count: usize, requirements: impl Fn(u64) -> Requirements) -> Vec<PodRequ
 }
 
 fn requirements(cpu_millis: u64, memory_bytes: u64) -> Requirements {
-    Requirements { cpu_millis, memory_bytes, ..Requirements::default() }
+    let request = Resources { cpu_millis, memory_bytes, ..Resources::default() };
+    Requirements { request, ..Requirements::default() }
 }
 
 fn bench(criterion: &mut Criterion) {

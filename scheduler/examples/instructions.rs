@@ -7,6 +7,7 @@
 mod fixture;
 
 use common::ids::PodId;
+use common::node::Resources;
 use fixture::{NOW, node};
 use kubeleet_scheduler::decide::{Outcome, PodRequest, Policy, Requirements, Snapshot, decide};
 
@@ -27,8 +28,11 @@ fn pod(i: usize) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod{i}")).unwrap(),
         requirements: Requirements {
-            cpu_millis: 100 + extra_cpu,
-            memory_bytes: 64 << 20,
+            request: Resources {
+                cpu_millis: 100 + extra_cpu,
+                memory_bytes: 64 << 20,
+                ..Resources::default()
+            },
             ..Requirements::default()
         },
         service: None,

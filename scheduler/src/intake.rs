@@ -110,6 +110,8 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use common::node::Resources;
+
     use super::*;
 
     fn read_pushed(json: &str) -> Result<PendingPod, InvalidPod> {
@@ -119,7 +121,10 @@ mod tests {
     #[test]
     fn a_pushed_pod_contains_its_requirements() {
         let json = r#"{"name":"a","uuid":"1","image":"nginx","replica":0,"memory":"64MiB","cpus":0.5}"#;
-        let expected = Requirements { cpu_millis: 500, memory_bytes: 64 << 20, ..Requirements::default() };
+        let expected = Requirements {
+            request: Resources { cpu_millis: 500, memory_bytes: 64 << 20, pids: 0, pods: 1 },
+            ..Requirements::default()
+        };
         assert_eq!(read_pushed(json).unwrap().request.requirements, expected);
         let plain = read_pushed(r#"{"name":"a","uuid":"1","image":"nginx","replica":0}"#).unwrap();
         assert!(plain.request.requirements.needs_only_image);

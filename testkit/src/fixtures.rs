@@ -67,9 +67,8 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         assignment: None,
         attempts: 0,
         restarts: 0,
-        cpu_millis: 0,
+        request: Resources { pods: 1, ..Resources::default() },
         host_ports: String::new(),
-        memory_bytes: 0,
         created_at: 0,
         since: 0,
         reason: String::new(),
@@ -88,6 +87,7 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: BTreeMap::new(),
         capacity,
+        reserved: Resources::default(),
         runtime: "sim".into(),
         engine_version: "1".into(),
         version: "0.1.0".into(),

@@ -23,7 +23,7 @@ use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
 
 /// What each pod of [`Fixture::service`] requests.
-pub const REQUEST: Resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pods: 1 };
+pub const REQUEST: Resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, pods: 1 };
 
 /// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
 pub const DEAD_AFTER: Duration = Duration::from_secs(20);
@@ -99,7 +99,8 @@ impl Fixture {
 
     /// Registers a node with room for many pods.
     pub async fn node(&self, name: &str) -> Session {
-        self.node_with(name, Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pods: 1000 }).await
+        let capacity = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, pods: 1000 };
+        self.node_with(name, capacity).await
     }
 
     /// Registers a node with this capacity.

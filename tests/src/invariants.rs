@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::lifecycle::Phase;
+use common::node::Resource;
 use common::payload::Payload;
 
 use crate::Keyspace;
@@ -40,8 +41,8 @@ struct Found<'a> {
 struct Pod {
     phase: Phase,
     node: String,
-    cpu: i64,
-    memory: i64,
+    /// In the order of [`Resource::ALL`].
+    request: [i64; Resource::ALL.len()],
 }
 
 impl Pod {
@@ -249,8 +250,8 @@ fn records(keyspace: &Keyspace) -> BTreeMap<String, Pod> {
         let key = format!("pod:{uuid}");
         let phase = Phase::parse(&keyspace.field(&key, "phase"))?;
         let node = keyspace.field(&key, "node");
-        let (cpu, memory) = (number(keyspace, &key, "cpu"), number(keyspace, &key, "memory"));
-        Some((uuid.to_owned(), Pod { phase, node, cpu, memory }))
+        let request = Resource::ALL.map(|resource| number(keyspace, &key, resource.field()));
+        Some((uuid.to_owned(), Pod { phase, node, request }))
     };
     keyspace.below("pod:").filter_map(|(uuid, _)| read(uuid)).collect()
 }
@@ -291,13 +292,12 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, Pod>) -> 
     for (node, _) in keyspace.below("node:") {
         let reserved_for: Vec<&Pod> =
             pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
-        let sums = [
-            ("used_pods", reserved_for.len() as i64),
-            ("used_cpu", reserved_for.iter().map(|pod| pod.cpu).sum()),
-            ("used_memory", reserved_for.iter().map(|pod| pod.memory).sum()),
-        ];
-        for (field, sum) in sums {
-            let reserved = number(keyspace, &format!("node:{node}"), field);
+        let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
+            (resource.used_field(), reserved_for.iter().map(|pod| pod.request[at]).sum())
+        });
+        let count = ("used_pods".to_owned(), reserved_for.len() as i64);
+        for (field, sum) in sums.chain([count]) {
+            let reserved = number(keyspace, &format!("node:{node}"), &field);
             if reserved != sum {
                 wrong.push(format!("node {node} has {field} {reserved}, and its pods request {sum}"));
             }
@@ -338,13 +338,12 @@ pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     for (node, _) in keyspace.below("node:") {
         let reserved_for: Vec<&Pod> =
             pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
-        let sums = [
-            ("pods", reserved_for.len() as i64),
-            ("cpu", reserved_for.iter().map(|pod| pod.cpu).sum()),
-            ("memory", reserved_for.iter().map(|pod| pod.memory).sum()),
-        ];
-        for (field, sum) in sums {
-            let capacity = number(keyspace, &format!("node:{node}"), field);
+        let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
+            (resource.field().to_owned(), reserved_for.iter().map(|pod| pod.request[at]).sum())
+        });
+        let count = ("pods".to_owned(), reserved_for.len() as i64);
+        for (field, sum) in sums.chain([count]) {
+            let capacity = number(keyspace, &format!("node:{node}"), &field);
             if sum > capacity {
                 wrong.push(format!(
                     "node {node} has a capacity of {field} {capacity}, and its pods request {sum}"

@@ -134,11 +134,8 @@ pub(crate) async fn reject(context: &SessionContext, raw: &Bytes, payload: Optio
 impl StartJob {
     fn claim_item(&self) -> ClaimItem {
         let spec = self.spec.as_ref();
-        let request = Resources {
-            cpu_millis: spec.map_or(0, |spec| spec.cpu_millis()),
-            memory_bytes: spec.map_or(0, |spec| spec.memory_bytes()),
-            pods: 1,
-        };
+        let none = Resources { pods: 1, ..Resources::default() };
+        let request = spec.map_or(none, |spec| spec.request());
         let host_ports = spec.map_or_else(HostPorts::default, |spec| spec.host_ports());
         ClaimItem { payload: self.payload.clone(), request, host_ports, service: self.service.clone() }
     }

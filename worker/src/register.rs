@@ -148,9 +148,11 @@ async fn node_info(worker: &Worker) -> NodeInfo {
         Ok(info) => (info.runtime, info.version),
         Err(_) => (configured_runtime(worker.config.runtime), String::new()),
     };
+    let machine = machine::resources();
     NodeInfo {
         labels: worker.config.labels.clone(),
-        capacity: worker.config.capacity(machine::resources()),
+        capacity: worker.config.capacity(machine),
+        reserved: worker.config.reserved(machine),
         runtime: runtime.to_owned(),
         engine_version,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -19,8 +19,9 @@ use utoipa::ToSchema;
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
 use crate::body::JsonOrYaml;
+use crate::capacity::Demand;
 use crate::growth::Growth;
-use crate::params::{IfMatch, InPath, SelectorText, query_pairs};
+use crate::params::{IfMatch, InPath, Params, PlacementOptions, SelectorText, query_pairs};
 use crate::patch;
 use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
@@ -38,7 +39,8 @@ const MAX_ATTEMPTS: usize = 5;
 pub(crate) struct ServicePatch(#[allow(dead_code, reason = "only describes a body")] Value);
 
 /// Creates a service and its pods.
-#[utoipa::path(post, path = "/service", tag = "service", request_body(description = "The service", content(
+#[utoipa::path(post, path = "/service", tag = "service", params(PlacementOptions),
+    request_body(description = "The service", content(
     (ServiceInput = "application/json", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
     (ServiceInput = "application/yaml", example = json!({"name": "web", "image": "nginx", "replicas": 3})),
 )), responses(
@@ -52,16 +54,18 @@ pub(crate) struct ServicePatch(#[allow(dead_code, reason = "only describes a bod
         ("ETag" = String, description = "Its revision"),
     )),
     (status = 403, description = "The cluster has as many services or pods as its settings allow"),
-    (status = 409, description = "The service exists, or is being deleted"),
+    (status = 409, description = "The service exists, is being deleted, or does not fit the cluster"),
     (status = 422, description = "The service has invalid values"),
     (status = 507, description = "Redis is too full to add this"),
 ))]
 pub(crate) async fn create_service(
     State(app): State<AppState>,
+    Params(options): Params<PlacementOptions>,
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
     app.admit(Growth::of(&desired, None)).await?;
+    check_new(&app, &desired, options).await?;
     let (outcome, created_pods, written) = app.store.create_service(&desired).await?;
     respond(&app, &desired.name, outcome, created_pods, written).await
 }
@@ -114,7 +118,7 @@ pub(crate) async fn get_service(
 
 /// Creates or replaces a service.
 #[utoipa::path(
-    put, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch),
+    put, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch, PlacementOptions),
     request_body(description = "The service; `name` must be the name in the path", content(
         (ServiceInput = "application/json", example = json!({"name": "web", "image": "nginx:2"})),
         (ServiceInput = "application/yaml", example = json!({"name": "web", "image": "nginx:2"})),
@@ -126,7 +130,7 @@ pub(crate) async fn get_service(
          body = ServiceView),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "The name in the path is not a valid name of a service"),
-        (status = 409, description = "The service is being deleted"),
+        (status = 409, description = "The service is being deleted, or does not fit the cluster"),
         (status = 412, description = "The service has another revision, or does not exist"),
         (status = 422, description = "The service has invalid values, or another name than the path"),
         (status = 507, description = "Redis is too full to add this"),
@@ -136,6 +140,7 @@ pub(crate) async fn put_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
     condition: IfMatch,
+    Params(options): Params<PlacementOptions>,
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     check_name(&name, &input)?;
@@ -147,6 +152,7 @@ pub(crate) async fn put_service(
     };
     let existing = app.store.service(&name).await?;
     app.admit(Growth::of(&desired, existing.as_ref())).await?;
+    check_capacity(&app, &Demand::of(&desired, existing.as_ref()), options).await?;
     let (outcome, written) = app.store.put_service(&desired, mode, expected).await?;
     if outcome == PutOutcome::Missing {
         let detail = format!("there is no service {name}, but If-Match requires it to exist");
@@ -159,7 +165,7 @@ pub(crate) async fn put_service(
 ///
 /// The body is a JSON merge patch (RFC 7396) of what `PUT` takes: `null` removes a field.
 #[utoipa::path(
-    patch, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch),
+    patch, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch, PlacementOptions),
     request_body(description = "The fields to change", content(
         (ServicePatch = "application/merge-patch+json", example = json!({"image": "nginx:2"})),
         (ServicePatch = "application/yaml", example = json!({"image": "nginx:2"})),
@@ -170,7 +176,7 @@ pub(crate) async fn put_service(
          body = ServiceView),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
-        (status = 409, description = "The service is being deleted, or others keep changing it"),
+        (status = 409, description = "The service is being deleted, does not fit, or is changed by others"),
         (status = 412, description = "The service has another revision"),
         (status = 422, description = "The changed service has invalid values"),
         (status = 507, description = "Redis is too full to add this"),
@@ -180,6 +186,7 @@ pub(crate) async fn patch_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
     condition: IfMatch,
+    Params(options): Params<PlacementOptions>,
     JsonOrYaml(patch): JsonOrYaml<Value>,
 ) -> Result<Response, ApiProblem> {
     let patch = patch::fields(patch)?;
@@ -190,6 +197,7 @@ pub(crate) async fn patch_service(
         }
         let desired = patched(&name, &service, &patch)?;
         app.admit(Growth::of(&desired, Some(&service))).await?;
+        check_capacity(&app, &Demand::of(&desired, Some(&service)), options).await?;
         let expected = Some(service.revision);
         match app.store.put_service(&desired, PutMode::Replace, expected).await? {
             // Another client changed the service in between: the patch applies to what is stored now.
@@ -233,7 +241,8 @@ pub(crate) async fn delete_service(
 
 /// Changes the number of pods of a service, and nothing else.
 #[utoipa::path(
-    post, path = "/service/{name}/scale", tag = "service", params(InPath<ServiceName>, IfMatch),
+    post, path = "/service/{name}/scale", tag = "service",
+    params(InPath<ServiceName>, IfMatch, PlacementOptions),
     request_body(description = "The number of pods", content(
         (ScaleInput = "application/json", example = json!({"replicas": 5})),
         (ScaleInput = "application/yaml", example = json!({"replicas": 5})),
@@ -244,7 +253,7 @@ pub(crate) async fn delete_service(
          body = ServiceView),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
-        (status = 409, description = "The service is being deleted"),
+        (status = 409, description = "The service is being deleted, or does not fit the cluster"),
         (status = 412, description = "The service has another revision"),
         (status = 422, description = "The number of pods is too large"),
         (status = 507, description = "Redis is too full to add this"),
@@ -254,6 +263,7 @@ pub(crate) async fn scale_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
     condition: IfMatch,
+    Params(options): Params<PlacementOptions>,
     JsonOrYaml(ScaleInput { replicas }): JsonOrYaml<ScaleInput>,
 ) -> Result<Response, ApiProblem> {
     if replicas > MAX_REPLICAS {
@@ -262,6 +272,7 @@ pub(crate) async fn scale_service(
     }
     let service = app.store.service(&name).await?.ok_or_else(|| not_found(&name))?;
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
+    check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
     let (outcome, written) = app.store.scale_service_if(&name, replicas, condition.revision()).await?;
     match outcome {
         ScaleOutcome::Scaled { .. } => respond_stored(&app, &name, StatusCode::OK, written).await,
@@ -297,6 +308,31 @@ pub(crate) async fn restart_service(
         RestartOutcome::Missing => Err(not_found(&name)),
         RestartOutcome::Deleting => Err(being_deleted(&name)),
         RestartOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
+    }
+}
+
+/// Refuses what does not fit the cluster, unless what fits may be started alone.
+async fn check_capacity(
+    app: &AppState,
+    demand: &Demand,
+    options: PlacementOptions,
+) -> Result<(), ApiProblem> {
+    if options.allow_partial {
+        return Ok(());
+    }
+    app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
+}
+
+/// As [`check_capacity`], for a new service. One that exists is told so, however full the cluster is.
+async fn check_new(
+    app: &AppState,
+    desired: &DesiredService,
+    options: PlacementOptions,
+) -> Result<(), ApiProblem> {
+    let checked = check_capacity(app, &Demand::of(desired, None), options).await;
+    match checked {
+        Err(problem) if app.store.service(&desired.name).await?.is_none() => Err(problem),
+        _ => Ok(()),
     }
 }
 

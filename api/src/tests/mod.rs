@@ -4,6 +4,7 @@
 
 mod bodies;
 mod broken;
+mod capacity;
 mod events;
 mod failures;
 mod growth;

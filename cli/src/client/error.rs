@@ -93,6 +93,7 @@ impl ClientError {
             Self::Problem { problem, .. } => match problem.status {
                 401 | 403 => Exit::Unauthorized,
                 404 => Exit::NotFound,
+                409 if is_shortage(problem) => Exit::Unschedulable,
                 409 | 412 => Exit::Conflict,
                 422 => Exit::Usage,
                 503 | 504 => Exit::Unreachable,
@@ -117,6 +118,14 @@ fn describe(operation: &str, problem: &Problem) -> String {
         let field = if error.pointer.is_empty() { "the whole document" } else { &error.pointer };
         text.push_str(&format!("\n  {field}: {}", error.detail));
     }
+    for node in &problem.nodes {
+        text.push_str(&format!("\n  {}: {}", node.node, node.reason));
+    }
+    if let Some(others) = problem.node_count.map(|count| count - problem.nodes.len().min(count))
+        && others > 0
+    {
+        text.push_str(&format!("\n  and {others} more nodes"));
+    }
     match problem.status {
         401 => text.push_str("\n  give the token with --token-file, KUBELEET_TOKEN_FILE or KUBELEET_TOKEN"),
         500 => text
@@ -124,6 +133,11 @@ fn describe(operation: &str, problem: &Problem) -> String {
         _ => {}
     }
     text
+}
+
+/// Returns whether the service does not fit the cluster.
+fn is_shortage(problem: &Problem) -> bool {
+    problem.kind.rsplit('/').next().is_some_and(|kind| kind.starts_with("insufficient-"))
 }
 
 /// Returns a command to type next. The API's own advice is an HTTP request, which does not help in a
@@ -136,6 +150,9 @@ fn advice(kind: &str) -> Option<&'static str> {
         "letter-not-found" => Some("`kubeleet queue peek dq` lists them"),
         "service-exists" => {
             Some("choose another --name, or change it with `kubeleet apply` or `kubeleet service scale`")
+        }
+        kind if kind.starts_with("insufficient-") => {
+            Some("with --allow-partial what fits is started and the rest waits; nothing was changed")
         }
         _ => None,
     }
@@ -167,6 +184,12 @@ mod tests {
                  `kubeleet pod ls` lists them",
             ),
             ("/problems/redis-unavailable", "Redis is loading", "x: Title: Redis is loading"),
+            (
+                "/problems/insufficient-memory",
+                "requires 12G of memory but only 10G can be allocated",
+                "x: requires 12G of memory but only 10G can be allocated; \
+                 with --allow-partial what fits is started and the rest waits; nothing was changed",
+            ),
             ("about:blank", "", "x: Title"),
         ] {
             let problem = Problem {
@@ -174,9 +197,7 @@ mod tests {
                 title: "Title".to_owned(),
                 status: 404,
                 detail: detail.to_owned(),
-                instance: String::new(),
-                request_id: String::new(),
-                errors: Vec::new(),
+                ..Problem::default()
             };
             assert_eq!(describe("x", &problem), shown);
         }

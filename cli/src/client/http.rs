@@ -25,6 +25,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     endpoint: Endpoint,
     token: Option<Secret>,
+    /// Whether the API is to start what fits of a service that does not fit as a whole.
+    allow_partial: bool,
 }
 
 impl Client {
@@ -53,7 +55,18 @@ impl Client {
             cause: root_cause(&e),
             may_have_changed: false,
         })?;
-        Ok(Self { http, endpoint, token })
+        Ok(Self { http, endpoint, token, allow_partial: false })
+    }
+
+    /// Returns this client; with `allow_partial`, its writes start what fits of a service that does not fit.
+    pub(crate) fn allowing_partial(&self, allow_partial: bool) -> Self {
+        Self { allow_partial, ..self.clone() }
+    }
+
+    /// Builds a request that writes a service.
+    pub(super) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let query = self.allow_partial.then(|| ("allow_partial", "true".to_owned()));
+        self.request(method, path, query.as_slice())
     }
 
     /// Builds a request for `path`, with the token.

@@ -87,7 +87,7 @@ impl Client {
     /// Creates a service. Fails with status 409 if it exists.
     pub(crate) async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
         let operation = format!("creating service {}", service.name());
-        self.send_for_json(&operation, self.request(Method::POST, &["service"], &[]).json(service)).await
+        self.send_for_json(&operation, self.write_request(Method::POST, &["service"]).json(service)).await
     }
 
     /// Creates or replaces a service. With a revision, fails with status 412 unless the service has it.
@@ -98,7 +98,7 @@ impl Client {
     ) -> Result<ServiceView, ClientError> {
         let operation = format!("applying service {}", service.name());
         let path = ["service", service.name().as_str()];
-        let mut request = self.request(Method::PUT, &path, &[]).json(service);
+        let mut request = self.write_request(Method::PUT, &path).json(service);
         if let Some(revision) = revision {
             request = request.header("if-match", format!("\"{revision}\""));
         }
@@ -108,7 +108,7 @@ impl Client {
     /// Sets the number of pods of a service.
     pub(crate) async fn scale(&self, name: &str, replicas: u32) -> Result<ServiceView, ClientError> {
         let operation = format!("scaling service {name}");
-        let request = self.request(Method::POST, &["service", name, "scale"], &[]);
+        let request = self.write_request(Method::POST, &["service", name, "scale"]);
         self.send_for_json(&operation, request.json(&ScaleInput { replicas })).await
     }
 
@@ -119,7 +119,7 @@ impl Client {
         patch: &serde_json::Value,
     ) -> Result<ServiceView, ClientError> {
         let operation = format!("changing service {name}");
-        let request = self.request(Method::PATCH, &["service", name], &[]);
+        let request = self.write_request(Method::PATCH, &["service", name]);
         self.send_for_json(&operation, request.json(patch)).await
     }
 

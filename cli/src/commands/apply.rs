@@ -26,6 +26,9 @@ use crate::output::humanize;
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FileArgs,
+    /// If a service does not fit the cluster, start those of its pods that do; the others wait for resources.
+    #[arg(long, conflicts_with = "dry_run")]
+    allow_partial: bool,
     /// Wait until all their pods run.
     #[arg(long)]
     wait: bool,
@@ -40,10 +43,11 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     if args.dry_run {
         return dry_run(&services, context).await;
     }
+    let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = Batch::new();
     let mut goals = Vec::new();
     for input in &services {
-        let Some((service, result)) = batch.accept(put(&context.client, input).await)? else { continue };
+        let Some((service, result)) = batch.accept(put(&client, input).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });

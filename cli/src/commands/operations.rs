@@ -71,6 +71,9 @@ pub(crate) struct ScaleArgs {
     /// Number of pods.
     #[arg(long, value_parser = values::replica_count)]
     replicas: Option<u32>,
+    /// If not all pods fit the cluster, start those that do; the others wait for resources.
+    #[arg(long)]
+    allow_partial: bool,
     /// Wait until that many pods run.
     #[arg(long)]
     wait: bool,
@@ -233,7 +236,7 @@ fn by_type(words: &[String]) -> Result<Vec<(ObjectType, Vec<String>)>, CommandEr
 pub(super) async fn scale(args: ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let (service, replicas) =
         service_and_replicas(&args.words, args.replicas).map_err(CommandError::Usage)?;
-    service::run(ServiceCommand::scale(service, replicas, args.wait), context).await
+    service::run(ServiceCommand::scale(service, replicas, args.allow_partial, args.wait), context).await
 }
 
 fn service_and_replicas(words: &[String], replicas: Option<u32>) -> Result<(String, u32), String> {

@@ -70,6 +70,9 @@ pub(crate) struct RunArgs {
     /// What `docker run` mounts; answered with an error that says what there is.
     #[arg(long, short, hide = true)]
     volume: Vec<String>,
+    /// If not all pods fit the cluster, start those that do; the others wait for resources.
+    #[arg(long)]
+    allow_partial: bool,
     /// Wait until all its pods run. A job (--restart never or on-failure) is waited for until its pods have
     /// ended, and the exit code is that of its container.
     #[arg(long)]
@@ -95,9 +98,10 @@ pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
         let detail = "--rm is for jobs: add --restart never or --restart on-failure";
         return Err(CommandError::Usage(detail.to_owned()));
     }
+    let client = context.client.allowing_partial(args.allow_partial);
     let service = match &args.name {
-        Some(name) => context.client.create_service(&args.service(name.clone())?).await?,
-        None => create_with_free_name(args, &context.client).await?,
+        Some(name) => client.create_service(&args.service(name.clone())?).await?,
+        None => create_with_free_name(args, &client).await?,
     };
     warn_if_unconfirmed(&service);
     context.output.print_result(&service, "created")?;

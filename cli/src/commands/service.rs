@@ -85,6 +85,9 @@ pub(crate) struct ScaleArgs {
     /// Number of pods.
     #[arg(value_parser = values::replica_count)]
     replicas: u32,
+    /// If not all pods fit the cluster, start those that do; the others wait for resources.
+    #[arg(long)]
+    allow_partial: bool,
     /// Wait until that many pods run.
     #[arg(long)]
     wait: bool,
@@ -110,8 +113,8 @@ pub(crate) struct RemoveArgs {
 
 impl ServiceCommand {
     /// Returns `scale`.
-    pub(super) fn scale(service: String, replicas: u32, wait: bool) -> Self {
-        Self::Scale(ScaleArgs { service, replicas, wait })
+    pub(super) fn scale(service: String, replicas: u32, allow_partial: bool, wait: bool) -> Self {
+        Self::Scale(ScaleArgs { service, replicas, allow_partial, wait })
     }
 
     /// Returns `rm`.
@@ -181,7 +184,8 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<
 }
 
 async fn scale(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let service = context.client.scale(&args.service, args.replicas).await?;
+    let client = context.client.allowing_partial(args.allow_partial);
+    let service = client.scale(&args.service, args.replicas).await?;
     warn_if_unconfirmed(&service);
     context.output.print_result(&service, &format!("scaled to {}", args.replicas))?;
     if !args.wait {

@@ -250,7 +250,8 @@ impl Daemons {
 
 /// Limits a worker to an equal share of the machine, because all run on the same one.
 fn limit_to_share(config: &mut Config, workers: u64) {
-    let machine: Resources = ::worker::machine::resources();
-    config.cpus = config.cpus.or(Some(Cpus::from_millis(machine.cpu_millis / workers)));
-    config.memory = config.memory.or(Some(Memory::from_bytes(machine.memory_bytes / workers)));
+    let all: Resources = config.capacity(::worker::machine::resources());
+    config.cpus = config.cpus.or(Some(Cpus::from_millis(all.cpu_millis / workers)));
+    config.memory = config.memory.or(Some(Memory::from_bytes(all.memory_bytes / workers)));
+    config.pids = config.pids.or(Some(all.pids / workers));
 }

@@ -2,7 +2,7 @@
 
 use common::api::{NodeView, PodView};
 use common::event::ClusterEvent;
-use common::node::{NodeKind, NodeState, Psi};
+use common::node::{NodeKind, NodeState, Psi, Resources};
 use jiff::Timestamp;
 
 use super::describe_layout::DescribeLayout;
@@ -96,6 +96,8 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Pods", format!("{} of {}", used.pods, capacity.pods))
         .field("CPUs", format!("{} of {} reserved", cpus.0, cpus.1))
         .field("Memory", format!("{} of {} reserved", memory.0, memory.1))
+        .field("Processes", processes(node))
+        .field("For the system", kept_words(&node.reserved))
         .field("Pressure", node.psi.as_ref().map(pressure).unwrap_or_default())
         .field(
             "Queues",
@@ -113,6 +115,25 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         ],
     );
     layout.finish()
+}
+
+/// Returns what the pods may have of processes; nothing for a worker that does not limit them.
+fn processes(node: &NodeView) -> String {
+    match node.capacity.pids {
+        0 => String::new(),
+        offered => format!("{} of {offered} reserved", node.used.pids),
+    }
+}
+
+/// Returns what of the machine is kept for the system; nothing if none is.
+fn kept_words(kept: &Resources) -> String {
+    let parts = [
+        (kept.cpu_millis, format!("{} CPUs", humanize::cores(kept.cpu_millis))),
+        (kept.memory_bytes, format!("{} of memory", humanize::bytes(kept.memory_bytes))),
+        (kept.pids, format!("{} processes", kept.pids)),
+    ];
+    let parts = parts.into_iter().filter(|(amount, _)| *amount > 0).map(|(_, text)| text);
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn status_meaning(node: &NodeView) -> &'static str {

@@ -141,6 +141,11 @@ fn an_unschedulable_service_has_its_own_exit_code_and_reasons() {
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     let (exit, _, err) = run("run hello --name big --memory 100TiB --wait --timeout 2s");
     assert_eq!(exit, 5, "{err}");
+    assert!(err.contains("requires 100T of memory but only") && err.contains("--allow-partial"), "{err}");
+    assert!(err.contains("\n  worker1: offers"), "{err}");
+    assert_eq!(run("service describe big").0, 3, "nothing was stored");
+    let (exit, _, err) = run("run hello --name big --memory 100TiB --allow-partial --wait --timeout 2s");
+    assert_eq!(exit, 5, "{err}");
     assert!(err.contains("1 unschedulable") && err.contains("timed out"), "{err}");
     let (_, out, _) = run("pod describe big");
     assert!(out.contains("InsufficientMemory") && out.contains("worker1: needs 100 TiB"), "{out}");

@@ -19,7 +19,7 @@ use crate::RedisMillis;
 pub use cluster::FindingView;
 pub use nodes::{NodeQueuesView, NodeView};
 pub use pods::PodView;
-pub use problem::{FieldProblem, Problem};
+pub use problem::{FieldProblem, NodeShortage, Problem};
 pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
 pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};

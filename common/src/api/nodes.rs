@@ -33,8 +33,11 @@ pub struct NodeView {
     pub engine_version: String,
     /// Version of kubeleet on the node.
     pub version: String,
-    /// Resources that the node offers.
+    /// Resources that the node offers to pods: what its machine has, less `reserved`.
     pub capacity: Resources,
+    /// What of the machine is kept for the system.
+    #[serde(default)]
+    pub reserved: Resources,
     /// Resources reserved for the pods assigned to the node.
     pub used: Resources,
     /// Pressure at the last heartbeat; null if the node's kernel does not report it.

@@ -58,6 +58,9 @@ pub struct PodView {
     pub cpu_millis: u64,
     /// Memory reserved for the pod, in bytes.
     pub memory_bytes: u64,
+    /// Processes and threads reserved for the pod.
+    #[serde(default)]
+    pub pids: u64,
     /// When the pod was created.
     pub created_at: String,
     /// When the pod entered its current phase.

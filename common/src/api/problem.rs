@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// An error response in the form of RFC 9457. `docs/reference/problems.md` lists the types.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// Stable identifier of the kind of problem, for example `/problems/service-not-found`.
     #[serde(rename = "type")]
@@ -24,6 +24,31 @@ pub struct Problem {
     /// Invalid fields of the request body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
+    /// Of `/problems/insufficient-…`: the service that does not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// How much is required: bytes of memory, thousandths of a core, processes, or nodes with free ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<u64>,
+    /// How much can be allocated, in the same unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable: Option<u64>,
+    /// Why it does not fit the nodes: at most 20 of them, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeShortage>,
+    /// The number of nodes that were considered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_count: Option<usize>,
+}
+
+/// What one node lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeShortage {
+    /// Name of the node.
+    pub node: String,
+    /// What it offers or has free.
+    #[schema(example = "offers 10G of memory")]
+    pub reason: String,
 }
 
 /// What is wrong with one field of a request body.

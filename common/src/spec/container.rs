@@ -12,6 +12,7 @@ use super::{
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
+use crate::node::Resources;
 
 /// The specification of a container.
 ///
@@ -52,7 +53,7 @@ pub struct ContainerSpec {
     /// CPU limit and reservation, in cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
-    /// The most processes and threads.
+    /// The most processes and threads; reserved on the node.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::pids")]
     #[schema(minimum = 1, maximum = 4096, example = 100)]
     pub pids_limit: Option<u32>,
@@ -106,6 +107,16 @@ impl ContainerSpec {
     /// Returns a container of this image with defaults for everything else.
     pub fn from_image(image: impl Into<String>) -> Self {
         Self { image: image.into(), ..Self::default() }
+    }
+
+    /// Returns what is reserved for the container.
+    pub(super) fn request(&self) -> Resources {
+        Resources {
+            cpu_millis: self.cpus.map_or(0, Cpus::millis),
+            memory_bytes: self.memory.map_or(0, Memory::bytes),
+            pids: self.pids_limit.map_or(0, u64::from),
+            pods: 0,
+        }
     }
 
     /// Returns whether nothing but the image was chosen.

@@ -282,6 +282,6 @@ mod tests {
         let pod = normalize(json).unwrap().pod;
         let stored = serde_json::to_string(&pod).unwrap();
         assert_eq!(serde_json::from_str::<PodSpec>(&stored).unwrap(), pod);
-        assert_eq!((pod.cpu_millis(), pod.memory_bytes()), (500, 64 << 20));
+        assert_eq!((pod.request().cpu_millis, pod.request().memory_bytes), (500, 64 << 20));
     }
 }

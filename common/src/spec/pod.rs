@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, HostPorts, Seconds, StartCondition};
+use crate::node::Resources;
 
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -22,14 +23,11 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// Returns the CPU that is reserved for the pod, in thousandths of a core.
-    pub fn cpu_millis(&self) -> u64 {
-        self.containers.iter().filter_map(|c| c.cpus).map(|c| c.millis()).sum()
-    }
-
-    /// Returns the memory that is reserved for the pod, in bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        self.containers.iter().filter_map(|c| c.memory).map(|m| m.bytes()).sum()
+    /// Returns what is reserved for one pod: what its containers ask for. Limits that containers get without
+    /// asking, such as the node's default of memory, are not reserved.
+    pub fn request(&self) -> Resources {
+        let requests = self.containers.iter().map(ContainerSpec::request);
+        Resources { pods: 1, ..requests.fold(Resources::default(), Resources::saturating_add) }
     }
 
     /// Returns the ports that the pod takes on its node.

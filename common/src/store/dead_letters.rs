@@ -68,8 +68,7 @@ impl EditedPayload {
     /// If it is not a valid pod.
     pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
         let payload = Payload::parse(raw)?;
-        let pod = payload.inline_spec()?.pod;
-        let request = Resources { cpu_millis: pod.cpu_millis(), memory_bytes: pod.memory_bytes(), pods: 1 };
+        let request = payload.inline_spec()?.pod.request();
         Ok(Self { payload, request })
     }
 

@@ -10,7 +10,7 @@ use super::reply::{Fields, list, read, unexpected, word};
 use super::scripts::{members_restore, pods_restore, pushed_forget, specs_expire, usage_correct};
 use super::{Store, StoreError, keys};
 use crate::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
-use crate::node::Resources;
+use crate::node::{Resource, Resources};
 
 /// The number of objects that one script handles.
 const BATCH: usize = 250;
@@ -37,8 +37,8 @@ pub struct NodeUsage {
     pub incarnation: Incarnation,
     /// Grows with each reservation.
     pub reservations: i64,
-    /// `used_pods`, `used_cpu` and `used_memory`. They are negative if they have drifted far enough.
-    pub used: [i64; 3],
+    /// What its pods use, as [`Resources::to_array`]. Negative amounts have drifted far enough.
+    pub used: [i64; 1 + Resource::ALL.len()],
     /// Host ports in use, such as `8080/tcp`, each with uuid and name of its pod, divided by a space.
     pub ports: BTreeMap<String, String>,
 }
@@ -199,15 +199,14 @@ impl Store {
         actual: &Resources,
         ports: &[PortCorrection],
     ) -> Result<bool, StoreError> {
-        let [seen_pods, seen_cpu, seen_memory] = seen.used;
+        let [seen_pods, seen_used @ ..] = seen.used;
         let mut correct = usage_correct::Head {
             node_key: keys::node(&seen.name),
             node: &seen.name,
             incarnation: &seen.incarnation,
             seen_reservations: seen.reservations,
             seen_pods,
-            seen_cpu,
-            seen_memory,
+            seen_used: seen_used.map(|amount| amount.to_string()).join(" "),
             pods: actual.pods,
             resources: actual,
         }
@@ -227,8 +226,10 @@ fn read_usage(name: &NodeName, value: Value) -> Option<NodeUsage> {
     let fields = Fields::read("reading what a node uses", value).ok()??;
     let number = |field: &str| fields.number(field).ok();
     let incarnation = fields.parse_opt("incarnation").ok()??;
-    let [cpu, memory] = Resources::FIELDS.map(|field| number(&format!("used_{field}")));
-    let used = [number("used_pods")?, cpu?, memory?];
+    let mut used = [number("used_pods")?; 1 + Resource::ALL.len()];
+    for (at, resource) in Resource::ALL.into_iter().enumerate() {
+        used[at + 1] = number(&resource.used_field())?;
+    }
     let ports = fields.with_prefix("port:").map(|(port, holder)| (port.to_owned(), holder)).collect();
     Some(NodeUsage { name: name.clone(), incarnation, reservations: number("reservations")?, used, ports })
 }

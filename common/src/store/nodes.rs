@@ -11,7 +11,7 @@ use super::scripts::{cordon, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::NodeName;
-use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resources};
+use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resource, Resources};
 
 /// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
@@ -250,9 +250,15 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
     };
     let problem = fields.text("engine_problem");
     let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
+    let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
+    // As in `assign.lua`: a worker of a version before a resource does not limit it; an external one offers none.
+    let offered = |resource: Resource| match (kind, fields.text(resource.field()).is_empty()) {
+        (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
+        _ => amount(resource.field()),
+    };
     Ok(Some(Node {
         name: name.clone(),
-        kind: if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet },
+        kind,
         state,
         incarnation: fields.parse_opt("incarnation")?,
         beat: fields.number("beat")?,
@@ -261,12 +267,13 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         engine_problem: (!problem.is_empty()).then_some(problem),
         facts: NodeInfo {
             labels: fields.json("labels")?,
-            capacity: Resources::from_amounts(amount("pods")?, amount)?,
+            capacity: Resources::from_amounts(amount("pods")?, offered)?,
+            reserved: fields.json("reserved")?,
             runtime: fields.text("runtime"),
             engine_version: fields.text("engine_version"),
             version: fields.text("version"),
         },
-        used: Resources::from_amounts(amount("used_pods")?, |field| amount(&format!("used_{field}")))?,
+        used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,
         host_ports: read_host_ports(&fields),
         psi: fields.json("psi")?,
     }))

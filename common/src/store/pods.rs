@@ -9,6 +9,7 @@ use super::{BrokenKey, Store, StoreError, keys};
 use crate::ids::{PodId, ServiceName};
 use crate::lifecycle::Phase;
 use crate::network::ports_from_json;
+use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::{EndedRun, PodRecord, Refusal};
 use crate::spec::MAX_MEMORY_BYTES;
@@ -174,8 +175,9 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         attempts: fields.number("attempts")?,
         restarts: fields.number("restarts")?,
         // As `bounded` in the scripts: what was reserved is what is summed up.
-        cpu_millis: fields.number::<u64>("cpu")?.min(MAX_MEMORY_BYTES),
-        memory_bytes: fields.number::<u64>("memory")?.min(MAX_MEMORY_BYTES),
+        request: Resources::from_amounts(1, |resource| {
+            Ok::<_, StoreError>(fields.number::<u64>(resource.field())?.min(MAX_MEMORY_BYTES))
+        })?,
         host_ports: fields.text("ports"),
         created_at: fields.number("created_at")?,
         since,

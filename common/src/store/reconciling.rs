@@ -7,7 +7,6 @@ use super::reply::{list, read, unexpected, verdict, word};
 use super::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_stop, slot_free};
 use super::{Store, StoreError, keys};
 use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName, WriteId};
-use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::PodRecord;
 use crate::service::Service;
@@ -241,8 +240,7 @@ pub(super) fn create_call(
     replicas: &[u32],
     last_write: Option<&WriteId>,
 ) -> Call<'static> {
-    let resources =
-        Resources { cpu_millis: service.pod.cpu_millis(), memory_bytes: service.pod.memory_bytes(), pods: 1 };
+    let resources = service.pod.request();
     let mut call = pods_create::Head {
         service_key: keys::service(&service.name),
         slots: keys::slots(&service.name),

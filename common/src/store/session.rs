@@ -155,6 +155,7 @@ impl Store {
             new_cluster: ClusterId::random(),
             containers: known.map_or(0, |known| known.containers),
             takeover_after_ms: claimant.takes_over_after,
+            reserved: super::services::to_json(&facts.reserved),
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;

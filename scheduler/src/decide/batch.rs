@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use common::pod::Refusal;
 
-use super::candidate::{Candidate, add_request};
+use super::candidate::Candidate;
 use super::explain;
 use super::filter::{self, EvalContext};
 use super::policy::Weights;
@@ -114,7 +114,7 @@ impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
     fn reserve(&mut self, key: RankKey, requirements: &Requirements, name: &str) -> Arc<PlacementTarget> {
         self.pool.remove(&key);
         let node = &mut self.pooled[key.index as usize];
-        add_request(&mut node.candidate.used, &requirements.resources());
+        node.candidate.used = node.candidate.used.saturating_add(requirements.resources());
         node.candidate.take_ports(&requirements.host_ports, name);
         if node.candidate.free().pods > 0 {
             self.pool

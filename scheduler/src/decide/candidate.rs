@@ -65,17 +65,6 @@ impl Candidate {
     /// Returns the free resources: zero, never negative, on a node whose capacity has shrunk below what it
     /// uses.
     pub(super) fn free(&self) -> Resources {
-        Resources {
-            cpu_millis: self.capacity.cpu_millis.saturating_sub(self.used.cpu_millis),
-            memory_bytes: self.capacity.memory_bytes.saturating_sub(self.used.memory_bytes),
-            pods: self.capacity.pods.saturating_sub(self.used.pods),
-        }
+        self.capacity.saturating_sub(self.used)
     }
-}
-
-/// Adds a pod's request to the resources in use.
-pub(super) fn add_request(used: &mut Resources, request: &Resources) {
-    used.cpu_millis = used.cpu_millis.saturating_add(request.cpu_millis);
-    used.memory_bytes = used.memory_bytes.saturating_add(request.memory_bytes);
-    used.pods = used.pods.saturating_add(request.pods);
 }

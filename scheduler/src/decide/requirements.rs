@@ -7,10 +7,8 @@ use common::spec::{HostPorts, PodSpec};
 /// class, and a node that refuses one of them refuses all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {
-    /// CPU to reserve, in thousandths of a core.
-    pub cpu_millis: u64,
-    /// Memory to reserve, in bytes.
-    pub memory_bytes: u64,
+    /// Resources to reserve, except the pod's slot.
+    pub request: Resources,
     /// Whether an external worker can run the pod; see [`PodSpec::needs_only_image`].
     pub needs_only_image: bool,
     /// Ports that the pod takes on its node.
@@ -21,8 +19,7 @@ impl Requirements {
     /// Returns what a pod with this specification requires.
     pub fn of(spec: &PodSpec) -> Self {
         Self {
-            cpu_millis: spec.cpu_millis(),
-            memory_bytes: spec.memory_bytes(),
+            request: spec.request(),
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
         }
@@ -30,6 +27,6 @@ impl Requirements {
 
     /// Returns the resources to reserve on the node. Every pod takes one pod slot.
     pub fn resources(&self) -> Resources {
-        Resources { cpu_millis: self.cpu_millis, memory_bytes: self.memory_bytes, pods: 1 }
+        Resources { pods: 1, ..self.request }
     }
 }

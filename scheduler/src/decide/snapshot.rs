@@ -13,7 +13,7 @@ use common::ids::{Incarnation, NodeName};
 use common::node::{Node, Resources};
 use common::spec::HostPorts;
 
-use super::candidate::{Candidate, add_request};
+use super::candidate::Candidate;
 use super::policy::Weights;
 use super::score::LoadScore;
 
@@ -118,7 +118,7 @@ impl Snapshot {
         let Some(&index) = self.by_name.get(name) else { return false };
         self.take_out_of_order(index);
         let entry = &mut self.entries[index as usize];
-        add_request(&mut entry.node.used, &request);
+        entry.node.used = entry.node.used.saturating_add(request);
         entry.candidate.used = entry.node.used;
         let load = entry.candidate.load(&self.weights, 0);
         self.put_in_order(index, load);

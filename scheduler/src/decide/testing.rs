@@ -29,7 +29,8 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         engine_problem: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),
-            capacity: Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pods: 110 },
+            capacity: Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pids: 1_000, pods: 110 },
+            reserved: Resources::default(),
             runtime: "sim".into(),
             engine_version: "1".into(),
             version: "1".into(),
@@ -72,8 +73,7 @@ pub(super) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod-{id}")).unwrap(),
         requirements: Requirements {
-            cpu_millis,
-            memory_bytes,
+            request: Resources { cpu_millis, memory_bytes, ..Resources::default() },
             needs_only_image: cpu_millis == 0 && memory_bytes == 0,
             ..Requirements::default()
         },

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use common::ids::NodeName;
-use common::node::{Node, NodeKind, NodeState, Psi};
+use common::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
 use common::spec::HostPorts;
 use proptest::prelude::*;
 
@@ -55,8 +55,10 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         && !node.cordoned
         && node.engine_problem.is_none()
         && used.pods < has.pods
-        && (needs.cpu_millis == 0 || used.cpu_millis + needs.cpu_millis <= has.cpu_millis)
-        && (needs.memory_bytes == 0 || used.memory_bytes + needs.memory_bytes <= has.memory_bytes)
+        && Resource::ALL.into_iter().all(|resource| {
+            let needed = needs.request.get(resource);
+            needed == 0 || used.get(resource) + needed <= has.get(resource)
+        })
         && (node.kind == NodeKind::Kubeleet || needs.needs_only_image)
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
@@ -74,9 +76,7 @@ fn reference(policy: &Policy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option
         .map(|pod| {
             let fitting = nodes.iter_mut().filter(|node| can_run(node, pod));
             let best = fitting.min_by_key(|node| (load(node), node.name.clone()))?;
-            best.used.pods += 1;
-            best.used.cpu_millis += pod.requirements.cpu_millis;
-            best.used.memory_bytes += pod.requirements.memory_bytes;
+            best.used = best.used.saturating_add(pod.requirements.resources());
             best.host_ports
                 .extend(pod.requirements.host_ports.iter().map(|port| (port.into(), String::new())));
             Some(best.name.clone())
@@ -146,10 +146,9 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
 fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let ports =
         prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
-    let requirements = (0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
-        |(cpu_millis, memory_bytes, needs_only_image, ports)| Requirements {
-            cpu_millis,
-            memory_bytes,
+    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
+        |(cpu_millis, memory_bytes, pids, needs_only_image, ports)| Requirements {
+            request: Resources { cpu_millis, memory_bytes, pids, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
         },
@@ -182,11 +181,13 @@ proptest! {
         for (pod, name) in pods.iter().zip(place(&nodes, &pods)) {
             let Some(name) = name else { continue };
             let (node, used) = used.get_mut(&name).unwrap();
-            candidate::add_request(used, &pod.requirements.resources());
+            *used = used.saturating_add(pod.requirements.resources());
             let has = node.facts.capacity;
             prop_assert!(used.pods <= has.pods);
-            prop_assert!(pod.requirements.cpu_millis == 0 || used.cpu_millis <= has.cpu_millis);
-            prop_assert!(pod.requirements.memory_bytes == 0 || used.memory_bytes <= has.memory_bytes);
+            for resource in Resource::ALL {
+                let needed = pod.requirements.request.get(resource);
+                prop_assert!(needed == 0 || used.get(resource) <= has.get(resource), "{:?}", resource);
+            }
         }
     }
 

@@ -364,7 +364,10 @@ mod tests {
     fn equal_pods_are_grouped_by_node_and_keep_their_requirements() {
         let pod = |id: &str, cpu_millis| PodRequest {
             id: PodId::new(id).unwrap(),
-            requirements: Requirements { cpu_millis, ..Requirements::default() },
+            requirements: Requirements {
+                request: Resources { cpu_millis, ..Resources::default() },
+                ..Requirements::default()
+            },
             service: None,
         };
         let on = |name: &str| {

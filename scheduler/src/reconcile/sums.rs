@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use common::ids::{NodeName, SpecId};
 use common::lifecycle::Phase;
-use common::node::Resources;
+use common::node::{Resource, Resources};
 use common::pod::PodRecord;
 use common::store::{NodeUsage, PortCorrection};
 
@@ -27,8 +27,8 @@ pub(crate) struct PassSums {
 /// By how much what a node says its pods use differs from their records.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
-    /// Pods, CPU and memory.
-    pub(crate) used: [i64; 3],
+    /// As [`NodeUsage::used`].
+    pub(crate) used: [i64; 1 + Resource::ALL.len()],
     pub(crate) ports: Vec<PortCorrection>,
 }
 
@@ -43,9 +43,7 @@ impl PassSums {
             holders.push(format!("{} {}", pod.id, pod.name));
         }
         let used = self.used.entry(node).or_default();
-        used.pods += 1;
-        used.cpu_millis = used.cpu_millis.saturating_add(pod.cpu_millis);
-        used.memory_bytes = used.memory_bytes.saturating_add(pod.memory_bytes);
+        *used = used.saturating_add(Resources { pods: 1, ..pod.request });
     }
 
     /// Counts the pods in the slots of a service.
@@ -76,8 +74,7 @@ impl PassSums {
 
     /// Returns by how much the node's own sums differ, if they do.
     pub(crate) fn drift(&self, node: &NodeUsage) -> Option<Drift> {
-        let actual = self.used(&node.name);
-        let actual = [actual.pods, actual.cpu_millis, actual.memory_bytes];
+        let actual = self.used(&node.name).to_array();
         let used = std::array::from_fn(|i| node.used[i].saturating_sub_unsigned(actual[i]));
         let drift = Drift { used, ports: self.port_drift(node) };
         (drift != Drift::default()).then_some(drift)
@@ -116,14 +113,14 @@ mod tests {
         let mut sums = PassSums::default();
         for phase in Phase::ALL {
             let pod = record("web", 0, 1, phase);
-            let (cpu_millis, memory_bytes) = (100, 1 << 20);
-            sums.add(&PodRecord { node: Some(here.clone()), cpu_millis, memory_bytes, ..pod });
+            let request = Resources { cpu_millis: 100, memory_bytes: 1 << 20, pids: 7, pods: 1 };
+            sums.add(&PodRecord { node: Some(here.clone()), request, ..pod });
         }
-        assert_eq!(sums.used(&here), Resources { cpu_millis: 300, memory_bytes: 3 << 20, pods: 3 });
+        assert_eq!(sums.used(&here), Resources { cpu_millis: 300, memory_bytes: 3 << 20, pids: 21, pods: 3 });
         for (used, expected) in [
-            ([3, 300, 3 << 20], None),
-            ([4, 300, 3 << 20], Some(Drift { used: [1, 0, 0], ports: vec![] })),
-            ([-1, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20)], ports: vec![] })),
+            ([3, 300, 3 << 20, 21], None),
+            ([4, 300, 3 << 20, 22], Some(Drift { used: [1, 0, 0, 1], ports: vec![] })),
+            ([-1, 0, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20), -21], ports: vec![] })),
         ] {
             let incarnation = Incarnation::random();
             let ports = BTreeMap::new();
@@ -144,7 +141,7 @@ mod tests {
             let ports =
                 ports.iter().map(|(port, holder)| ((*port).to_owned(), (*holder).to_owned())).collect();
             let incarnation = Incarnation::random();
-            let used = [1, 0, 0];
+            let used = [1, 0, 0, 0];
             let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
             let ports = sums.drift(&usage).unwrap_or_default().ports;
             ports.into_iter().map(|one| (one.port, one.seen, one.actual)).collect::<Vec<_>>()

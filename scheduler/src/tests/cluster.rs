@@ -107,10 +107,11 @@ impl Cluster {
     }
 
     pub(super) async fn node(&self, name: &str, pods: u64) -> FakeNode {
-        let capacity = Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pods };
+        let capacity = Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pids: 1_000, pods };
         let facts = NodeInfo {
             labels: std::collections::BTreeMap::new(),
             capacity,
+            reserved: Resources::default(),
             runtime: "fake".into(),
             engine_version: "1".into(),
             version: "1".into(),

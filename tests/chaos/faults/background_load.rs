@@ -114,7 +114,7 @@ impl StackClients {
             "name": HUGE, "image": IMAGE, "command": ["/bin/sleep", "86400"], "replicas": 1 + round % 2,
             "memory": memory, "stop_grace_period": 0,
         });
-        self.send(Method::PUT, &format!("/service/{HUGE}"), Some(&body)).await;
+        self.send(Method::PUT, &format!("/service/{HUGE}?allow_partial=true"), Some(&body)).await;
         if round.is_multiple_of(4) {
             self.send(Method::DELETE, &format!("/service/{HUGE}"), None).await;
         }

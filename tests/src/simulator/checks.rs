@@ -112,7 +112,7 @@ fn wrong_accounts(observed: &ObservedState) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in &observed.nodes {
         let pods = observed.pods.values().filter(|pod| pod.has_reservation() && pod.node == *name);
-        let sum = pods.fold([0, 0, 0], |sum, pod| [sum[0] + pod.cpu, sum[1] + pod.memory, sum[2] + 1]);
+        let sum = pods.fold([0; 4], |sum, pod| std::array::from_fn(|at| sum[at] + pod.request[at]));
         if sum != node.used {
             found.push(format!(
                 "invariant 9: node {name} has {:?} reserved, its pods request {sum:?}",
@@ -131,7 +131,7 @@ pub(super) fn overcommitted(
     let unused = ObservedNode::default();
     let is_over = |(name, node): &(&String, &ObservedNode)| {
         let used_before = &before.get(*name).unwrap_or(&unused).used;
-        (0..3).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
+        (0..4).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
     };
     let over = nodes.iter().filter(is_over);
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()

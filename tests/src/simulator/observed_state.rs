@@ -16,9 +16,9 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   if redis.call('EXISTS', key) == 0 then
     value = false
   elseif head == 'pod' then
-    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory',
+    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids',
       'service', 'replica', 'generation', 'image', 'reason', 'message')
-    for i = 1, 11 do value[i] = value[i] or '' end
+    for i = 1, 12 do value[i] = value[i] or '' end
     if value[1] == 'stopped' then value = 'stopped' end
   elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
     value = redis.call('LRANGE', key, 0, -1)
@@ -26,9 +26,9 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pods',
-      'used_cpu', 'used_memory', 'used_pods')
-    for i = 1, 8 do value[i] = value[i] or '' end
+    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'pods',
+      'used_cpu', 'used_memory', 'used_pids', 'used_pods')
+    for i = 1, 10 do value[i] = value[i] or '' end
   elseif key == 'uq' or head == 'slo' then
     value = redis.call('HGETALL', key)
   elseif head == 'ser' and key ~= 'services' then
@@ -44,8 +44,8 @@ pub(super) struct ObservedPod {
     pub(super) phase: String,
     pub(super) node: String,
     pub(super) assignment: String,
-    pub(super) cpu: i64,
-    pub(super) memory: i64,
+    /// In the order of `Resource::ALL`, and the pod itself.
+    pub(super) request: [i64; 4],
     pub(super) service: String,
     pub(super) replica: u32,
     pub(super) generation: u64,
@@ -66,13 +66,13 @@ impl ObservedPod {
     }
 }
 
-/// The record of a node. Resources are CPU, memory and number of pods.
+/// The record of a node. Resources are those of `Resource::ALL`, and the number of pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ObservedNode {
     pub(super) state: String,
     pub(super) incarnation: String,
-    pub(super) capacity: [i64; 3],
-    pub(super) used: [i64; 3],
+    pub(super) capacity: [i64; 4],
+    pub(super) used: [i64; 4],
 }
 
 /// The record of a service.
@@ -176,17 +176,18 @@ fn read<T: FromRedisValue>(value: &Value) -> T {
 }
 
 fn pod(value: &Value) -> ObservedPod {
-    let [phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message] =
+    let [phase, node, assignment, cpu, memory, pids, service, replica, generation, image, reason, message] =
         texts(value);
-    let (cpu, memory) = (number(&cpu), number(&memory));
+    let request = [number(&cpu), number(&memory), number(&pids), 1];
     let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
-    ObservedPod { phase, node, assignment, cpu, memory, service, replica, generation, image, reason, message }
+    ObservedPod { phase, node, assignment, request, service, replica, generation, image, reason, message }
 }
 
 fn node(value: &Value) -> ObservedNode {
-    let [state, incarnation, cpu, memory, pods, used_cpu, used_memory, used_pods] = texts(value);
-    let capacity = [number(&cpu), number(&memory), number(&pods)];
-    let used = [number(&used_cpu), number(&used_memory), number(&used_pods)];
+    let [state, incarnation, amounts @ ..]: [String; 10] = texts(value);
+    let amounts = amounts.map(|amount| number(&amount));
+    let capacity = std::array::from_fn(|at| amounts[at]);
+    let used = std::array::from_fn(|at| amounts[4 + at]);
     ObservedNode { state, incarnation, capacity, used }
 }
 

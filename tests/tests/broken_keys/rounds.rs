@@ -222,7 +222,7 @@ impl Walk {
             check(status.is_success(), || format!("repair: {status}"))?;
             // What was lost for good a person creates again.
             for service in self.services.iter().filter(|s| named.services.contains(name_of(s))) {
-                let path = format!("/service/{}", name_of(service));
+                let path = format!("/service/{}?allow_partial=true", name_of(service));
                 let (status, body) = http.send(Method::PUT, &path, Some(service)).await;
                 check(status.is_success(), || format!("PUT {path}: {status} {body:.300}"))?;
             }

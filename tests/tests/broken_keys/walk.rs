@@ -41,7 +41,7 @@ async fn cluster() -> Walk {
     let cluster = InProcessCluster::start(NODES).await;
     let services = services();
     for service in &services {
-        cluster.http.post("/service", service).await;
+        cluster.http.post("/service?allow_partial=true", service).await;
     }
     for number in 0..8 {
         let pushed =

@@ -145,7 +145,8 @@ async fn an_unschedulable_pod_reports_its_refusals_and_runs_once_it_fits() {
     let _small = cluster.worker_with("w1", "process", &[("KUBELEET_MEMORY", "64MiB")]);
     let http = api.http();
     let big = json!({"name": "big", "image": "none", "command": ["sleep", "86400"], "memory": "1GiB"});
-    http.post("/service", &big).await;
+    // It may be refused otherwise, once the worker has registered.
+    http.post("/service?allow_partial=true", &big).await;
     eventually_within(SOON, "the pod reports why", || async {
         let pods = http.pods("service=big").await;
         let Some(uuid) = pods.first().and_then(|pod| pod["uuid"].as_str()) else {

@@ -317,8 +317,9 @@ async fn what_a_node_uses_is_corrected_only_if_nothing_was_reserved_or_released_
     fixture.service("other", 1).await;
     fixture.assign_all(&session).await;
     let () = fixture.redis.cli(&["HSET", "node:w1", "used_pods", "6"]).await;
-    let () = fixture.redis.cli(&["HSET", "node:w1", "used_cpu", &seen.used[1].to_string()]).await;
-    let () = fixture.redis.cli(&["HSET", "node:w1", "used_memory", &seen.used[2].to_string()]).await;
+    for (at, field) in [(1, "used_cpu"), (2, "used_memory"), (3, "used_pids")] {
+        let () = fixture.redis.cli(&["HSET", "node:w1", field, &seen.used[at].to_string()]).await;
+    }
     let racing = fixture.store.correct_usage(&seen, &actual, &[]);
     assert!(!changing_nothing(&fixture, racing).await.unwrap());
 

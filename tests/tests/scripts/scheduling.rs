@@ -16,7 +16,7 @@ use kubeleet_tests::{Fixture, Redis};
 
 use crate::{changing_nothing, checks};
 
-const CAPACITY: Resources = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pods: 1000 };
+const CAPACITY: Resources = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 1000, pods: 1000 };
 
 /// Fills the in-flight list up to `count` pods.
 async fn take(fixture: &Fixture, count: usize) -> Vec<Payload> {
@@ -156,13 +156,14 @@ async fn of_the_oldest_in_flight_only_assigned_pods_are_removed() {
 
 #[tokio::test]
 async fn a_refused_pod_stays_in_flight() {
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("silent", &["HSET", "node:w1", "beat", "1000"]),
         ("dead", &["HSET", "node:w1", "state", "dead"]),
         ("another session", &["HSET", "node:w1", "incarnation", "another"]),
         ("cordoned", &["HSET", "node:w1", "cordoned", "1"]),
         ("engine ill", &["HSET", "node:w1", "engine_problem", "no answer"]),
         ("no cpu", &["HSET", "node:w1", "used_cpu", "63901"]),
+        ("no memory on it", &["HSET", "node:w1", "memory", ""]),
         ("no room", &["HSET", "node:w1", "used_pods", "1000"]),
     ];
     for (why, words) in cases {
@@ -205,7 +206,7 @@ async fn an_unknown_node_refuses() {
 #[tokio::test]
 async fn within_a_batch_only_pods_that_fit_are_assigned() {
     let fixture = Fixture::new().await;
-    let two = Resources { cpu_millis: 250, memory_bytes: 1 << 30, pods: 10 };
+    let two = Resources { cpu_millis: 250, memory_bytes: 1 << 30, pids: 1000, pods: 10 };
     let session = fixture.node_with("w1", two).await;
     fixture.service("web", 3).await;
     use AssignOutcome::{Assigned, Refused};

@@ -132,7 +132,7 @@ async fn a_pod_of_an_absurd_size_leaves_its_node_readable() {
     let _: u64 = fixture.redis.cli(&["HSET", &key, "memory", "9223372036854775808"]).await;
     let read = fixture.record(&record.id).await;
     let usage = fixture.store.node_usage(&[node("w1")]).await.unwrap().remove(0);
-    let actual = common::node::Resources { memory_bytes: read.memory_bytes, pods: 1, cpu_millis: 100 };
+    let actual = read.request;
     assert!(fixture.store.correct_usage(&usage, &actual, &[]).await.unwrap());
     assert!(fixture.store.node(&node("w1")).await.is_ok());
 }

@@ -79,19 +79,23 @@ impl PodCopy {
 }
 
 /// The numbers of a pod's record that it can be without. Without its replica it is in no slot.
-const POD_NUMBERS: [&str; 7] = ["attempts", "restarts", "generation", "cpu", "memory", "created_at", "since"];
+const POD_NUMBERS: [&str; 8] =
+    ["attempts", "restarts", "generation", "cpu", "memory", "pids", "created_at", "since"];
 /// The numbers of a service's record that it can be without.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
 /// What a worker writes again when it registers, and what is zero without it.
-const NODE_FIELDS: [&str; 13] = [
+const NODE_FIELDS: [&str; 16] = [
     "beat",
     "registered_at",
     "pods",
     "cpu",
     "memory",
+    "pids",
+    "reserved",
     "used_pods",
     "used_cpu",
     "used_memory",
+    "used_pids",
     "reservations",
     "labels",
     "psi",

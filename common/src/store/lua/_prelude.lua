@@ -16,7 +16,7 @@ local MAX_EVENTS = 20000
 local MIN_EVENTS = 1000
 local TOMBSTONE_SECONDS = 3600
 -- What pods reserve on a node. The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
-local RESOURCES = { 'cpu', 'memory' }
+local RESOURCES = { 'cpu', 'memory', 'pids' }
 local RESOURCE_COUNT = #RESOURCES
 -- The most of a resource that one pod can reserve. It is exact in a Lua number, and HINCRBY can add some
 -- thousand of them. Users cannot ask for more: `MAX_MEMORY_BYTES` in `spec.rs`.

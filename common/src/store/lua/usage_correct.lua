@@ -4,8 +4,10 @@
 -- `port` is a field of a host port, with its value as seen and as it must be; '' is none.
 -- Reply: 'OK' | 'CHANGED' (read again)
 local node_key = head_keys()
-local node, incarnation, seen_reservations, seen_pods, seen_cpu, seen_memory, pods = head_args()
-local seen = { seen_cpu, seen_memory }
+local node, incarnation, seen_reservations, seen_pods, seen_used, pods = head_args()
+-- `seen_used` has an amount for each of RESOURCES, divided by spaces.
+local seen = {}
+for amount in string.gmatch(seen_used, '%S+') do seen[#seen + 1] = amount end
 local actual = head_resources()
 if is_fenced(node_key, incarnation) then return 'CHANGED' end
 local reservations, used_pods = unpack(redis.call('HMGET', node_key, 'reservations', 'used_pods'), 1, 2)

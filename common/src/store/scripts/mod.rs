@@ -19,7 +19,7 @@ use crate::ids::{
     AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, SchedulerId, ServiceName, SpecId, WriteId,
 };
 use crate::lifecycle::{Phase, PodEvent};
-use crate::node::Resources;
+use crate::node::{Resource, Resources};
 pub use table::SCRIPTS;
 pub(crate) use table::*;
 
@@ -78,7 +78,7 @@ struct Group {
 impl Group {
     /// The number of values that the arguments take.
     fn arg_count(&self) -> usize {
-        self.args.iter().map(|name| if *name == RESOURCES { Resources::FIELDS.len() } else { 1 }).sum()
+        self.args.iter().map(|name| if *name == RESOURCES { Resource::ALL.len() } else { 1 }).sum()
     }
 }
 
@@ -333,11 +333,11 @@ impl<T: ScriptArg> ScriptArg for Option<T> {
     }
 }
 
-/// All amounts, in the order of [`Resources::FIELDS`].
+/// All amounts, in the order of [`Resource::ALL`].
 impl ScriptArg for &Resources {
     fn add_to(self, call: &mut ScriptInvocation<'_>) {
-        for (_, amount) in self.amounts() {
-            call.arg(amount);
+        for resource in Resource::ALL {
+            call.arg(self.get(resource));
         }
     }
 }

@@ -350,7 +350,7 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, takeover_after_ms, resources
+            new_cluster, containers, takeover_after_ms, reserved, resources
         ],
     }
     reject {
@@ -458,7 +458,7 @@ scripts! {
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [
-            node, incarnation, seen_reservations, seen_pods, seen_cpu, seen_memory, pods, resources
+            node, incarnation, seen_reservations, seen_pods, seen_used, pods, resources
         ],
         batch Port port {
             keys: [],

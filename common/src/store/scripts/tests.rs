@@ -84,7 +84,7 @@ fn arguments_have_their_names() {
     assert_eq!(uuids, [b"uuid-1", b"uuid-2"]);
 
     // Two nodes, one request, one pod.
-    let assign = argv("2 1 20000 w1 life - w2 life - 80/tcp 100 64 u payload 2 1 a web nginx 0 1");
+    let assign = argv("2 1 20000 w1 life - w2 life - 80/tcp 100 64 50 u payload 2 1 a web nginx 0 1");
     let read = script("assign").arguments(&assign);
     let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();
     assert_eq!(values("node"), [b"w1", b"w2"]);
@@ -103,7 +103,7 @@ fn a_script_describes_itself_and_its_replies() {
 
 #[test]
 fn resources_are_the_same_in_the_prelude() {
-    let names = Resources::FIELDS.map(|name| format!("'{name}'")).join(", ");
+    let names = Resource::ALL.map(|resource| format!("'{}'", resource.field())).join(", ");
     assert!(PRELUDE.contains(&format!("local RESOURCES = {{ {names} }}\n")));
 }
 

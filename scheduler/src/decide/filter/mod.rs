@@ -28,8 +28,14 @@ pub(super) const NODE_FILTERS: &[NodeFilter] = &[ready::READY, cordoned::SCHEDUL
 
 /// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
 /// batch.
-pub(super) const POD_FILTERS: &[NodeFilter] =
-    &[resources::POD_SLOTS, resources::CPU, resources::MEMORY, host_ports::FREE, external_worker::IMAGE_ONLY];
+pub(super) const POD_FILTERS: &[NodeFilter] = &[
+    resources::POD_SLOTS,
+    resources::CPU,
+    resources::MEMORY,
+    resources::PIDS,
+    host_ports::FREE,
+    external_worker::IMAGE_ONLY,
+];
 
 /// One check of a node for a pod, with the reason and the explanation of a refusal.
 pub(super) struct NodeFilter {

@@ -1,8 +1,12 @@
-//! A node needs a free pod slot, and as much free CPU and memory as the pod requests. A pod that requests
-//! none of a resource fits even on a node where that resource is overcommitted.
+//! A node needs a free pod slot, and as much free of each resource as the pod requests. A pod that requests none of
+//! a resource fits even on a node where that resource is overcommitted.
+
+use common::node::Resource;
 
 use super::{NodeFilter, Reason};
 use crate::decide::amounts::{bytes_rounded_down, bytes_rounded_up, cores};
+use crate::decide::candidate::Candidate;
+use crate::decide::requirements::Requirements;
 
 pub(super) const POD_SLOTS: NodeFilter = NodeFilter {
     reason: Reason("TooManyPods"),
@@ -10,29 +14,37 @@ pub(super) const POD_SLOTS: NodeFilter = NodeFilter {
     explain: |candidate, _, _, _| format!("has {} of {} pods", candidate.used.pods, candidate.capacity.pods),
 };
 
-pub(super) const CPU: NodeFilter = NodeFilter {
-    reason: Reason("InsufficientCpu"),
-    is_feasible: |candidate, requirements, _| {
-        let needed = requirements.cpu_millis;
-        needed == 0 || needed <= candidate.free().cpu_millis
-    },
-    explain: |candidate, requirements, _, _| {
-        let needed = cores(requirements.cpu_millis);
-        let free = cores(candidate.free().cpu_millis);
-        let unit = if needed == 1.0 { "core" } else { "cores" };
-        format!("needs {needed} {unit}, {free} of {} free", cores(candidate.capacity.cpu_millis))
-    },
-};
+macro_rules! enough_of {
+    ($resource:expr, $reason:expr) => {
+        NodeFilter {
+            reason: $reason,
+            is_feasible: |candidate, requirements, _| has_enough($resource, candidate, requirements),
+            explain: |candidate, requirements, _, _| explain($resource, candidate, requirements),
+        }
+    };
+}
 
-pub(super) const MEMORY: NodeFilter = NodeFilter {
-    reason: Reason("InsufficientMemory"),
-    is_feasible: |candidate, requirements, _| {
-        let needed = requirements.memory_bytes;
-        needed == 0 || needed <= candidate.free().memory_bytes
-    },
-    explain: |candidate, requirements, _, _| {
-        let needed = bytes_rounded_up(requirements.memory_bytes);
-        let free = bytes_rounded_down(candidate.free().memory_bytes);
-        format!("needs {needed}, {free} of {} free", bytes_rounded_down(candidate.capacity.memory_bytes))
-    },
-};
+pub(super) const CPU: NodeFilter = enough_of!(Resource::Cpu, Reason("InsufficientCpu"));
+pub(super) const MEMORY: NodeFilter = enough_of!(Resource::Memory, Reason("InsufficientMemory"));
+pub(super) const PIDS: NodeFilter = enough_of!(Resource::Pids, Reason("InsufficientPids"));
+
+fn has_enough(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> bool {
+    let needed = requirements.request.get(resource);
+    needed == 0 || needed <= candidate.free().get(resource)
+}
+
+fn explain(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> String {
+    let [needed, free, capacity] =
+        [requirements.request, candidate.free(), candidate.capacity].map(|amounts| amounts.get(resource));
+    match resource {
+        Resource::Cpu => {
+            let unit = if needed == 1000 { "core" } else { "cores" };
+            format!("needs {} {unit}, {} of {} free", cores(needed), cores(free), cores(capacity))
+        }
+        Resource::Memory => {
+            let (needed, free) = (bytes_rounded_up(needed), bytes_rounded_down(free));
+            format!("needs {needed}, {free} of {} free", bytes_rounded_down(capacity))
+        }
+        Resource::Pids => format!("needs {needed} processes, {free} of {capacity} free"),
+    }
+}

@@ -1,6 +1,6 @@
 //! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
-use common::node::{NodeKind, NodeState};
+use common::node::{NodeKind, NodeState, Resources};
 use common::spec::HostPorts;
 
 use super::*;
@@ -67,7 +67,7 @@ fn refusals_of_a_pod_without_requests() {
 
 #[test]
 fn refusals_of_a_pod_with_requests() {
-    let cases: [(&str, NodeBuilder, &[&str]); 6] = [
+    let cases: [(&str, NodeBuilder, &[&str]); 8] = [
         ("fits", node("a").cpu(2_000, 4_000).memory(6 * GIB, 8 * GIB), &[]),
         (
             "a thousandth of a core short",
@@ -90,6 +90,16 @@ fn refusals_of_a_pod_with_requests() {
             &["NeedsMoreThanGuest: served by an external worker, which can only run plain images"],
         ),
         (
+            "processes",
+            node("a").with(|n| n.used.pids = 701),
+            &["InsufficientPids: needs 300 processes, 299 of 1000 free"],
+        ),
+        (
+            "a worker of a version that does not limit processes",
+            node("a").with(|n| (n.used.pids, n.facts.capacity.pids) = (9, Resources::UNLIMITED)),
+            &[],
+        ),
+        (
             "several at once",
             node("a").cpu(4_000, 4_000).memory(7 * GIB, 8 * GIB).with(|n| n.cordoned = true),
             &[
@@ -99,7 +109,10 @@ fn refusals_of_a_pod_with_requests() {
             ],
         ),
     ];
-    let requirements = Requirements { cpu_millis: 2_000, memory_bytes: 2 * GIB, ..Requirements::default() };
+    let requirements = Requirements {
+        request: Resources { cpu_millis: 2_000, memory_bytes: 2 * GIB, pids: 300, pods: 0 },
+        ..Requirements::default()
+    };
     for (case, node, expected) in cases {
         assert_eq!(refusals(node, requirements.clone()), expected, "{case}");
     }

@@ -1,0 +1,254 @@
+//! Decides whether what a request wants fits the cluster. Pure.
+//!
+//! It is an early answer for people, not a reservation: the script that assigns pods decides. Therefore only
+//! what cannot fit is refused. Nodes that are cordoned or silent count as well, because they may be back
+//! before the pods are. External workers do not: they get no pod that asks for resources or host ports.
+
+mod amounts;
+mod shortage;
+
+use common::api::NodeShortage;
+use common::ids::ServiceName;
+use common::node::{Node, NodeKind, NodeState, Resource, Resources};
+use common::service::Service;
+use common::spec::{DesiredService, HostPorts, PodSpec};
+
+use self::amounts::{Rounded, amount};
+use self::shortage::Lack;
+pub(crate) use self::shortage::Shortage;
+
+/// The order in which resources are blamed where several are short.
+const BLAMED: [Lack; 4] =
+    [Lack::Amount(Resource::Memory), Lack::Amount(Resource::Cpu), Lack::Amount(Resource::Pids), Lack::Ports];
+
+/// Pods with equal requirements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PodGroup {
+    request: Resources,
+    ports: HostPorts,
+    replicas: u64,
+}
+
+/// What a request wants for a service, and what the service has.
+#[derive(Debug, Clone)]
+pub(crate) struct Demand {
+    service: ServiceName,
+    wanted: PodGroup,
+    present: Option<PodGroup>,
+}
+
+impl PodGroup {
+    fn new(pod: &PodSpec, replicas: u32) -> Self {
+        Self { request: pod.request(), ports: pod.host_ports(), replicas: replicas.into() }
+    }
+
+    /// The resources that a pod asks for.
+    fn needs(&self) -> impl Iterator<Item = Resource> {
+        Resource::ALL.into_iter().filter(|resource| self.request.get(*resource) > 0)
+    }
+
+    fn can_lack(&self, lack: Lack) -> bool {
+        match lack {
+            Lack::Amount(resource) => self.request.get(resource) > 0,
+            Lack::Ports => !self.ports.is_empty(),
+        }
+    }
+
+    /// Returns whether these pods need no more of anything than the others.
+    fn is_within(&self, others: &Self) -> bool {
+        let ports: Vec<&str> = others.ports.iter().collect();
+        self.replicas <= others.replicas
+            && self.needs().all(|resource| self.request.get(resource) <= others.request.get(resource))
+            && self.ports.iter().all(|port| ports.contains(&port))
+    }
+
+    /// How many of these pods fit amounts.
+    fn count_within(&self, free: Resources, resource: Resource) -> u64 {
+        match self.request.get(resource) {
+            0 => u64::MAX,
+            needed => free.get(resource) / needed,
+        }
+    }
+}
+
+impl Demand {
+    /// What storing `desired` asks for in place of the service that exists, if one does.
+    pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
+        let present = existing.map(|service| PodGroup::new(&service.pod, service.replicas));
+        let wanted = PodGroup::new(&desired.pod, desired.replicas);
+        Self { service: desired.name.clone(), wanted, present }
+    }
+
+    /// What another number of replicas asks for.
+    pub(crate) fn of_scale(service: &Service, replicas: u32) -> Self {
+        let present = PodGroup::new(&service.pod, service.replicas);
+        let wanted = PodGroup { replicas: replicas.into(), ..present.clone() };
+        Self { service: service.name.clone(), wanted, present: Some(present) }
+    }
+
+    /// Returns whether it fits on any cluster: it asks for nothing, or for no more than the service has.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.wanted.replicas == 0
+            || BLAMED.into_iter().all(|lack| !self.wanted.can_lack(lack))
+            || self.present.as_ref().is_some_and(|present| self.wanted.is_within(present))
+    }
+
+    /// Returns why it does not fit on these nodes; none if it does, or if no node is known that is alive.
+    pub(crate) fn shortage(&self, nodes: &[Node]) -> Option<Shortage> {
+        let mut nodes: Vec<&Node> = nodes.iter().filter(|node| node.kind == NodeKind::Kubeleet).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        if self.is_covered() || nodes.iter().all(|node| node.state == NodeState::Dead) {
+            return None;
+        }
+        self.too_large_for_any(&nodes).or_else(|| match &self.present {
+            Some(present) if !self.has_the_requirements_of(present) => self.replacement(present, &nodes),
+            present => {
+                let before = present.as_ref().map_or(0, |present| present.replicas);
+                self.addition(self.wanted.replicas.saturating_sub(before), &nodes)
+            }
+        })
+    }
+
+    fn has_the_requirements_of(&self, present: &PodGroup) -> bool {
+        PodGroup { replicas: present.replicas, ..self.wanted.clone() } == *present
+    }
+
+    /// One pod does not fit even an empty node.
+    fn too_large_for_any(&self, nodes: &[&Node]) -> Option<Shortage> {
+        let lacks =
+            |node: &Node, resource| self.wanted.request.get(resource) > node.facts.capacity.get(resource);
+        if nodes.iter().any(|node| !self.wanted.needs().any(|resource| lacks(node, resource))) {
+            return None;
+        }
+        let blamed = BLAMED.into_iter().filter_map(|lack| {
+            let Lack::Amount(resource) = lack else { return None };
+            let short = nodes.iter().filter(|node| lacks(node, resource));
+            Some((resource, short.map(|node| node.facts.capacity.get(resource)).collect::<Vec<u64>>()))
+        });
+        let blamed: Vec<(Resource, Vec<u64>)> = blamed.collect();
+        // The first of those that most nodes lack.
+        let (resource, offers) = blamed.into_iter().rev().max_by_key(|(_, offers)| offers.len())?;
+        let required = self.wanted.request.get(resource);
+        let reason = |node: &Node| {
+            let short = self.wanted.needs().filter(|resource| lacks(node, *resource));
+            let short =
+                short.map(|resource| amount(resource, node.facts.capacity.get(resource), Rounded::Down));
+            format!("offers {}", short.collect::<Vec<_>>().join(" and "))
+        };
+        let allocatable = offers.into_iter().max().unwrap_or(0);
+        Some(self.short_of(Lack::Amount(resource), required, allocatable, nodes, reason))
+    }
+
+    /// `count` more pods, all with the requirements that are wanted, do not fit what is free.
+    fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
+        let fits = |node: &Node, lack: Lack| match lack {
+            Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
+            Lack::Ports if self.has_free_ports(node) => 1,
+            Lack::Ports => 0,
+        };
+        let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
+        let on_node = |node: &Node| lacks.iter().map(|lack| fits(node, *lack)).min().unwrap_or(u64::MAX);
+        let total = nodes.iter().map(|node| on_node(node)).fold(0, u64::saturating_add);
+        if total >= count {
+            return None;
+        }
+        let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
+        let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
+        let (required, allocatable) = match lack {
+            Lack::Ports => (count, total),
+            Lack::Amount(resource) => {
+                let each = self.wanted.request.get(resource);
+                let required = each.saturating_mul(count);
+                let free = nodes.iter().map(|node| free(node).get(resource)).fold(0, u64::saturating_add);
+                // Where the sum would do, the pieces are too small.
+                (required, if free < required { free } else { each.saturating_mul(total) })
+            }
+        };
+        let reason = |node: &Node| match self.taken_port(node) {
+            Some((port, pod)) => format!("port {port} is taken by {pod}"),
+            None => {
+                let free = free(node);
+                let free =
+                    self.wanted.needs().map(|resource| amount(resource, free.get(resource), Rounded::Down));
+                let free: Vec<String> = free.collect();
+                if free.is_empty() {
+                    "takes one of the pods".to_owned()
+                } else {
+                    format!("{} free", free.join(", "))
+                }
+            }
+        };
+        Some(self.short_of(lack, required, allocatable, nodes, reason))
+    }
+
+    /// The pods of a changed service do not fit what is free and what its present pods have. On which nodes
+    /// these are is not asked, so only what cannot fit in any case is found.
+    fn replacement(&self, present: &PodGroup, nodes: &[&Node]) -> Option<Shortage> {
+        let sum = |resource| {
+            let own = present.request.get(resource).saturating_mul(present.replicas);
+            nodes.iter().map(|node| free(node).get(resource)).fold(own, u64::saturating_add)
+        };
+        BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).find_map(|lack| {
+            let (required, allocatable) = match lack {
+                Lack::Ports => {
+                    let free = nodes.iter().filter(|node| self.has_free_ports(node)).count();
+                    (self.wanted.replicas, free as u64)
+                }
+                Lack::Amount(resource) => {
+                    (self.wanted.request.get(resource).saturating_mul(self.wanted.replicas), sum(resource))
+                }
+            };
+            let reason = |node: &Node| match (lack, self.taken_port(node)) {
+                (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
+                (Lack::Ports, None) => "takes one of the pods".to_owned(),
+                (Lack::Amount(resource), _) => {
+                    format!("{} free", amount(resource, free(node).get(resource), Rounded::Down))
+                }
+            };
+            (required > allocatable).then(|| self.short_of(lack, required, allocatable, nodes, reason))
+        })
+    }
+
+    /// Returns the first of the ports that another service's pod has, and the name of that pod.
+    fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
+        self.wanted.ports.iter().find_map(|port| {
+            let holder = node.host_ports.get(port)?;
+            // Pods of a service have its name; a changed service gets its own ports again.
+            let is_own = self.present.as_ref().is_some_and(|present| !self.has_the_requirements_of(present))
+                && holder == self.service.as_str();
+            (!is_own).then_some((port, holder.as_str()))
+        })
+    }
+
+    fn has_free_ports(&self, node: &Node) -> bool {
+        self.taken_port(node).is_none()
+    }
+
+    fn short_of(
+        &self,
+        lack: Lack,
+        required: u64,
+        allocatable: u64,
+        nodes: &[&Node],
+        reason: impl Fn(&Node) -> String,
+    ) -> Shortage {
+        let nodes =
+            nodes.iter().map(|node| NodeShortage { node: node.name.to_string(), reason: reason(node) });
+        Shortage {
+            lack,
+            required,
+            allocatable,
+            service: self.service.clone(),
+            ports: self.wanted.ports.clone(),
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+/// What no pod has reserved.
+fn free(node: &Node) -> Resources {
+    node.facts.capacity.saturating_sub(node.used)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Why pods do not fit, and the problem that says so.
+
+use common::api::NodeShortage;
+use common::ids::ServiceName;
+use common::node::Resource;
+use common::spec::HostPorts;
+
+use super::amounts::{Rounded, amount, cores, memory};
+use crate::problem::{ApiProblem, ProblemKind, ShortageMembers};
+
+/// What is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// An amount that pods reserve.
+    Amount(Resource),
+    /// Nodes on which the host ports are free.
+    Ports,
+}
+
+/// Why pods do not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    /// What is short.
+    pub(crate) lack: Lack,
+    /// How much is required, in the unit of the resource; of ports, the number of nodes.
+    pub(crate) required: u64,
+    /// How much of it can be allocated.
+    pub(crate) allocatable: u64,
+    /// The service.
+    pub(crate) service: ServiceName,
+    /// The host ports that the service asks for.
+    pub(crate) ports: HostPorts,
+    /// The reason of each node, by name.
+    pub(crate) nodes: Vec<NodeShortage>,
+}
+
+impl From<Shortage> for ApiProblem {
+    fn from(shortage: Shortage) -> Self {
+        let (kind, detail) = shortage.kind_and_detail();
+        let Shortage { required, allocatable, service, nodes, .. } = shortage;
+        Self::new(kind, detail).with_shortage(ShortageMembers { service, required, allocatable, nodes })
+    }
+}
+
+impl Shortage {
+    fn kind_and_detail(&self) -> (ProblemKind, String) {
+        let (required, allocatable) = (self.required, self.allocatable);
+        match self.lack {
+            Lack::Amount(Resource::Memory) => {
+                let (required, free) = (memory(required, Rounded::Up), memory(allocatable, Rounded::Down));
+                (
+                    ProblemKind::InsufficientMemory,
+                    format!("requires {required} of memory but only {free} can be allocated"),
+                )
+            }
+            Lack::Amount(Resource::Cpu) => {
+                let (cpus, free) = (amount(Resource::Cpu, required, Rounded::Up), cores(allocatable));
+                (ProblemKind::InsufficientCpu, format!("requires {cpus} but only {free} can be allocated"))
+            }
+            Lack::Amount(Resource::Pids) => (
+                ProblemKind::InsufficientPids,
+                format!("requires {required} processes but only {allocatable} can be allocated"),
+            ),
+            Lack::Ports => {
+                let ports = self.ports.iter().collect::<Vec<_>>().join(" and ");
+                let nodes = if required == 1 { "1 node".to_owned() } else { format!("{required} nodes") };
+                (
+                    ProblemKind::InsufficientPorts,
+                    format!("requires {nodes} with port {ports} but only {allocatable} can be allocated"),
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use common::ids::{Incarnation, NodeName, SpecId};
+use common::node::NodeInfo;
+use common::service::ServiceState;
+use common::spec::ServiceInput;
+use serde_json::{Value, json};
+
+use super::amounts::memory;
+use super::*;
+use crate::problem::ApiProblem;
+
+const GIB: u64 = 1 << 30;
+
+/// A node of 10 GiB, 4 cores and 1000 processes.
+fn node(name: &str) -> Node {
+    Node {
+        name: NodeName::new(name).unwrap(),
+        kind: NodeKind::Kubeleet,
+        state: NodeState::Alive,
+        incarnation: Some(Incarnation::random()),
+        beat: 0,
+        registered_at: 0,
+        cordoned: false,
+        engine_problem: None,
+        facts: NodeInfo {
+            labels: BTreeMap::new(),
+            capacity: Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, pods: 100 },
+            reserved: Resources::default(),
+            runtime: String::new(),
+            engine_version: String::new(),
+            version: String::new(),
+        },
+        used: Resources::default(),
+        host_ports: BTreeMap::new(),
+        psi: None,
+    }
+}
+
+fn with(name: &str, change: impl FnOnce(&mut Node)) -> Node {
+    let mut node = node(name);
+    change(&mut node);
+    node
+}
+
+fn desired(fields: &Value) -> DesiredService {
+    let mut input = json!({"name": "web", "image": "nginx"});
+    input.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    ServiceInput::from_value(&input).unwrap().normalize().unwrap()
+}
+
+fn service(fields: &Value) -> Service {
+    let DesiredService { name, replicas, labels, pod } = desired(fields);
+    let (state, spec_id) = (ServiceState::Active, SpecId::random());
+    Service {
+        name,
+        state,
+        generation: 1,
+        revision: 1,
+        spec_id,
+        replicas,
+        labels,
+        created_at: 0,
+        updated_at: 0,
+        pod,
+    }
+}
+
+fn detail(demand: &Demand, nodes: &[Node]) -> String {
+    demand.shortage(nodes).map(|shortage| ApiProblem::from(shortage).detail).unwrap_or_default()
+}
+
+#[test]
+fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free() {
+    let used = |memory: u64| with("b", |node| node.used.memory_bytes = memory * GIB);
+    let port = |holder: &str| {
+        let holder = holder.to_owned();
+        with("b", |node| drop(node.host_ports.insert("80/tcp".to_owned(), holder)))
+    };
+    let small =
+        with("b", |node| node.facts.capacity = Resources { memory_bytes: 20 * GIB, ..Resources::default() });
+    let unknown_pids = with("b", |node| node.facts.capacity.pids = Resources::UNLIMITED);
+    let (a, b) = (node("a"), node("b"));
+    for (case, fields, nodes, expected) in [
+        (
+            "one pod is larger than any node",
+            json!({"memory": "12G"}),
+            vec![a.clone(), used(9)],
+            "requires 12G of memory but only 10G can be allocated",
+        ),
+        (
+            "all pods are larger than one node",
+            json!({"memory": "4G", "replicas": 3}),
+            vec![a.clone()],
+            "requires 12G of memory but only 10G can be allocated",
+        ),
+        ("they fit", json!({"memory": "5G", "replicas": 4}), vec![a.clone(), b.clone()], ""),
+        (
+            "the sum is free, but in pieces",
+            json!({"memory": "6G", "replicas": 3}),
+            vec![a.clone(), b.clone()],
+            "requires 18G of memory but only 12G can be allocated",
+        ),
+        (
+            "what others use",
+            json!({"memory": "5G", "replicas": 4}),
+            vec![a.clone(), used(6)],
+            "requires 20G of memory but only 14G can be allocated",
+        ),
+        ("cores", json!({"cpus": 4.5}), vec![a.clone()], "requires 4.5 CPUs but only 4 can be allocated"),
+        (
+            "the smallest difference is seen",
+            json!({"memory": 10 * GIB + 1}),
+            vec![a.clone()],
+            "requires 10.01G of memory but only 10G can be allocated",
+        ),
+        (
+            "processes",
+            json!({"pids_limit": 400, "replicas": 5}),
+            vec![a.clone(), b.clone()],
+            "requires 2000 processes but only 1600 can be allocated",
+        ),
+        (
+            "a worker that does not limit them",
+            json!({"pids_limit": 400, "replicas": 500}),
+            vec![unknown_pids],
+            "",
+        ),
+        (
+            "memory here, cores there",
+            json!({"memory": "12G", "cpus": 2}),
+            vec![a.clone(), small],
+            "requires 12G of memory but only 10G can be allocated",
+        ),
+        (
+            "a port for each node",
+            json!({"ports": ["80:80"], "replicas": 3}),
+            vec![a.clone(), b.clone()],
+            "requires 3 nodes with port 80/tcp but only 2 can be allocated",
+        ),
+        (
+            "a port that another service has",
+            json!({"ports": ["80:80"], "replicas": 2}),
+            vec![a.clone(), port("other")],
+            "requires 2 nodes with port 80/tcp but only 1 can be allocated",
+        ),
+        ("a port that the engine chooses", json!({"ports": [80], "replicas": 9}), vec![a.clone()], ""),
+        ("pods that ask for nothing", json!({"replicas": 9999}), vec![a.clone()], ""),
+        ("no pods", json!({"memory": "12G", "replicas": 0}), vec![a.clone()], ""),
+    ] {
+        assert_eq!(detail(&Demand::of(&desired(&fields), None), &nodes), expected, "{case}");
+    }
+}
+
+#[test]
+fn what_is_not_known_refuses_nothing_and_what_may_come_back_counts() {
+    let large = Demand::of(&desired(&json!({"memory": "12G"})), None);
+    let of_15 = |change: fn(&mut Node)| {
+        with("b", |node| {
+            node.facts.capacity.memory_bytes = 15 * GIB;
+            change(node);
+        })
+    };
+    let refused = "requires 12G of memory but only 10G can be allocated";
+    for (case, nodes, expected) in [
+        ("no node yet", vec![], ""),
+        ("all nodes are away", vec![with("a", |node| node.state = NodeState::Dead)], ""),
+        ("an external worker only", vec![with("a", |node| node.kind = NodeKind::External)], ""),
+        (
+            "an external worker gets no such pod",
+            vec![node("a"), with("b", |node| node.kind = NodeKind::External)],
+            refused,
+        ),
+        ("cordoned", vec![node("a"), of_15(|node| node.cordoned = true)], ""),
+        ("dead", vec![node("a"), of_15(|node| node.state = NodeState::Dead)], ""),
+        (
+            "its engine has a problem",
+            vec![node("a"), of_15(|node| node.engine_problem = Some("x".into()))],
+            "",
+        ),
+    ] {
+        assert_eq!(detail(&large, &nodes), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_change_counts_what_the_service_has_as_free() {
+    let full = || vec![with("a", |node| (node.used.memory_bytes, node.used.cpu_millis) = (8 * GIB, 2_000))];
+    let two_of_4 = json!({"memory": "4G", "replicas": 2});
+    for (case, before, after, expected) in [
+        ("unchanged", two_of_4.clone(), two_of_4.clone(), ""),
+        ("another image", two_of_4.clone(), json!({"memory": "4G", "replicas": 2, "image": "nginx:2"}), ""),
+        ("fewer", two_of_4.clone(), json!({"memory": "4G", "replicas": 1}), ""),
+        (
+            "one more",
+            two_of_4.clone(),
+            json!({"memory": "4G", "replicas": 3}),
+            "requires 4G of memory but only 2G can be allocated",
+        ),
+        ("larger, and its own pods are free", two_of_4.clone(), json!({"memory": "5G", "replicas": 2}), ""),
+        (
+            "larger than with its own",
+            two_of_4.clone(),
+            json!({"memory": "6G", "replicas": 2}),
+            "requires 12G of memory but only 10G can be allocated",
+        ),
+        (
+            "a pod larger than the node",
+            two_of_4.clone(),
+            json!({"memory": "11G", "replicas": 1}),
+            "requires 11G of memory but only 10G can be allocated",
+        ),
+        ("more, and each smaller", two_of_4.clone(), json!({"memory": "2G", "replicas": 5}), ""),
+    ] {
+        assert_eq!(
+            detail(&Demand::of(&desired(&after), Some(&service(&before))), &full()),
+            expected,
+            "{case}"
+        );
+    }
+    let scale = |replicas| detail(&Demand::of_scale(&service(&two_of_4), replicas), &full());
+    assert_eq!((scale(2), scale(0)), (String::new(), String::new()));
+    assert_eq!(scale(5), "requires 12G of memory but only 2G can be allocated");
+}
+
+#[test]
+fn a_changed_service_gets_its_own_ports_again() {
+    let nodes = [with("a", |node| drop(node.host_ports.insert("80/tcp".into(), "web".into())))];
+    let before = service(&json!({"ports": ["80:80"]}));
+    let after = |fields: &Value| detail(&Demand::of(&desired(fields), Some(&before)), &nodes);
+    assert_eq!(after(&json!({"ports": ["80:80", "443:443"]})), "");
+    assert_eq!(
+        after(&json!({"ports": ["80:80", "443:443"], "replicas": 2})),
+        "requires 2 nodes with port 443/tcp and 80/tcp but only 1 can be allocated"
+    );
+    assert_eq!(
+        detail(&Demand::of_scale(&before, 2), &nodes),
+        "requires 1 node with port 80/tcp but only 0 can be allocated"
+    );
+}
+
+#[test]
+fn each_node_has_its_reason() {
+    let reasons = |fields: &Value, nodes: &[Node]| {
+        let shortage = Demand::of(&desired(fields), None).shortage(nodes).unwrap();
+        shortage.nodes.into_iter().map(|node| format!("{}: {}", node.node, node.reason)).collect::<Vec<_>>()
+    };
+    let used =
+        with("b", |node| node.used = Resources { memory_bytes: 9 * GIB, cpu_millis: 500, pids: 0, pods: 1 });
+    let nodes = [used, node("a")];
+    assert_eq!(
+        reasons(&json!({"memory": "12G", "cpus": 5}), &nodes),
+        ["a: offers 4 CPUs and 10G of memory", "b: offers 4 CPUs and 10G of memory"]
+    );
+    assert_eq!(
+        reasons(&json!({"memory": "2G", "replicas": 9}), &nodes),
+        ["a: 10G of memory free", "b: 1G of memory free"]
+    );
+    let taken = [with("a", |node| drop(node.host_ports.insert("80/tcp".into(), "db".into()))), node("b")];
+    assert_eq!(
+        reasons(&json!({"ports": ["80:80"], "replicas": 2}), &taken),
+        ["a: port 80/tcp is taken by db", "b: takes one of the pods"]
+    );
+}
+
+#[test]
+fn memory_is_written_as_docker_writes_it() {
+    for (bytes, up, down) in [
+        (0, "0B", "0B"),
+        (1023, "1023B", "1023B"),
+        (64 << 20, "64M", "64M"),
+        (3 * GIB / 2, "1.5G", "1.5G"),
+        (10 * GIB - 1, "10G", "9.99G"),
+        (12 * GIB, "12G", "12G"),
+        (1 << 50, "1024T", "1024T"),
+    ] {
+        let text = (memory(bytes, Rounded::Up), memory(bytes, Rounded::Down));
+        assert_eq!((text.0.as_str(), text.1.as_str()), (up, down), "{bytes}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Refuses services that do not fit the cluster, with a view of the nodes that is about a second old.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::node::Node;
+use common::store::{Store, StoreError};
+
+use crate::capacity::{Demand, Shortage};
+
+/// The age of a view that may admit,
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// or this multiple of what reading it took.
+const AGE_FACTOR: u32 = 20;
+/// The age of a view that may refuse: what has just become free must count.
+const MAX_AGE_OF_REFUSAL: Duration = Duration::from_millis(100);
+/// A reading that takes longer is given up: requests wait for it.
+const READING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The nodes as last read.
+#[derive(Debug, Clone)]
+struct NodesView {
+    /// Empty while the nodes cannot be read, which refuses nothing.
+    nodes: Arc<[Node]>,
+    read_at: Instant,
+    took: Duration,
+}
+
+/// Decides about requests that need resources of nodes.
+#[derive(Default)]
+pub(crate) struct CapacityGate {
+    view: Mutex<Option<NodesView>>,
+    /// Held by the request that reads the nodes.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl CapacityGate {
+    /// Returns why the cluster lacks what is demanded; none if it fits, or if that is not known. Reads
+    /// nothing for what asks for nothing.
+    pub(crate) async fn shortage(&self, store: &Store, demand: &Demand) -> Option<Shortage> {
+        if demand.is_covered() {
+            return None;
+        }
+        demand.shortage(&self.recent_nodes(store).await)?;
+        demand.shortage(&self.nodes(store, MAX_AGE_OF_REFUSAL).await)
+    }
+
+    /// Returns a view that may admit. While another request reads a new one, the one before will do.
+    async fn recent_nodes(&self, store: &Store) -> Arc<[Node]> {
+        match self.known(Duration::MAX).filter(|_| self.reading.try_lock().is_err()) {
+            Some(nodes) => nodes,
+            None => self.nodes(store, MAX_AGE).await,
+        }
+    }
+
+    async fn nodes(&self, store: &Store, max_age: Duration) -> Arc<[Node]> {
+        if let Some(nodes) = self.known(max_age) {
+            return nodes;
+        }
+        let _turn = self.reading.lock().await;
+        if let Some(nodes) = self.known(max_age) {
+            return nodes;
+        }
+        let started = Instant::now();
+        let nodes = match tokio::time::timeout(READING_TIMEOUT, read(store)).await {
+            Ok(Ok(nodes)) => nodes,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the nodes cannot be read: nothing is refused for lack of resources");
+                Arc::default()
+            }
+            Err(_) => Arc::default(),
+        };
+        let view = NodesView { nodes: nodes.clone(), read_at: started, took: started.elapsed() };
+        *self.view() = Some(view);
+        nodes
+    }
+
+    fn known(&self, max_age: Duration) -> Option<Arc<[Node]>> {
+        let view = self.view();
+        let view = view.as_ref()?;
+        let max_age = max_age.max(view.took * AGE_FACTOR);
+        (view.read_at.elapsed() < max_age).then(|| view.nodes.clone())
+    }
+
+    fn view(&self) -> MutexGuard<'_, Option<NodesView>> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns all nodes; none if one of them is unreadable, because it could have room.
+async fn read(store: &Store) -> Result<Arc<[Node]>, StoreError> {
+    let names = store.node_names().await?;
+    let (nodes, unreadable) = store.nodes_each(&names).await?;
+    Ok(if unreadable.is_empty() { nodes.into() } else { Arc::default() })
+}

@@ -1,0 +1,156 @@
+//! What pods reserve on a node. A kind of resource is declared here and, for the scripts, in the list at the
+//! top of `store/lua/_prelude.lua`; a test compares the two.
+//!
+//! Host ports are no amounts, and are reserved one by one: see [`HostPorts`](crate::spec::HostPorts).
+
+use serde::{Deserialize, Serialize};
+
+/// Amounts of resources that a node offers or pods use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Resources {
+    /// CPU, in thousandths of a core.
+    pub cpu_millis: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// Number of processes and threads. Absent where a node does not limit it.
+    #[serde(default, skip_serializing_if = "is_unlimited")]
+    #[schema(required = false)]
+    pub pids: u64,
+    /// Number of pods.
+    pub pods: u64,
+}
+
+/// A kind of resource whose amount differs from pod to pod: all but the number of pods, as each pod is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Processes and threads.
+    Pids,
+}
+
+impl Resource {
+    /// All kinds, in the order in which scripts are passed their amounts.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Pids];
+
+    /// Returns the stored field of the amount that a node offers or a pod requests.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+        }
+    }
+
+    /// Returns the stored field of what the pods of a node use.
+    pub fn used_field(self) -> String {
+        format!("used_{}", self.field())
+    }
+}
+
+impl Resources {
+    /// The amount of a resource that a node does not limit: its worker is of a version that did not know it.
+    pub const UNLIMITED: u64 = u64::MAX;
+
+    /// Returns the amount of one resource.
+    pub fn get(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Cpu => self.cpu_millis,
+            Resource::Memory => self.memory_bytes,
+            Resource::Pids => self.pids,
+        }
+    }
+
+    /// Returns the amount of one resource, to be changed.
+    pub fn get_mut(&mut self, resource: Resource) -> &mut u64 {
+        match resource {
+            Resource::Cpu => &mut self.cpu_millis,
+            Resource::Memory => &mut self.memory_bytes,
+            Resource::Pids => &mut self.pids,
+        }
+    }
+
+    /// Builds resources from the number of pods and the amount of each resource.
+    ///
+    /// # Errors
+    /// The first error of `amount`.
+    pub fn from_amounts<E>(pods: u64, amount: impl Fn(Resource) -> Result<u64, E>) -> Result<Self, E> {
+        let mut resources = Self { pods, ..Self::default() };
+        for resource in Resource::ALL {
+            *resources.get_mut(resource) = amount(resource)?;
+        }
+        Ok(resources)
+    }
+
+    /// Returns the number of pods, then the amounts in the order of [`Resource::ALL`].
+    pub fn to_array(&self) -> [u64; 1 + Resource::ALL.len()] {
+        let mut amounts = [self.pods; 1 + Resource::ALL.len()];
+        for (at, resource) in Resource::ALL.into_iter().enumerate() {
+            amounts[at + 1] = self.get(resource);
+        }
+        amounts
+    }
+
+    /// Returns the sum, at most [`u64::MAX`].
+    pub fn saturating_add(self, other: Self) -> Self {
+        self.combine(other, u64::saturating_add)
+    }
+
+    /// Returns the difference, at least 0. What is not limited stays so.
+    pub fn saturating_sub(self, other: Self) -> Self {
+        self.combine(other, |amount, used| match amount {
+            Self::UNLIMITED => amount,
+            amount => amount.saturating_sub(used),
+        })
+    }
+
+    /// Returns `count` times these amounts, each at most [`u64::MAX`].
+    pub fn times(self, count: u64) -> Self {
+        self.combine(self, |amount, _| amount.saturating_mul(count))
+    }
+
+    fn combine(self, other: Self, of_both: impl Fn(u64, u64) -> u64) -> Self {
+        let mut result = Self { pods: of_both(self.pods, other.pods), ..self };
+        for resource in Resource::ALL {
+            *result.get_mut(resource) = of_both(self.get(resource), other.get(resource));
+        }
+        result
+    }
+}
+
+fn is_unlimited(amount: &u64) -> bool {
+    *amount == Resources::UNLIMITED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(cpu_millis: u64, memory_bytes: u64, pids: u64, pods: u64) -> Resources {
+        Resources { cpu_millis, memory_bytes, pids, pods }
+    }
+
+    #[test]
+    fn every_amount_takes_part() {
+        let (one, two) = (resources(1, 2, 3, 4), resources(10, 20, 30, 40));
+        assert_eq!(one.saturating_add(two), resources(11, 22, 33, 44));
+        assert_eq!(two.saturating_sub(one), resources(9, 18, 27, 36));
+        assert_eq!(one.saturating_sub(two), Resources::default());
+        assert_eq!(one.times(3), resources(3, 6, 9, 12));
+        assert_eq!(one.to_array(), [4, 1, 2, 3]);
+        let read = Resources::from_amounts(4, |resource| Ok::<_, ()>(one.get(resource)));
+        assert_eq!(read, Ok(one));
+    }
+
+    #[test]
+    fn what_is_not_limited_stays_so_and_is_not_shown() {
+        let unlimited = resources(1, 2, Resources::UNLIMITED, 4);
+        assert_eq!(unlimited.saturating_sub(resources(0, 0, 9, 0)).pids, Resources::UNLIMITED);
+        let json = serde_json::to_value(unlimited).unwrap_or_default();
+        assert_eq!(json, serde_json::json!({"cpu_millis": 1, "memory_bytes": 2, "pods": 4}));
+        let read: Option<Resources> = serde_json::from_value(json).ok();
+        assert_eq!(read, Some(resources(1, 2, 0, 4)), "an answer of an earlier version");
+    }
+}
