@@ -1,4 +1,4 @@
-//! Decides which objects are candidates for a word, and which of their names fit. Asks nobody.
+//! Decides which objects are candidates for a word, and which of their names fit. Pure.
 
 use clap_complete::engine::CompletionCandidate;
 

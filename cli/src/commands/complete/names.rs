@@ -14,7 +14,7 @@ use crate::output::{pods, queues};
 
 /// A TAB that takes longer than half a second feels broken; this leaves time for the start of the program.
 const TIME_LIMIT: Duration = Duration::from_millis(400);
-/// Pods and dead letters that are read: nobody chooses from more.
+/// Pods and dead letters that are read: more than anyone chooses from by TAB.
 const LIMIT: usize = 1000;
 
 /// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those of
