@@ -142,7 +142,9 @@ async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, Com
 async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let names = long_dead(&context.client.nodes().await?, context.output.now(), args.dead_for);
     if names.is_empty() {
-        stderr::note("no node has been dead for the time of --dead-for; `kubeleet node rm` removes one sooner");
+        stderr::note(
+            "no node has been dead for the time of --dead-for; `kubeleet node rm` removes one sooner",
+        );
     }
     remove(&names, context).await
 }
