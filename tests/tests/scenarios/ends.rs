@@ -67,6 +67,12 @@ fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
+/// How many seconds both runs of a job take. Some end before their start is recorded, and some within the time that a
+/// worker leaves between two looks at all containers.
+fn run_time(number: usize) -> String {
+    format!("0.{}", number % 10)
+}
+
 /// Runs jobs that fail once and then succeed, one after the other. `command` returns the command of the pod of a
 /// job, `runs` what is known of a pod that has ended.
 async fn measure(
@@ -103,12 +109,9 @@ async fn the_end_of_a_container_is_recorded_and_it_is_restarted_at_once() {
     let cluster = Cluster::new(Timing::Short).await;
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let command = |number: usize| {
-        // Some end before their start is recorded.
-        json!([
-            "/bin/sh",
-            "-c",
-            format!("[ -e /again ] && exit 0; : >/again; sleep 0.{}; exit 3", number % 5)
-        ])
+        let seconds = run_time(number);
+        let script = format!("code=3; [ -e /again ] && code=0; : >/again; sleep {seconds}; exit $code");
+        json!(["/bin/sh", "-c", script])
     };
     let runs = async |_: usize, pod: &Value| {
         let [starts, ends] = docker.starts_and_ends(pod["uuid"].as_str().unwrap()).await;
@@ -128,8 +131,8 @@ async fn the_end_of_a_process_is_recorded_and_it_is_restarted_at_once() {
         let file = file(number).display().to_string();
         let script = format!(
             "date +'start %s%3N' >>{file}; [ -e {file}.again ]; code=$((3 * $?)); : >{file}.again; \
-             sleep 0.{}; date +'end %s%3N' >>{file}; exit $code",
-            number % 5
+             sleep {}; date +'end %s%3N' >>{file}; exit $code",
+            run_time(number)
         );
         json!(["/bin/sh", "-c", script])
     };
