@@ -61,7 +61,7 @@ pub(crate) struct PodCopy {
     pub(crate) service: String,
     pub(crate) spec: String,
     pub(crate) replica: String,
-    /// What it reserves, in thousandths of a core and in bytes.
+    /// What it reserves, in thousandths of a core and in bytes; 0 if the record is unreadable.
     pub(crate) cpu: u64,
     pub(crate) memory: u64,
     /// Why the record is unreadable, if it is.
@@ -71,7 +71,7 @@ pub(crate) struct PodCopy {
 }
 
 impl PodCopy {
-    pub(crate) fn new(fields: &RawFields, unreadable: Option<String>) -> Self {
+    pub(crate) fn new(fields: &RawFields) -> Self {
         let raw_phase = raw(fields, "phase");
         let text = |field: &str| text(fields, field);
         let (phase, node, service) = (text("phase"), text("node"), text("service"));
@@ -84,9 +84,9 @@ impl PodCopy {
             service,
             spec,
             replica,
-            cpu: text("cpu").parse().unwrap_or_default(),
-            memory: text("memory").parse().unwrap_or_default(),
-            unreadable,
+            cpu: 0,
+            memory: 0,
+            unreadable: None,
             no_numbers: no_numbers(fields, &POD_NUMBERS),
         }
     }

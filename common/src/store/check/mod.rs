@@ -156,11 +156,14 @@ impl Store {
         let fields = self.fields_of(&format!("pod:{id}")).await?;
         // It may have expired since.
         if !fields.is_empty() {
-            let unreadable = match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
-                Ok(Err(error)) => Some(BrokenKey::new(id, &error).problem),
-                Ok(Ok(_)) | Err(_) => None,
-            };
-            copy.pods.insert(id.to_owned(), PodCopy::new(&fields, unreadable));
+            let mut pod = PodCopy::new(&fields);
+            match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
+                Ok(Err(error)) => pod.unreadable = Some(BrokenKey::new(id, &error).problem),
+                // Bounded, as what the scripts have reserved is.
+                Ok(Ok(Some(record))) => (pod.cpu, pod.memory) = (record.cpu_millis, record.memory_bytes),
+                Ok(Ok(None)) | Err(_) => {}
+            }
+            copy.pods.insert(id.to_owned(), pod);
         }
         Ok(())
     }
