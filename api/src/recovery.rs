@@ -171,7 +171,7 @@ fn choose_cluster(
         None => {
             let names: Vec<&str> = found.iter().map(|cluster| cluster.as_str()).collect();
             let detail = format!(
-                "the workers are of several clusters: {}; name the one that is to be recovered",
+                "the workers are of several clusters: {}; name the one to recover with --cluster, or ?cluster=",
                 names.join(", ")
             );
             Err(ApiProblem::new(ProblemKind::OtherCluster, detail))

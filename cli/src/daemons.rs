@@ -59,13 +59,13 @@ pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
     // Simulated pods end with the process that simulates them, so a supervisor has nothing to stop.
     let unguarded = options.no_guard || !config.guard || config.runtime == RuntimeKind::Sim;
     if options.guarded || (unguarded && !options.fence_only) {
-        let runtime = tokio::runtime::Runtime::new().context("starting the async runtime")?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         let ended = runtime.block_on(worker_itself(config, options.guarded));
         runtime.shutdown_background();
         return ended.map(|()| 0);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("starting the async runtime")?;
+    let runtime = runtime.context("cannot start the async runtime")?;
     runtime.block_on(async {
         if options.fence_only {
             return Ok(supervisor::fence_only(config).await.map(|()| 0)?);

@@ -33,6 +33,9 @@ use exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if commands::answer_shell() {
+        return Exit::Ok.into();
+    }
     let matches = help::command_line().get_matches();
     let Cli { command, globals } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let token = globals.token_settings();

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
-use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+use bollard::query_parameters::{EventsOptions, ListContainersOptions, RemoveContainerOptions};
+use futures_util::TryStreamExt;
 use rustix::process::Pid;
 use testkit::require;
 use tokio::sync::OnceCell;
@@ -99,18 +100,25 @@ impl Docker {
         found
     }
 
-    /// When the container of each pod ended, in milliseconds of the Unix epoch; without those that have not.
-    pub async fn ends(&self) -> HashMap<String, i64> {
-        let mut ends = HashMap::new();
-        for container in self.containers().await.into_iter().filter(|container| !container.running) {
-            let inspected = self.client.inspect_container(&container.id, None).await;
-            let state = inspected.ok().and_then(|answer| answer.state);
-            let time = state.and_then(|state| state.finished_at?.parse::<jiff::Timestamp>().ok());
-            if let Some(time) = time {
-                ends.insert(container.labels["kubeleet.pod"].clone(), time.as_millisecond());
-            }
-        }
-        ends
+    /// When the container of a pod was started and when it ended, in milliseconds of the Unix epoch, as the engine's
+    /// events say.
+    pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
+        let label = vec![format!("kubeleet.pod={pod}")];
+        let actions = vec!["start".to_owned(), "die".to_owned()];
+        let filters = HashMap::from([("label".to_owned(), label), ("event".to_owned(), actions)]);
+        // The stream ends at `until`: it is all there.
+        let until = jiff::Timestamp::now().as_second() + 1;
+        let options = EventsOptions {
+            since: Some("0".to_owned()),
+            until: Some(until.to_string()),
+            filters: Some(filters),
+        };
+        let events: Vec<_> = self.client.events(Some(options)).try_collect().await.unwrap();
+        let times_of = |action: &str| {
+            let found = events.iter().filter(|event| event.action.as_deref() == Some(action));
+            found.filter_map(|event| Some(event.time_nano? / 1_000_000)).collect()
+        };
+        [times_of("start"), times_of("die")]
     }
 
     /// Removes a container without telling any worker.

@@ -68,7 +68,7 @@ impl InProcessCluster {
             let (store, shutdown) = (shared_by_workers.clone(), token.clone());
             daemons.spawn(async move {
                 // As a supervisor does. The engine and its containers stay.
-                while let Err(_ended) = worker::run_in_env(
+                while let Err(error) = worker::run_in_env(
                     config.clone(),
                     store.clone(),
                     env.clone(),
@@ -77,6 +77,7 @@ impl InProcessCluster {
                 )
                 .await
                 {
+                    tracing::error!(node = %config.node, %error, "a worker ended, and is started again");
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
                 Ok(())

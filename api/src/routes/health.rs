@@ -53,7 +53,7 @@ pub(crate) async fn get_readiness(
             let detail = "Redis is unavailable; with the token of the API the answer says why";
             return ApiProblem::new(ProblemKind::RedisUnavailable, detail);
         }
-        ApiProblem::new(ProblemKind::RedisUnavailable, format!("redis: {why}")).at("/redis", why)
+        ApiProblem::new(ProblemKind::RedisUnavailable, why.clone()).at("/redis", why)
     };
     let schedulers = match tokio::time::timeout(READINESS_TIMEOUT, probe).await {
         Ok(Ok(schedulers)) => schedulers,

@@ -5,6 +5,7 @@ mod apply;
 mod backup;
 mod batch;
 mod cluster;
+mod complete;
 mod container_args;
 mod context;
 mod diff;
@@ -29,6 +30,7 @@ mod recent_events;
 mod resolve;
 mod restart;
 mod run;
+mod scale;
 mod selector_args;
 mod service;
 mod service_file;
@@ -52,6 +54,7 @@ use clap::Subcommand;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::stderr;
+pub(crate) use complete::answer as answer_shell;
 use context::Context;
 use error::CommandError;
 pub(crate) use globals::Globals;
@@ -84,8 +87,8 @@ pub(crate) enum UserCommand {
     Describe(operations::DescribeArgs),
     /// Delete services, stop pods, remove dead nodes, drop dead letters.
     Delete(operations::DeleteArgs),
-    /// Change the number of pods of a service.
-    Scale(operations::ScaleArgs),
+    /// Change the number of pods of services.
+    Scale(scale::ScaleArgs),
     /// Change a service in an editor.
     Edit(operations::EditArgs),
     /// Replace the pods of services, step by step.
@@ -120,14 +123,14 @@ pub(crate) enum UserCommand {
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of a service's file, for editors.
     Schema,
-    /// Print shell completions.
+    /// Print the script that completes commands and names of objects in a shell.
+    #[command(visible_alias = "completion")]
     Completions(shell::CompletionArgs),
     /// Write man pages to a directory, or print the main page.
     Man(shell::ManArgs),
 }
 
-/// Runs a command and reports its error. `command_line` is the definition that completions and man pages
-/// describe.
+/// Runs a command and reports its error. `command_line` is the definition that man pages describe.
 pub(crate) async fn run(command: UserCommand, globals: &Globals, command_line: clap::Command) -> ExitCode {
     match dispatch(command, globals, command_line, Output::stdout(globals.output)).await {
         Ok(exit) => exit.into(),
@@ -148,7 +151,7 @@ async fn dispatch(
 ) -> Result<Exit, CommandError> {
     // These need no cluster, and work with invalid global options.
     let command = match command {
-        UserCommand::Completions(args) => return shell::completions(&args, command_line, output),
+        UserCommand::Completions(args) => return shell::completions(&args, output),
         UserCommand::Man(args) => return shell::manual(&args, command_line, output),
         UserCommand::Explain(args) => return explain::run(&args, output),
         UserCommand::Schema => return explain::schema(output),
@@ -166,7 +169,7 @@ async fn dispatch(
         UserCommand::Get(args) => operations::get(args, &mut context).await,
         UserCommand::Describe(args) => operations::describe(args, &mut context).await,
         UserCommand::Delete(args) => operations::delete(args, &mut context).await,
-        UserCommand::Scale(args) => operations::scale(args, &mut context).await,
+        UserCommand::Scale(args) => scale::run(&args, &mut context).await,
         UserCommand::Edit(args) => operations::edit(args, &mut context).await,
         UserCommand::Restart(args) => operations::restart(args, &mut context).await,
         UserCommand::Set(command) => set::run(command, &mut context).await,

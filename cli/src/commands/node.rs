@@ -1,16 +1,22 @@
-//! `node`: list, describe, cordon, uncordon, remove.
+//! `node`: list, describe, cordon, uncordon, remove, purge.
+
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use common::api::NodeView;
 use common::event::ObjectKind;
+use common::node::NodeState;
+use jiff::Timestamp;
 
 use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
-use super::{object, recent_events, watch};
+use super::{object, recent_events, values, watch};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, nodes};
+use crate::stderr;
 
 /// Arguments of `node`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -48,6 +54,9 @@ pub(crate) enum NodeCommand {
     /// Remove nodes that are dead and whose pods have been moved.
     #[command(visible_aliases = ["remove", "delete"])]
     Rm(NodeNames),
+    /// Remove all nodes that have been dead for a while.
+    #[command(visible_alias = "prune")]
+    Purge(PurgeArgs),
 }
 
 /// Arguments of `node ls`.
@@ -67,6 +76,18 @@ pub(crate) struct NodeNames {
     names: Vec<String>,
 }
 
+/// Arguments of `node purge`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Everything about a removed node leaves Redis, also that it was cordoned. Its worker can \
+                        register again at any time."
+)]
+pub(crate) struct PurgeArgs {
+    /// Only nodes whose last heartbeat is older than this: 30m, 24h, 7d.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration)]
+    dead_for: Duration,
+}
+
 impl NodeCommand {
     /// Returns `rm`.
     pub(super) fn remove(names: Vec<String>) -> Self {
@@ -82,6 +103,7 @@ pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
         NodeCommand::Cordon(nodes) => cordon(&nodes.names, true, context).await,
         NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
         NodeCommand::Rm(nodes) => remove(&nodes.names, context).await,
+        NodeCommand::Purge(args) => purge(&args, context).await,
     }
 }
 
@@ -117,6 +139,28 @@ async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, Com
     Ok(batch.exit())
 }
 
+async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let names = long_dead(&context.client.nodes().await?, context.output.now(), args.dead_for);
+    if names.is_empty() {
+        stderr::note(
+            "no node has been dead for the time of --dead-for; `kubeleet node rm` removes one sooner",
+        );
+    }
+    remove(&names, context).await
+}
+
+/// Returns the dead nodes whose last heartbeat is at least that old.
+fn long_dead(nodes: &[NodeView], now: Timestamp, dead_for: Duration) -> Vec<String> {
+    let is_long_dead = |node: &&NodeView| {
+        let beat = node.last_heartbeat.parse::<Timestamp>();
+        // One without a heartbeat has none to wait for.
+        let is_old =
+            beat.map_or(true, |beat| now.duration_since(beat).unsigned_abs() >= dead_for && beat <= now);
+        node.state == NodeState::Dead && is_old
+    };
+    nodes.iter().filter(is_long_dead).map(|node| node.name.to_string()).collect()
+}
+
 async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.node(name).await?;
     let filter = PodFilter { node: Some(name.to_owned()), ..PodFilter::default() };
@@ -136,4 +180,28 @@ async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Re
         }
     }
     Ok(batch.exit())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::client::fixtures;
+
+    #[test]
+    fn nodes_that_have_been_dead_for_long_enough_are_purged() {
+        let now: Timestamp = "2026-01-31T12:00:00Z".parse().unwrap();
+        for (state, last_heartbeat, is_purged) in [
+            (NodeState::Dead, "2026-01-31T11:00:00Z", true),
+            (NodeState::Dead, "2026-01-31T11:00:01Z", false),
+            (NodeState::Alive, "2026-01-30T11:00:00Z", false),
+            (NodeState::Dead, "", true),
+            // The clock of the API was ahead when it was asked.
+            (NodeState::Dead, "2026-01-31T14:00:00Z", false),
+        ] {
+            let node = NodeView { state, last_heartbeat: last_heartbeat.to_owned(), ..fixtures::node("w1") };
+            let found = long_dead(&[node], now, Duration::from_secs(3600));
+            assert_eq!(!found.is_empty(), is_purged, "{state:?} {last_heartbeat}");
+        }
+    }
 }

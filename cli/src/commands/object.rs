@@ -92,6 +92,23 @@ fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads the names of services: `web db`, `service web db` or `service/web service/db`. A single word that is a
+/// type is a name, too.
+///
+/// # Errors
+/// The first name that has another type.
+pub(super) fn services(words: &[String]) -> Result<Vec<String>, String> {
+    let (_, objects) = parse_words(words)?;
+    if objects.is_empty() {
+        return Ok(words.to_vec());
+    }
+    let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
+        None | Some(ObjectType::Service) => Ok(name),
+        Some(other) => Err(format!("{name} is a {}, but the command needs a service", other.as_str())),
+    });
+    names.collect()
+}
+
 /// Reads the name of a service: `web` or `service/web`.
 pub(super) fn service(text: &str) -> Result<String, String> {
     name_of(ObjectType::Service, text)

@@ -15,7 +15,6 @@ use super::queue::{self, QueueCommand};
 use super::restart::RestartArgs as ServiceRestartArgs;
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
-use super::values;
 use crate::exit::Exit;
 use crate::output::ListStyle;
 
@@ -57,24 +56,6 @@ pub(crate) struct DeleteArgs {
     #[command(flatten)]
     selector: SelectorArgs,
     /// Wait until the services and pods are gone.
-    #[arg(long)]
-    wait: bool,
-}
-
-/// Arguments of `scale`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet scale web 3")]
-pub(crate) struct ScaleArgs {
-    /// The service, then the number of pods unless --replicas has it.
-    #[arg(value_name = "SERVICE REPLICAS", required = true, num_args = 1..=3)]
-    words: Vec<String>,
-    /// Number of pods.
-    #[arg(long, value_parser = values::replica_count)]
-    replicas: Option<u32>,
-    /// If not all pods fit the cluster, start those that do; the others wait for resources.
-    #[arg(long)]
-    allow_partial: bool,
-    /// Wait until that many pods run.
     #[arg(long)]
     wait: bool,
 }
@@ -232,30 +213,9 @@ fn by_type(words: &[String]) -> Result<Vec<(ObjectType, Vec<String>)>, CommandEr
     Ok(groups)
 }
 
-/// `scale`: the number of pods of a service.
-pub(super) async fn scale(args: ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let (service, replicas) =
-        service_and_replicas(&args.words, args.replicas).map_err(CommandError::Usage)?;
-    service::run(ServiceCommand::scale(service, replicas, args.allow_partial, args.wait), context).await
-}
-
-fn service_and_replicas(words: &[String], replicas: Option<u32>) -> Result<(String, u32), String> {
-    let (names, replicas) = match (replicas, words) {
-        (Some(replicas), names) => (names, replicas),
-        (None, [names @ .., last]) if !names.is_empty() => (names, values::replica_count(last)?),
-        (None, _) => return Err("the number of pods is missing: kubeleet scale web 3".to_owned()),
-    };
-    let (_, objects) = object::parse_words(names)?;
-    match objects.as_slice() {
-        [ObjectName { object_type: None | Some(ObjectType::Service), name }] => Ok((name.clone(), replicas)),
-        [_] => Err("only services can be scaled".to_owned()),
-        _ => Err("give one service: kubeleet scale web 3".to_owned()),
-    }
-}
-
 /// `edit`: one service in an editor.
 pub(super) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match service_names(&args.object)?.as_slice() {
+    match object::services(&args.object).map_err(CommandError::Usage)?.as_slice() {
         [service] => {
             let args = ServiceEditArgs { service: service.clone() };
             service::run(ServiceCommand::Edit(args), context).await
@@ -266,24 +226,9 @@ pub(super) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Ex
 
 /// `restart`: the pods of services, step by step.
 pub(super) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let args = ServiceRestartArgs { services: service_names(&args.objects)?, wait: args.wait };
+    let services = object::services(&args.objects).map_err(CommandError::Usage)?;
+    let args = ServiceRestartArgs { services, wait: args.wait };
     service::run(ServiceCommand::Restart(args), context).await
-}
-
-/// Returns the names of services. A single word that is a type is a name, too.
-fn service_names(words: &[String]) -> Result<Vec<String>, CommandError> {
-    let (_, objects) = object::parse_words(words).map_err(CommandError::Usage)?;
-    if objects.is_empty() {
-        return Ok(words.to_vec());
-    }
-    let names = objects.into_iter().map(|ObjectName { object_type, name }| match object_type {
-        None | Some(ObjectType::Service) => Ok(name),
-        Some(other) => {
-            let detail = format!("{name} is a {}, but the command needs a service", other.as_str());
-            Err(CommandError::Usage(detail))
-        }
-    });
-    names.collect()
 }
 
 #[cfg(test)]
@@ -293,24 +238,6 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn scale_takes_the_number_as_the_last_word_or_as_an_option() {
-        for (line, option) in [
-            ("web 3", None),
-            ("svc web 3", None),
-            ("svc/web 3", None),
-            ("svc web", Some(3)),
-            ("web", Some(3)),
-        ] {
-            assert_eq!(service_and_replicas(&words(line), option).unwrap(), ("web".to_owned(), 3), "{line}");
-        }
-        for (line, option) in
-            [("web", None), ("web x", None), ("pod/web-0 3", None), ("svc 3", None), ("a b", Some(3))]
-        {
-            assert!(service_and_replicas(&words(line), option).is_err(), "{line}");
-        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) enum QueueCommand {
     /// Show the entries of a queue, the next one to be taken first.
     Peek {
         /// Key of the queue in Redis: sq, dq, uq, pq:worker1, rq:worker1, cs:worker1.
-        #[arg(value_parser = object::queue)]
+        #[arg(value_name = "QUEUE", value_parser = object::queue)]
         key: String,
         /// Maximum number of entries.
         #[arg(long, default_value_t = DEFAULT_LIMIT, value_parser = values::page_size)]
@@ -52,6 +52,7 @@ pub(crate) enum QueueCommand {
     /// Correct a dead letter in $EDITOR and move it back to its queue.
     Edit {
         /// Id, as `kubeleet queue peek dq` shows it.
+        #[arg(value_name = "DEAD_LETTER")]
         id: String,
     },
     /// Delete dead letters permanently.
@@ -84,7 +85,7 @@ pub(crate) struct RequeueArgs {
 pub(crate) struct DeadLetterArgs {
     /// Ids, as `kubeleet queue peek dq` shows them.
     #[arg(
-        value_name = "ID",
+        value_name = "DEAD_LETTER",
         required_unless_present = "all",
         conflicts_with = "all",
         value_parser = object::dead_letter

@@ -7,13 +7,13 @@ use common::lifecycle::Phase;
 
 use super::batch::Batch;
 use super::context::{self, Context};
-use super::durability::warn_if_unconfirmed;
 use super::edit::{self, EditArgs};
 use super::error::CommandError;
 use super::restart::{self, RestartArgs};
+use super::scale::{self, ScaleArgs};
 use super::selector_args::SelectorArgs;
 use super::wait::Goal;
-use super::{object, recent_events, values, watch};
+use super::{object, recent_events, watch};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, services};
@@ -56,7 +56,7 @@ pub(crate) enum ServiceCommand {
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
-    /// Change the number of pods of a service.
+    /// Change the number of pods of services.
     Scale(ScaleArgs),
     /// Change a service in an editor.
     Edit(EditArgs),
@@ -74,23 +74,6 @@ pub(crate) struct ListArgs {
     pub(super) selector: SelectorArgs,
     #[command(flatten)]
     pub(super) style: ListStyle,
-}
-
-/// Arguments of `service scale`.
-#[derive(Debug, Args)]
-pub(crate) struct ScaleArgs {
-    /// Name of the service.
-    #[arg(value_name = "SERVICE", value_parser = object::service)]
-    service: String,
-    /// Number of pods.
-    #[arg(value_parser = values::replica_count)]
-    replicas: u32,
-    /// If not all pods fit the cluster, start those that do; the others wait for resources.
-    #[arg(long)]
-    allow_partial: bool,
-    /// Wait until that many pods run.
-    #[arg(long)]
-    wait: bool,
 }
 
 /// Arguments of `service rm`.
@@ -112,11 +95,6 @@ pub(crate) struct RemoveArgs {
 }
 
 impl ServiceCommand {
-    /// Returns `scale`.
-    pub(super) fn scale(service: String, replicas: u32, allow_partial: bool, wait: bool) -> Self {
-        Self::Scale(ScaleArgs { service, replicas, allow_partial, wait })
-    }
-
     /// Returns `rm`.
     pub(super) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
         Self::Rm(RemoveArgs { services, selector, wait })
@@ -128,7 +106,7 @@ pub(super) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> R
     match command {
         ServiceCommand::Ls(args) => list(&args, context).await,
         ServiceCommand::Describe { service } => describe(&service, context).await,
-        ServiceCommand::Scale(args) => scale(&args, context).await,
+        ServiceCommand::Scale(args) => scale::run(&args, context).await,
         ServiceCommand::Edit(args) => edit::run(&args, context).await,
         ServiceCommand::Restart(args) => restart::run(&args, context).await,
         ServiceCommand::Rm(args) => remove(&args, context).await,
@@ -181,18 +159,6 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<
     }
     unhealthy.truncate(MAX_UNHEALTHY_SHOWN);
     Ok(unhealthy)
-}
-
-async fn scale(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let client = context.client.allowing_partial(args.allow_partial);
-    let service = client.scale(&args.service, args.replicas).await?;
-    warn_if_unconfirmed(&service);
-    context.output.print_result(&service, &format!("scaled to {}", args.replicas))?;
-    if !args.wait {
-        return Ok(Exit::Ok);
-    }
-    let goal = Goal::Ready { service: args.service.clone(), generation: service.generation };
-    Ok(context.waiter().wait_for(goal).await)
 }
 
 async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<Vec<String>, CommandError> {

@@ -1,10 +1,11 @@
-//! `completions` and `man`: generated from the command line's definition, so that they cannot be out of date.
+//! `completions` and `man`. Both follow from the command line's definition, so that they cannot be out of date.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use clap_complete::Shell;
 
+use super::complete;
 use super::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, humanize};
@@ -12,7 +13,10 @@ use crate::stderr;
 
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: kubeleet completions bash > /etc/bash_completion.d/kubeleet")]
+#[command(after_help = "Examples: kubeleet completions bash > /etc/bash_completion.d/kubeleet\n          \
+                        source <(kubeleet completions zsh)\n\n\
+                        Names of services, pods, nodes and queues come from the API; while it is away, or needs \
+                        a token that is not set, only commands and options are completed.")]
 pub(crate) struct CompletionArgs {
     /// The shell.
     shell: Shell,
@@ -27,17 +31,9 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// Prints shell completions.
-pub(super) fn completions(
-    args: &CompletionArgs,
-    mut command_line: clap::Command,
-    mut output: Output,
-) -> Result<Exit, CommandError> {
-    let name = command_line.get_name().to_owned();
-    // Not directly into the output: clap_complete panics when a reader leaves early.
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command_line, name, &mut text);
-    output.print_bytes(&text)?;
+/// Prints the script for a shell.
+pub(super) fn completions(args: &CompletionArgs, mut output: Output) -> Result<Exit, CommandError> {
+    output.print_bytes(&complete::script(&args.shell.to_string())?)?;
     Ok(Exit::Ok)
 }
 

@@ -233,8 +233,12 @@ impl Daemons {
     async fn first_failure(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,
-            Some(Err(panic)) => anyhow::anyhow!("a daemon panicked: {panic}"),
-            Some(Ok(Ok(()))) | None => anyhow::anyhow!("a daemon ended unexpectedly"),
+            Some(Err(panic)) => anyhow::anyhow!(
+                "a daemon of `kubeleet dev` panicked, see the lines before: {panic}; start it again"
+            ),
+            Some(Ok(Ok(()))) | None => anyhow::anyhow!(
+                "a daemon of `kubeleet dev` ended unexpectedly, see the lines before; start it again"
+            ),
         }
     }
 

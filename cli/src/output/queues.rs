@@ -9,9 +9,11 @@ use super::{TableRow, humanize};
 /// A queue and its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct QueueRow {
-    queue: String,
+    /// Key of the queue in Redis.
+    pub(crate) queue: String,
     length: u64,
-    holds: &'static str,
+    /// What the queue is for.
+    pub(crate) holds: &'static str,
 }
 
 /// Returns a row for each queue. Empty queues of nodes are left out unless `all` is set.

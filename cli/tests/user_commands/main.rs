@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cluster;
+mod completion;
 mod dev;
 
 use std::io::Write;
@@ -39,7 +40,7 @@ fn errors_are_on_standard_error_with_their_code_and_without_colours() {
     for (line, code, message) in [
         ("status", 8, "no API at http://127.0.0.1:1"),
         ("service ls --api https://127.0.0.1:1", 2, "TLS is not built in"),
-        ("service scale web", 2, "<REPLICAS>"),
+        ("service scale web", 2, "the number of pods is missing"),
         ("nonsense", 2, "nonsense"),
         ("apply -f /nowhere.yaml", 3, "no such file"),
         ("status --token-file /nowhere", 2, "/nowhere"),
@@ -102,8 +103,9 @@ fn a_service_is_created_scaled_and_deleted() {
     assert!(out.starts_with("service/hello-"), "{out}");
     assert_eq!(run("service describe nothing").0, 3);
 
-    let (exit, _, err) = run("service scale web 1 --wait --timeout 30s");
-    assert_eq!(exit, 0, "{err}");
+    let (exit, out, err) = run("scale web=1 nothing=2 hello=0 --wait --timeout 30s");
+    assert!(exit == 3 && err.contains("there is no service nothing"), "{exit} {err}");
+    assert_eq!(out, "service/web scaled to 1\nservice/hello scaled to 0\n");
     let (exit, _, err) = run("pod stop web-0 --wait --timeout 30s");
     assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
     let (exit, _, err) = run("service rm web nothing --wait --timeout 30s");

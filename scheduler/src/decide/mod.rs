@@ -115,8 +115,8 @@ impl PodClasses {
     fn of(&mut self, requirements: &Requirements) -> &mut PodClass {
         // The pods of a service usually follow each other: avoid the lookup.
         if self.classes.get(self.last).is_none_or(|last| last.requirements != *requirements) {
-            self.last = self.by_requirements.get(requirements).copied().unwrap_or_else(|| {
-                self.by_requirements.insert(requirements.clone(), self.classes.len());
+            // A copy of the key costs less than a second hash of it.
+            self.last = *self.by_requirements.entry(requirements.clone()).or_insert_with(|| {
                 self.classes.push(PodClass::new(requirements.clone()));
                 self.classes.len() - 1
             });

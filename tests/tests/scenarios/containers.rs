@@ -238,46 +238,6 @@ async fn a_crash_loop_is_reported_and_backs_off() {
     .await;
 }
 
-/// How many ends are measured; `KUBELEET_ENDS` sets another number.
-fn ends_measured() -> usize {
-    std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
-}
-
-#[allow(clippy::print_stderr, reason = "figures")]
-#[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_container_is_recorded_at_once() {
-    let _lock = beside_others().await;
-    let cluster = Cluster::new(Timing::Short).await;
-    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
-    let (api, _scheduler, worker) =
-        (cluster.api().await, cluster.scheduler(), cluster.worker("w1", "docker"));
-    let http = api.http();
-    let mut delays = Vec::new();
-    for number in 0..ends_measured() {
-        // Some end before their start is recorded.
-        let command = json!(["/bin/sh", "-c", format!("sleep 0.{}; exit 3", number % 5)]);
-        let name = format!("job-{number}");
-        let job = json!({"name": name, "image": IMAGE, "command": command, "restart": "never"});
-        http.post("/service", &job).await;
-        let pod = eventually_within(SOON, "the pod has failed", || async {
-            let pods = http.pods(&format!("service={name}")).await;
-            let failed = pods.into_iter().find(|pod| pod["phase"] == "failed");
-            failed.ok_or_else(|| worker.log())
-        })
-        .await;
-        let recorded: jiff::Timestamp = pod["since"].as_str().unwrap().parse().unwrap();
-        let ended = docker.ends().await[pod["uuid"].as_str().unwrap()];
-        delays.push(recorded.as_millisecond() - ended);
-        let (status, _) = http.send(reqwest::Method::DELETE, &format!("/service/{name}"), None).await;
-        assert_eq!(status.as_u16(), 202);
-    }
-    delays.sort_unstable();
-    let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-    eprintln!("from the end of a container to its record: median {median} ms, longest {longest} ms");
-    // Alone it takes a tenth of this; other tests share the engine.
-    assert!(median <= 1000, "{delays:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_read_and_followed_through_the_api() {
     let _lock = beside_others().await;

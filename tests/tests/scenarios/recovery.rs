@@ -144,6 +144,52 @@ async fn the_pods_are_recovered_in_another_database_too() {
     assert_eq!((pods(&http).await, leaders(&cluster)), (before, processes));
 }
 
+/// When a worker last said in this database that it holds, in milliseconds.
+async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u64 {
+    let mut read = redis::cmd("HGET");
+    let entry: String = read.arg("held").arg(node).query_async(&mut database.clone()).await.unwrap();
+    entry.split(' ').nth(2).unwrap().parse().unwrap()
+}
+
+/// One worker is restarted with another number at the end of its Redis URL, and after a few heartbeats with the right
+/// one again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_with_a_mistyped_database_number_holds_and_stops_nothing() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Default).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let (mut worker, _other) = (cluster.worker("w1", "process"), cluster.worker("w2", "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    run(&http, "web", 6).await;
+    let (before, processes) = (pods(&http).await, leaders(&cluster));
+    let wrong = format!("{}/1", cluster.redis.url());
+    worker.start_again_with(&[("KUBELEET_REDIS_URL", &wrong)]);
+    // It holds well before the node can be declared dead.
+    eventually_within(SOON, "the worker holds", || async {
+        let log = worker.log();
+        let says_so =
+            log.contains("holding: this Redis does not know cluster") && log.contains("database number");
+        check(says_so, || log)
+    })
+    .await;
+    let database = redis::Client::open(wrong).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let first = held_at(&database, &cluster.node("w1")).await;
+    eventually_within(SOON, "it has asked that database for three seconds", || async {
+        let last = held_at(&database, &cluster.node("w1")).await;
+        check(last >= first + 3000, || format!("{first} {last}"))
+    })
+    .await;
+    assert_eq!(leaders(&cluster), processes, "nothing was stopped or started");
+    let found: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut database.clone()).await.unwrap();
+    assert!(found.iter().all(|key| key == "held" || key == "meta"), "no record was written there: {found:?}");
+    worker.start_again_with(&[("KUBELEET_REDIS_URL", &cluster.redis.url())]);
+    http.nodes_ready(2).await;
+    http.runs(SOON, "web", 6).await;
+    cluster.comes_to_rest(SOON, &["w1", "w2"], || async { cluster.processes.running() }).await;
+    assert_eq!((pods(&http).await, leaders(&cluster)), (before, processes));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     let _lock = beside_others().await;

@@ -372,15 +372,24 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         &["HSET", "pod:typo", "phase", "Running", "name", "x"],
         &["RPUSH", "uq", "not a hash"],
         &["RPUSH", "sq", "not json", "not json"],
+        &["HINCRBY", "node:w1", "used_cpu", "7000"],
+        &["SADD", "stop:w1", "gone"],
     ] {
         let _: redis::Value = fixture.redis.cli(fault).await;
     }
     let found = fixture.store.check().await.unwrap();
     let keys: Vec<&str> = found.iter().map(|finding| finding.key.as_str()).collect();
-    assert_eq!(keys, ["cs:w1", "nodes", "pod:broken", "pod:typo", "services", "spec:leaked", "uq"]);
+    let expected = ["cs:w1", "nodes", "pod:broken", "pod:typo", "services", "spec:leaked", "stop:w1", "uq"];
+    assert_eq!(keys, expected, "while records are unreadable, sums are not judged");
     for finding in &found {
         assert!(fixture.store.repair(finding).await.unwrap(), "{finding:?}");
     }
+    let sums = fixture.store.check().await.unwrap();
+    assert!(
+        matches!(&sums[..], [one] if one.key == "node:w1" && one.problem.contains("used_cpu")),
+        "{sums:?}"
+    );
+    assert!(fixture.store.repair(&sums[0]).await.unwrap() && !fixture.store.repair(&sums[0]).await.unwrap());
     assert_eq!(fixture.store.check().await.unwrap(), []);
     for finding in &found {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");

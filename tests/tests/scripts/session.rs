@@ -549,6 +549,20 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     assert_eq!((reply.foreign, reply.unknown), (vec![pod, lost.clone()], vec![lost]));
     let held = fixture.store.held_nodes().await.unwrap().remove(0);
     assert_eq!((held.containers, held.reason), (3, HoldReason::Records));
+    session.heartbeat(None, None, 4, &[]).await.unwrap().unwrap();
+    for _ in 0..2 {
+        session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
+    }
+    let events = fixture.store.last_events(100).await.unwrap();
+    let of_hold = events
+        .iter()
+        .map(|event| event.reason.as_str())
+        .filter(|reason| reason.contains("Hel") || reason.contains("Hold"));
+    assert_eq!(
+        of_hold.collect::<Vec<_>>(),
+        ["ContainersHeld", "HoldEnded"],
+        "one each, however many heartbeats"
+    );
 }
 
 /// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods, while

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::NodeUsage;
 use super::super::reply::RawFields;
+use super::of_nodes;
 use crate::ids::PodId;
 use crate::lifecycle::Phase;
+use crate::node::Resources;
 
 /// A copy of what the check looks at. Keys are read one after the other, so that something that changes
 /// meanwhile may look wrong: every repair checks again.
@@ -36,9 +39,15 @@ pub(crate) struct KeyCopy {
     /// The members of `nodes`, and the records.
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) node_records: BTreeSet<String>,
+    /// The nodes that were not declared dead.
+    pub(crate) live_nodes: BTreeSet<String>,
     /// The payloads in each container set, and in each list, with the pod that each names.
     pub(crate) container_sets: BTreeMap<String, Vec<(Vec<u8>, String)>>,
     pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
+    /// What each live node says that its pods use, if it said the same before and after the pods were read.
+    pub(crate) usage: Vec<NodeUsage>,
+    /// The members of `stop:<node>`.
+    pub(crate) stops: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
 /// What the check reads of a pod's record.
@@ -52,6 +61,8 @@ pub(crate) struct PodCopy {
     pub(crate) service: String,
     pub(crate) spec: String,
     pub(crate) replica: String,
+    /// What it reserves; nothing if the record is unreadable.
+    pub(crate) request: Resources,
     /// Why the record is unreadable, if it is.
     pub(crate) unreadable: Option<String>,
     /// The fields that must be numbers and are none, one in each line.
@@ -59,7 +70,7 @@ pub(crate) struct PodCopy {
 }
 
 impl PodCopy {
-    pub(crate) fn new(fields: &RawFields, unreadable: Option<String>) -> Self {
+    pub(crate) fn new(fields: &RawFields) -> Self {
         let raw_phase = raw(fields, "phase");
         let text = |field: &str| text(fields, field);
         let (phase, node, service) = (text("phase"), text("node"), text("service"));
@@ -72,7 +83,8 @@ impl PodCopy {
             service,
             spec,
             replica,
-            unreadable,
+            request: Resources::default(),
+            unreadable: None,
             no_numbers: no_numbers(fields, &POD_NUMBERS),
         }
     }
@@ -160,6 +172,8 @@ pub(crate) enum Repair {
     RestoreSpec { service: String, spec: String, seen: Vec<u8> },
     /// Remove an element of the key, if the record of the pod or node still has this phase and node.
     RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
+    /// Correct what a node says that its pods use, if nothing was reserved or released there since.
+    CorrectUsage { seen: NodeUsage, actual: Resources },
     /// The reconcile loop repairs it within a minute.
     Wait,
     /// A person has to decide.
@@ -181,6 +195,7 @@ impl Finding {
             }
             Repair::Expire => "lets it expire in an hour".to_owned(),
             Repair::RemoveElement { .. } => "removes the entry".to_owned(),
+            Repair::CorrectUsage { .. } => "corrects the sums".to_owned(),
             Repair::Wait => "nothing: the reconcile loop repairs it within two minutes".to_owned(),
             Repair::Decide { what } => format!("nothing: {what}"),
         }
@@ -202,11 +217,13 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(pods_without_slots(copy));
     found.extend(misplaced_payloads(copy));
     found.extend(doubled_payloads(copy));
+    found.extend(of_nodes::wrong_sums(copy));
+    found.extend(of_nodes::pointless_stops(copy));
     found.sort_by(|a, b| (&a.key, &a.problem).cmp(&(&b.key, &b.problem)));
     found
 }
 
-fn finding(key: impl Into<String>, problem: impl Into<String>, repair: Repair) -> Finding {
+pub(super) fn finding(key: impl Into<String>, problem: impl Into<String>, repair: Repair) -> Finding {
     Finding { key: key.into(), problem: problem.into(), repair }
 }
 
@@ -388,7 +405,8 @@ fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-fn is_placed(pod: &PodCopy) -> bool {
+/// Returns whether the pod is on a node, and reserves there what it needs.
+pub(super) fn is_placed(pod: &PodCopy) -> bool {
     matches!(Phase::parse(&pod.phase), Some(Phase::Assigned | Phase::Running | Phase::Stopping))
 }
 

@@ -1,6 +1,7 @@
 //! `kubeleet cluster check`: compares all keys with each other, and repairs what can be repaired.
 
 mod findings;
+mod of_nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +40,7 @@ impl Store {
         let service_key;
         let (action, element, record, seen_phase, seen_node) = match &finding.repair {
             Repair::Wait | Repair::Decide { .. } => return Ok(false),
+            Repair::CorrectUsage { seen, actual } => return self.correct_usage(seen, actual, &[]).await,
             Repair::MoveAside { actual_type } => ("move_aside", actual_type.as_bytes(), "pod:", &b""[..], ""),
             Repair::MoveBroken { seen_phase } => ("move_broken", &b""[..], "pod:", &seen_phase[..], ""),
             Repair::RemoveFields { fields, seen_phase } => {
@@ -78,6 +80,8 @@ impl Store {
             }
         }
         let types = self.keys_and_types("*").await?;
+        let nodes: Vec<NodeName> = names_of_nodes(&types);
+        let usage_before = self.node_usage(&nodes).await?;
         for (key, actual) in &types {
             match keys::type_of(key) {
                 Some(expected) if expected != actual => {
@@ -92,6 +96,9 @@ impl Store {
                 None => {}
             }
         }
+        copy.usage = self.node_usage(&nodes).await?;
+        copy.usage
+            .retain(|usage| usage_before.contains(usage) && copy.live_nodes.contains(usage.name.as_str()));
         Ok(copy)
     }
 
@@ -132,6 +139,10 @@ impl Store {
                 let raw: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
                 copy.container_sets.insert(key.to_owned(), named(raw));
             }
+            Some(("stop", node)) => {
+                let members: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
+                copy.stops.insert(node.to_owned(), members);
+            }
             Some(("node", name)) => self.copy_node(copy, name).await?,
             Some(("slots", name)) => self.copy_slots(copy, name).await?,
             Some(("service", name)) => self.copy_service(copy, name).await?,
@@ -145,11 +156,14 @@ impl Store {
         let fields = self.fields_of(&format!("pod:{id}")).await?;
         // It may have expired since.
         if !fields.is_empty() {
-            let unreadable = match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
-                Ok(Err(error)) => Some(BrokenKey::new(id, &error).problem),
-                Ok(Ok(_)) | Err(_) => None,
-            };
-            copy.pods.insert(id.to_owned(), PodCopy::new(&fields, unreadable));
+            let mut pod = PodCopy::new(&fields);
+            match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
+                Ok(Err(error)) => pod.unreadable = Some(BrokenKey::new(id, &error).problem),
+                // Bounded, as what the scripts have reserved is.
+                Ok(Ok(Some(record))) => pod.request = record.request,
+                Ok(Ok(None)) | Err(_) => {}
+            }
+            copy.pods.insert(id.to_owned(), pod);
         }
         Ok(())
     }
@@ -157,6 +171,9 @@ impl Store {
     async fn copy_node(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("node:{name}")).await?;
         copy.node_records.insert(name.to_owned());
+        if text(&fields, "state") == "alive" {
+            copy.live_nodes.insert(name.to_owned());
+        }
         if let Ok(node) = NodeName::new(name)
             && let Err(error) = read_node(&node, as_reply(&fields))
         {
@@ -215,6 +232,10 @@ impl Store {
     async fn list_of(&self, key: &str) -> Result<Vec<(Vec<u8>, String)>, StoreError> {
         Ok(named(self.link.query(cmd("LRANGE").arg(key).arg(0).arg(-1)).await?))
     }
+}
+
+fn names_of_nodes(types: &BTreeMap<String, String>) -> Vec<NodeName> {
+    types.keys().filter_map(|key| NodeName::new(key.strip_prefix("node:")?).ok()).collect()
 }
 
 /// Returns fields as Redis replied them.

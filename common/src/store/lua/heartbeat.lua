@@ -29,6 +29,8 @@ if state == 'dead' then return { 'FENCED', 'dead' } end
 -- A state that is none was written by hand: registering again writes all of the record.
 if current_incarnation ~= incarnation or state ~= 'alive' then return { 'FENCED', 'replaced' } end
 
+local last_hold = redis.pcall('HGET', held, node)
+local was_holding = type(last_hold) == 'string' and string.sub(last_hold, -8) == ' records'
 local foreign, broken, unknown = {}, {}, {}
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
@@ -54,6 +56,13 @@ redis.call('HSET', node_key, 'beat', NOW, 'psi', psi, 'engine_problem', engine_p
 if are_beats_broken then set_aside(beats) end
 redis.call('ZADD', beats, NOW, node)
 redis.call('SET', heartbeat_key, NOW)
+local is_holding = can_hold and containers_held ~= '0'
+if is_holding and not was_holding then
+  emit('node', node, 'ContainersHeld', node, node, '', containers_held .. ' containers are left alone, because Redis '
+    .. 'has lost the records of their pods: `kubeleet cluster recover` writes them again')
+elseif was_holding and not is_holding then
+  emit('node', node, 'HoldEnded', node, node, '', 'no containers are left alone any more')
+end
 local is_ill, was_ill = engine_problem ~= '', last_problem and last_problem ~= ''
 if is_ill and not was_ill then emit('node', node, 'EngineUnhealthy', node, node, '', engine_problem) end
 if was_ill and not is_ill then

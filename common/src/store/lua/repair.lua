@@ -82,5 +82,5 @@ if not done then return 'CHANGED' end
 emit('cluster', key, 'Repaired', '', '', '', action == 'set_aside'
   and 'another program wrote a ' .. element .. ' there: moved to ' .. aside .. ', which expires in a week'
   or action == 'add' and string.sub(element, 1, 100) .. ' was missing there: added again'
-  or 'repaired by an operator: ' .. action)
+  or 'repaired by an operator: ' .. string.gsub(action, '_', ' '))
 return 'OK'

@@ -77,6 +77,9 @@ impl Record {
     }
 }
 
+/// The name of the file that takes a pod's output.
+pub(super) const LOG: &str = "log";
+
 /// One pod's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {
@@ -113,7 +116,7 @@ impl Folder {
 
     /// Returns the file that takes their standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
-        self.path.join("log")
+        self.path.join(LOG)
     }
 
     /// Returns the file with the older part of the log.

@@ -6,7 +6,8 @@
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use procfs::process::Process;
@@ -15,8 +16,13 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::folder::LOG;
+
 /// Set to the pod's folder in the environment of each process of a pod. It finds a process whose worker died
-/// before the process id was written down, and processes that have left the process group.
+/// before the process id was written down, and processes that have left the process group. One that was started
+/// with another environment is found by its output, which goes to the pod's log. A process that has left group,
+/// environment and output behind belongs to no pod any more; only a control group would hold it, which an ordinary
+/// user has not.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
 /// Set in the environment of commands beside the pod's process: each leads a process group, but not the pod's.
@@ -109,6 +115,7 @@ fn boot_id() -> Option<String> {
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     let is_leader = |process: &Process| {
         process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z')
+            && has_variable(process, &marker(folder))
             && !has_variable(process, &[EXEC_MARKER.as_bytes(), b"=1"].concat())
     };
     let leader = marked(folder).into_iter().find(is_leader)?;
@@ -138,11 +145,26 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
 }
 
 fn is_marked(process: &Process, folder: &Path) -> bool {
-    has_variable(process, &[MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat())
+    has_variable(process, &marker(folder)) || writes_to_log(process, folder)
+}
+
+/// Returns the variable that the processes of the pod with this folder have.
+fn marker(folder: &Path) -> Vec<u8> {
+    [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat()
 }
 
 fn has_variable(process: &Process, assignment: &[u8]) -> bool {
     // An unreadable environment is another user's, so not a pod's. A zombie's is empty.
     let Ok(environment) = std::fs::read(format!("/proc/{}/environ", process.pid)) else { return false };
     environment.split(|byte| *byte == 0).any(|variable| variable == assignment)
+}
+
+/// Returns whether the output of the process goes to the log of the pod with this folder: it was started by a
+/// process of the pod without its environment. Nothing else writes there: readers have the log as another
+/// descriptor than these two.
+fn writes_to_log(process: &Process, folder: &Path) -> bool {
+    let identity = |path: &Path| Some((path.metadata().ok()?.dev(), path.metadata().ok()?.ino()));
+    let Some(log) = identity(&folder.join(LOG)) else { return false };
+    let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
+    [1, 2].into_iter().any(|descriptor| identity(&output(descriptor)) == Some(log))
 }

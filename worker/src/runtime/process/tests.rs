@@ -153,9 +153,12 @@ async fn a_stop_waits_for_the_grace_period_and_ends_all_processes() {
     let fixture = Fixture::new();
     let graceful = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let graceful = fixture.runtime.run(&request("graceful", graceful)).await.unwrap();
-    // One process ignores SIGTERM, one has left the process group.
-    let stubborn = "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait; sleep 600";
-    let stubborn = fixture.runtime.run(&request("stubborn", stubborn)).await.unwrap();
+    // One process ignores SIGTERM, one has left the process group, one the environment as well.
+    let mark = format!("600.{}", std::process::id());
+    let stubborn = format!(
+        "trap '' TERM; sleep 600 & setsid sleep 600 & env -i setsid sleep {mark} & echo ready; wait; sleep 600"
+    );
+    let stubborn = fixture.runtime.run(&request("stubborn", &stubborn)).await.unwrap();
     for container in [&graceful, &stubborn] {
         let log = fixture.folder(container).log();
         eventually("ready", || async { std::fs::read_to_string(&log).ok().filter(|text| text == "ready\n") })
@@ -169,6 +172,13 @@ async fn a_stop_waits_for_the_grace_period_and_ends_all_processes() {
     fixture.runtime.stop(&stubborn.handle, Duration::from_millis(500)).await.unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(500), "it had its grace period: {:?}", begin.elapsed());
     assert_eq!(kill_marked(&fixture.folder(&stubborn).path), 0);
+    eventually("the process without its environment has ended", || async {
+        let mut all = procfs::process::all_processes().unwrap().flatten();
+        let is_it =
+            |process: procfs::process::Process| process.cmdline().is_ok_and(|words| words.contains(&mark));
+        (!all.any(is_it)).then_some(())
+    })
+    .await;
     assert_eq!(fixture.states().await, []);
     fixture.runtime.stop(&stubborn.handle, Duration::ZERO).await.unwrap();
 }

@@ -1,0 +1,88 @@
+//! Completion in the shell: the script that `completions` prints calls this program for each TAB, which knows the
+//! command line and asks the API for the names of objects.
+
+mod bash;
+mod candidates;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::io;
+
+use clap::{Arg, Command, ValueHint};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter};
+use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
+
+use self::bash::Bash;
+use self::candidates::Kind;
+use crate::help;
+
+/// The variable by which the script of a shell asks for completions; its value is the shell.
+const VARIABLE: &str = "KUBELEET_COMPLETE";
+const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
+
+/// Answers the script of a shell, if it called this program. Returns true if it did.
+///
+/// Must be called before other threads exist and before anything is printed.
+pub(crate) fn answer() -> bool {
+    let words = || std::env::args_os().skip_while(|word| word != "--").skip(1);
+    let line = || command_line(words().map(|word| word.to_string_lossy().into_owned()).collect());
+    let directory = std::env::current_dir().ok();
+    let answered = CompleteEnv::with_factory(line).var(VARIABLE).shells(SHELLS);
+    // An error would be printed into the line that the user is typing.
+    answered.try_complete(std::env::args_os(), directory.as_deref()).unwrap_or(true)
+}
+
+/// Returns the script that makes a shell ask this program.
+///
+/// # Errors
+/// `Unsupported` if there is none for the shell.
+pub(super) fn script(shell: &str) -> io::Result<Vec<u8>> {
+    let completer = SHELLS.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
+    let mut text = Vec::new();
+    completer.write_registration(VARIABLE, "kubeleet", "kubeleet", "kubeleet", &mut text)?;
+    Ok(text)
+}
+
+/// Returns the command line whose values are completed; `words` are those that have been typed.
+fn command_line(words: Vec<String>) -> Command {
+    with_completers(help::command_line(), &words)
+}
+
+/// Adds a completer to each argument whose value name says what its values are.
+fn with_completers(command: Command, words: &[String]) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| with_completer(arg, words));
+    let complete = |command: Command, name: String| {
+        command.mut_subcommand(name, |subcommand| with_completers(subcommand, words))
+    };
+    names.into_iter().fold(command, complete)
+}
+
+fn with_completer(arg: Arg, words: &[String]) -> Arg {
+    let value = arg.get_value_names().and_then(<[_]>::first).map(|name| name.to_string());
+    match value.as_deref() {
+        Some("FILE" | "DIR") => arg.value_hint(ValueHint::AnyPath),
+        Some(value) => match Kind::of(value) {
+            Some(kind) => arg.add(ArgValueCompleter::new(Names { kind, words: words.to_vec() })),
+            None => arg,
+        },
+        None => arg,
+    }
+}
+
+/// Completes the values of one argument.
+struct Names {
+    kind: Kind,
+    words: Vec<String>,
+}
+
+impl ValueCompleter for Names {
+    fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
+        let Some(current) = current.to_str() else { return Vec::new() };
+        let request = candidates::request(self.kind, &self.words, current);
+        candidates::matching(current, request, |list| names::ask(&self.words, list))
+    }
+}

@@ -1,0 +1,100 @@
+//! Asks the API for names. Whatever fails, there are just none: the user is typing, and wants no error now.
+
+use std::time::Duration;
+
+use clap::FromArgMatches;
+use common::api::{NodeView, PodView, ServiceView};
+
+use super::candidates::{List, Name};
+use crate::client::{Client, ClientError, PodFilter};
+use crate::commands::globals::Globals;
+use crate::commands::object::ObjectType;
+use crate::help;
+use crate::output::{pods, queues};
+
+/// A TAB that takes longer than half a second feels broken; this leaves time for the start of the program.
+const TIME_LIMIT: Duration = Duration::from_millis(400);
+/// Pods and dead letters that are read: more than anyone chooses from by TAB.
+const LIMIT: usize = 1000;
+
+/// Returns what the API lists, or nothing if it does not answer in time. The address and the token are those of
+/// the typed words, or of the environment.
+pub(super) fn ask(words: &[String], list: List) -> Vec<Name> {
+    let answer = || {
+        let client = globals(words)?.client().ok()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+        let names = runtime.block_on(async { tokio::time::timeout(TIME_LIMIT, read(&client, list)).await });
+        // A look-up of a host's name cannot be cancelled; do not wait for it.
+        runtime.shutdown_background();
+        names.ok()?.ok()
+    };
+    answer().unwrap_or_default()
+}
+
+/// Returns the global options of an unfinished command line.
+pub(super) fn globals(words: &[String]) -> Option<Globals> {
+    let line = help::command_line().ignore_errors(true);
+    Globals::from_arg_matches(&line.try_get_matches_from(words).ok()?).ok()
+}
+
+async fn read(client: &Client, list: List) -> Result<Vec<Name>, ClientError> {
+    match list {
+        List::Names(object_type) => names(client, object_type).await,
+        List::Labels { of_nodes: true } => {
+            let nodes = client.nodes().await?;
+            Ok(labels(nodes.iter().flat_map(|node| &node.labels)))
+        }
+        List::Labels { of_nodes: false } => {
+            let services = client.services(None).await?;
+            Ok(labels(services.iter().flat_map(|service| &service.labels)))
+        }
+    }
+}
+
+fn labels<'a>(labels: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<Name> {
+    labels.map(|(key, value)| Name { text: format!("{key}={value}"), help: String::new() }).collect()
+}
+
+async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, ClientError> {
+    Ok(match object_type {
+        ObjectType::Service => {
+            let services = client.services(None).await?;
+            let name = |service: &ServiceView| Name {
+                text: service.name.to_string(),
+                help: service.status.summary(service.state).to_owned(),
+            };
+            services.iter().map(name).collect()
+        }
+        ObjectType::Pod => {
+            let (pods, _) = client.some_pods(&PodFilter::default(), LIMIT).await?;
+            pods.iter().map(pod_name).collect()
+        }
+        ObjectType::Node => {
+            let nodes = client.nodes().await?;
+            let name = |node: &NodeView| Name {
+                text: node.name.to_string(),
+                help: if node.ready { "ready" } else { "not ready" }.to_owned(),
+            };
+            nodes.iter().map(name).collect()
+        }
+        ObjectType::Queue => {
+            let queues = queues::rows(&client.queues().await?, true);
+            let name = |row: queues::QueueRow| Name { text: row.queue, help: row.holds.to_owned() };
+            queues.into_iter().map(name).collect()
+        }
+        ObjectType::DeadLetter => {
+            let dead_letters = client.dead_letters(LIMIT).await?.items;
+            dead_letters.into_iter().map(|dead| Name { text: dead.id, help: dead.reason }).collect()
+        }
+    })
+}
+
+/// Returns the name of a pod of a service, `web-0`, or the uuid of another one: several may have its name.
+fn pod_name(pod: &PodView) -> Name {
+    let text = match pod.service {
+        Some(_) => pods::indexed_name(pod),
+        None => pod.uuid.to_string(),
+    };
+    let node = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    Name { text, help: format!("{}{node}", pod.phase) }
+}

@@ -1,0 +1,106 @@
+//! Which candidates are offered, without an API.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use clap_complete::engine;
+
+use super::candidates::{Kind, List, Name, Request, matching, request};
+use super::{command_line, names};
+use crate::commands::object::ObjectType::{DeadLetter, Node, Pod, Queue, Service};
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// What is asked for the last word of a line.
+fn asked(kind: Kind, line: &str) -> Request {
+    let words = words(line);
+    request(kind, &words, words.last().unwrap())
+}
+
+fn listed(before: &str, list: List) -> Request {
+    Request::Listed { before: before.to_owned(), list }
+}
+
+#[test]
+fn a_type_stands_before_the_names_or_in_the_word() {
+    for (kind, line, expected) in [
+        (Kind::Names(Pod), "kubeleet pod describe we", listed("", List::Names(Pod))),
+        (Kind::Names(Pod), "kubeleet logs svc/we", listed("svc/", List::Names(Service))),
+        (Kind::Names(Service), "kubeleet restart service/", listed("service/", List::Names(Service))),
+        (Kind::TypeAndNames, "kubeleet describe ", Request::Types),
+        (Kind::TypeAndNames, "kubeleet describe po", Request::Types),
+        (Kind::TypeAndNames, "kubeleet describe po ", listed("", List::Names(Pod))),
+        (Kind::TypeAndNames, "kubeleet delete svc web ", listed("", List::Names(Service))),
+        (Kind::TypeAndNames, "kubeleet delete svc/a no/", listed("no/", List::Names(Node))),
+        (Kind::Selector, "kubeleet ps -l ti", listed("", List::Labels { of_nodes: false })),
+        (Kind::Selector, "kubeleet ps -l a=b,ti", listed("a=b,", List::Labels { of_nodes: false })),
+        (Kind::Selector, "kubeleet node ls -l z", listed("", List::Labels { of_nodes: true })),
+    ] {
+        assert_eq!(asked(kind, line), expected, "{line}");
+    }
+}
+
+#[test]
+fn candidates_begin_with_the_word_and_occur_once() {
+    let list = |_: List| {
+        ["web-1", "web-0", "db-0", "web-0"]
+            .map(|text| Name { text: text.to_owned(), help: String::new() })
+            .to_vec()
+    };
+    for (line, expected) in
+        [("pod describe web", "web-0 web-1"), ("pod describe po/d", "po/db-0"), ("pod describe x", "")]
+    {
+        let words = words(line);
+        let current = words.last().unwrap();
+        let found = matching(current, request(Kind::Names(Pod), &words, current), list);
+        let found: Vec<_> = found.iter().map(|candidate| candidate.get_value().to_str().unwrap()).collect();
+        assert_eq!(found.join(" "), expected, "{line}");
+    }
+}
+
+#[test]
+fn every_kind_of_value_occurs_in_the_command_line() {
+    fn value_names(command: &clap::Command) -> Vec<String> {
+        let own = command.get_arguments().filter_map(|arg| Some(arg.get_value_names()?.first()?.to_string()));
+        own.chain(command.get_subcommands().flat_map(value_names)).collect()
+    }
+    let kinds: Vec<Kind> =
+        value_names(&command_line(Vec::new())).iter().filter_map(|name| Kind::of(name)).collect();
+    let named = [Service, Pod, Node, Queue, DeadLetter].map(Kind::Names);
+    for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {
+        assert!(kinds.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_api_of_an_unfinished_line_is_asked() {
+    for line in [
+        "kubeleet pod describe --api http://10.1.2.3:1 ",
+        "kubeleet --api=http://10.1.2.3:1 scale web=3 ",
+        "kubeleet delete --api http://10.1.2.3:1 svc/",
+    ] {
+        let globals = names::globals(&words(line)).unwrap();
+        assert!(format!("{globals:?}").contains("10.1.2.3"), "{line}: {globals:?}");
+    }
+}
+
+#[test]
+fn commands_and_options_are_completed_without_an_api() {
+    for (line, expected) in [
+        ("kubeleet unc", "uncordon"),
+        ("kubeleet service sc", "scale"),
+        ("kubeleet ps --no-h", "--no-headers"),
+        ("kubeleet describe po", "pod"),
+        ("kubeleet ps --phase runn", "running"),
+    ] {
+        // No process listens on port 1.
+        let mut words = words(line);
+        words.insert(1, "--api=http://127.0.0.1:1".to_owned());
+        let last = words.len() - 1;
+        let typed = words.iter().map(Into::into).collect();
+        let found = engine::complete(&mut command_line(words), typed, last, None).unwrap();
+        let found: Vec<_> = found.iter().map(|candidate| candidate.get_value().to_str().unwrap()).collect();
+        assert_eq!(found, [expected], "{line}");
+    }
+}
