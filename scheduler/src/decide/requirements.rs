@@ -21,7 +21,8 @@ pub struct Requirements {
 /// amounts are one write, and what nearly all pods have in common is none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u128(u128::from(self.cpu_millis) << 64 | u128::from(self.memory_bytes));
+        let Resources { cpu_millis, memory_bytes, pids, pods: _ } = self.request;
+        state.write_u128(u128::from(cpu_millis ^ pids << 32) << 64 | u128::from(memory_bytes));
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
