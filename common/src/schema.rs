@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{AssignmentId, NodeName, PodId, PodName, ServiceName};
+use crate::ids::{AppName, AssignmentId, NodeName, PodId, PodName, ServiceName};
 use crate::spec::{
     Command, ContainerSpec, Cpus, Environment, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, PodSpec, Port,
     REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StopSignal, TextList, Ulimit,
@@ -42,6 +42,10 @@ macro_rules! schemas {
 }
 
 schemas! {
+    AppName => json!({
+        "description": "Name of an app; a DNS label",
+        "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+    });
     ServiceName => json!({
         "type": "string", "description": "A DNS label, unique in the cluster", "example": "web",
         "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",

@@ -295,7 +295,7 @@ fn without_quotes(text: &str) -> String {
 }
 
 /// Returns the name that was probably meant.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);
     if let Some(own) = foreign.and_then(|own| known.iter().find(|name| **name == own)) {

@@ -1,0 +1,112 @@
+//! The services of the merged files, translated and checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::document::{Field, Mistake, Node, Reading};
+use common::ids::AppName;
+use common::spec::ServiceInput;
+
+use crate::load::Variables;
+use crate::names::{label, text_at};
+use crate::report::{NoteKind, Report};
+use crate::source::Sources;
+use crate::translate::Draft;
+use crate::{check, fields, order};
+
+/// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
+const UNBUILT: &str = "unbuilt";
+
+/// Returns the active services in the order in which they are to be applied, and the names of all.
+pub(crate) fn all(
+    root: &Node,
+    app: &AppName,
+    profiles: &BTreeSet<String>,
+    variables: &Variables,
+    sources: &dyn Sources,
+    report: &mut Report,
+) -> (Vec<ServiceInput>, BTreeSet<String>) {
+    let none = Node::empty_map(root.place());
+    let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
+    if services.is_blank() && !report.has_mistakes() {
+        report.mistake(root.get("services").and_then(Node::place), "there are no services in these files");
+    }
+    let names = names(services, app, report);
+    let active = order::active(services, profiles);
+    let order = order::sorted(services, &active, report);
+    let mut inputs = Vec::new();
+    for service in order.iter().filter_map(|name| services.field(name)) {
+        if !service.value.is_map() {
+            let detail =
+                format!("{}: a service is a map of fields, not {}", service.name, service.value.kind());
+            report.mistake(service.place, detail);
+            continue;
+        }
+        check::effects(service.name, service.value, report);
+        let document = document(service, &names[service.name], app, variables, sources, report);
+        inputs.extend(checked(service.name, &document, report));
+    }
+    (inputs, names.into_values().collect())
+}
+
+/// Returns the whole names of the services, by their names in the file.
+fn names(services: &Node, app: &AppName, report: &mut Report) -> BTreeMap<String, String> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for service in services.fields() {
+        let short = label(service.name);
+        if short != service.name {
+            let detail = format!("the service is called {short}: its name becomes a host name");
+            report.note(NoteKind::Different, service.place, service.name, detail);
+        }
+        let whole = format!("{app}-{short}");
+        if let Some((other, _)) = names.iter().find(|(_, known)| **known == whole) {
+            let detail = format!("{} and {other} would both be called {whole}; rename one", service.name);
+            report.mistake(service.place, detail);
+        }
+        names.insert(service.name.to_owned(), whole);
+    }
+    names
+}
+
+/// Returns the document of a service.
+fn document(
+    service: Field<'_>,
+    name: &str,
+    app: &AppName,
+    variables: &Variables,
+    sources: &dyn Sources,
+    report: &mut Report,
+) -> Node {
+    let lookup = |name: &str| variables.get(name).cloned();
+    let document = Node::empty_map(service.place);
+    let mut draft = Draft { service: service.name, document, lookup: &lookup, sources, report };
+    draft.document.set("name", service.place, text_at(name, service.place));
+    draft.document.set("app", service.place, text_at(app.as_str(), service.place));
+    for (path, translate) in fields::translated() {
+        if let Some(field) = find(service.value, path).filter(|field| !field.value.is_null()) {
+            translate(field, &mut draft);
+        }
+    }
+    draft.set_defaults(service.place);
+    if let Some(build) = service.value.field("build").filter(|_| !draft.document.has_field("image")) {
+        let advice = fields::row("services.*.build").map_or("", |row| row.advice);
+        draft.document.set("image", build.place, text_at(UNBUILT, build.place));
+        draft.report.mistake(build.place, format!("{}: build is not honoured: {advice}", service.name));
+    }
+    draft.document
+}
+
+/// Returns the field with this path of names.
+fn find<'a>(node: &'a Node, path: &str) -> Option<Field<'a>> {
+    match path.split_once('.') {
+        Some((name, rest)) => find(node.get(name)?, rest),
+        None => node.field(path),
+    }
+}
+
+fn checked(service: &str, document: &Node, report: &mut Report) -> Option<ServiceInput> {
+    let Reading { value, mistakes } = ServiceInput::check(document);
+    for Mistake { place, detail, .. } in mistakes {
+        report.mistake(place.or(document.place()), format!("{service}: {detail}"));
+    }
+    value
+}
