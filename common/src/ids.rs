@@ -102,7 +102,8 @@ name!(
 );
 
 name!(
-    /// The name of an app, which groups services. A DNS label, because the names of its services begin with it.
+    /// The name of an app, which groups services. A DNS label, because the names of its services begin with
+    /// it.
     AppName, "app name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
@@ -126,7 +127,8 @@ name!(
 );
 
 name!(
-    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the next.
+    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the
+    /// next.
     HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
     |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 );
@@ -235,8 +237,8 @@ impl PodId {
 }
 
 impl AppName {
-    /// Returns what a service of this app is called within it: what follows the name of the app and `-`. `None` if
-    /// its name does not begin with these.
+    /// Returns what a service of this app is called within it: what follows the name of the app and `-`.
+    /// `None` if its name does not begin with these.
     pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
         let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
         (!short.is_empty()).then_some(short)

@@ -1,12 +1,18 @@
-//! Compares the merged files with the table of fields: unknown ones are mistakes, and what has no effect is noted.
+//! Compares the merged files with the table of fields: unknown ones are mistakes, and what has no effect is
+//! noted.
 
 use common::document::{Field, Node};
 
-use crate::fields::{self, Support};
+use crate::fields::{self, How, Support};
 use crate::report::{NoteKind, Report};
 
 /// What begins with this is for the author only, wherever it stands.
 const EXTENSION: &str = "x-";
+
+/// Fields that are lists, once they are in long form. Those that services have are checked with them.
+const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "services.*.security_opt"];
+/// A field that is a map, besides those whose fields have rows of their own.
+const DEPENDS_ON: &str = "services.*.depends_on";
 
 /// Checks the fields of the whole file, and those of all services for names that do not exist.
 pub(crate) fn names(root: &Node, report: &mut Report) {
@@ -15,14 +21,30 @@ pub(crate) fn names(root: &Node, report: &mut Report) {
             report.mistake(field.place, fields::unknown(parent, field.name));
             false
         }
-        Visited::Known { .. } => true,
+        Visited::Known { path, name, field, support, .. } => {
+            if let Some(expected) = unfit(path, field.value, support) {
+                let detail = format!("{name} must be {expected}, not {}", field.value.kind());
+                report.mistake(field.value.place(), detail);
+            }
+            true
+        }
     });
+}
+
+/// Returns what a field must be, if it is something else: in the wrong form it would be passed over.
+fn unfit(path: &str, value: &Node, support: Support) -> Option<&'static str> {
+    let is_map = path == DEPENDS_ON || matches!(support, Support::Honoured(How::Parts));
+    if is_map && !value.is_map() && !value.is_null() {
+        return Some("a map of fields");
+    }
+    let is_list = LISTS.contains(&path) && value.items().is_none() && !value.is_null();
+    is_list.then_some("a list")
 }
 
 /// Notes what of a service has no effect. What a node would not run is a mistake.
 pub(crate) fn effects(service: &str, node: &Node, report: &mut Report) {
     walk(node, fields::SERVICE, "", &mut |visited| {
-        let Visited::Known { name, field, support, advice } = visited else { return false };
+        let Visited::Known { name, field, support, advice, .. } = visited else { return false };
         if field.value.is_blank() {
             return false;
         }
@@ -41,11 +63,12 @@ pub(crate) fn effects(service: &str, node: &Node, report: &mut Report) {
 }
 
 enum Visited<'a> {
-    Known { name: &'a str, field: Field<'a>, support: Support, advice: &'static str },
+    Known { path: &'a str, name: &'a str, field: Field<'a>, support: Support, advice: &'static str },
     Unknown { parent: &'a str, field: Field<'a> },
 }
 
-/// Visits the fields below `path`, which the user has written as `name`; those in a field only if `visit` returns true.
+/// Visits the fields below `path`, which the user has written as `name`; those in a field only if `visit`
+/// returns true.
 fn walk(node: &Node, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) -> bool) {
     if let Some(items) = node.items() {
         items.iter().for_each(|item| walk(item, path, name, visit));
@@ -58,9 +81,13 @@ fn walk(node: &Node, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) 
         let inner = fields::path_of(path, field.name);
         let name = if name.is_empty() { field.name.to_owned() } else { format!("{name}.{}", field.name) };
         let goes_on = match fields::row(&inner) {
-            Some(row) => {
-                visit(Visited::Known { name: &name, field, support: row.support, advice: row.advice })
-            }
+            Some(row) => visit(Visited::Known {
+                path: &inner,
+                name: &name,
+                field,
+                support: row.support,
+                advice: row.advice,
+            }),
             // A name of the user's own.
             None if inner.ends_with(".*") => true,
             None => visit(Visited::Unknown { parent: path, field }),

@@ -98,7 +98,8 @@ fn value_of(text: &str, lookup: Lookup<'_>) -> Result<String, String> {
     Ok(interpolate(without_comment.trim_end(), lookup)?.text)
 }
 
-/// Replaces the escapes of a text in double quotation marks. An escaped dollar sign becomes two, which mean one.
+/// Replaces the escapes of a text in double quotation marks. An escaped dollar sign becomes two, which mean
+/// one.
 fn unescaped(text: &str) -> String {
     let (mut out, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {

@@ -1,5 +1,6 @@
-//! The fields of the Compose specification, each with what becomes of it: the only list of them. Reading, translating
-//! and docs/reference/compose.md follow from it, and a test holds it complete against the published schema.
+//! The fields of the Compose specification, each with what becomes of it: the only list of them. Reading,
+//! translating and docs/reference/compose.md follow from it, and a test holds it complete against the
+//! published schema.
 //!
 //! To honour a field, change its row to `honoured("…", function, "…")` and write the function in
 //! [`crate::translate`].
@@ -14,7 +15,7 @@ use crate::translate::Translate;
 /// What becomes of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Support {
-    /// It has the effect that Compose gives it.
+    /// It works as with Compose.
     Honoured(How),
     /// No node may run such a container: the files are refused.
     Refused,

@@ -1,5 +1,5 @@
-//! The short forms of Compose, rewritten as the long ones: what is a map in one file and a list in another can then be
-//! merged, and translated from one form.
+//! The short forms of Compose, rewritten as the long ones: what is a map in one file and a list in another
+//! can then be merged, and translated from one form.
 
 use common::document::Node;
 

@@ -1,5 +1,5 @@
-//! Variables in texts: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for an unset variable only,
-//! the same without the colon. They may be nested. `$$` is a dollar sign.
+//! Variables in texts: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for an unset
+//! variable only, the same without the colon. They may be nested. `$$` is a dollar sign.
 
 /// A text whose variables were replaced.
 #[derive(Debug, Default, PartialEq, Eq)]

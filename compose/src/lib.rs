@@ -1,10 +1,12 @@
 //! Compose files as services of kubeleet.
 //!
-//! [`load`] reads files as the Compose specification describes them, and returns the services that they mean. It
-//! touches nothing but what [`Sources`] reads for it. Every value keeps its place in the user's file, and services are
-//! checked as those of any other file are, so that all mistakes are found at once, each at its line.
+//! [`load`] reads files as the Compose specification describes them, and returns the services that they mean.
+//! It touches nothing but what [`Sources`] reads for it. Every value keeps its place in the user's file, and
+//! services are checked as those of any other file are, so that all mistakes are found at once, each at its
+//! line.
 //!
-//! What of the specification is honoured is in one table, [`mod@fields`]; what is not is a [`Note`], never silence.
+//! What of the specification is honoured is in one table, [`mod@fields`]; what is not is a [`Note`], never
+//! silence.
 
 mod check;
 mod env_file;

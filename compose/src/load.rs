@@ -70,8 +70,8 @@ impl Loader<'_> {
         with_places.collect()
     }
 
-    /// Returns the variables of files: a later one wins, and the environment before all. A file that is not named
-    /// need not be there.
+    /// Returns the variables of files: a later one wins, and the environment before all. A file that is not
+    /// named need not be there.
     pub(crate) fn variables(&mut self, named: &[String], folder: &str, environment: &Variables) -> Variables {
         let mut variables = Variables::new();
         let default = [join(folder, ENV_FILE)];
@@ -99,8 +99,8 @@ impl Loader<'_> {
         variables
     }
 
-    /// Merges the documents of one application, and adds the ones that they include. `including` are the files on the
-    /// way here.
+    /// Merges the documents of one application, and adds the ones that they include. `including` are the
+    /// files on the way here.
     pub(crate) fn assemble(
         &mut self,
         documents: Vec<Document>,

@@ -10,8 +10,8 @@ use crate::report::Report;
 /// The variable that names the app, and that files may use.
 pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 
-/// Returns the name of the app: that of the command line, of the environment, of the last file that has one, or of the
-/// folder.
+/// Returns the name of the app: that of the command line, of the environment, of the last file that has one,
+/// or of the folder.
 pub(crate) fn of_app(
     flag: Option<&str>,
     folder: &str,
@@ -56,9 +56,7 @@ fn checked(name: &str) -> Result<AppName, String> {
     let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
     let rule = || {
-        format!(
-            "{name:?} cannot name an app: lower-case letters, digits, '-' and '_', the first one none of these"
-        )
+        format!("{name:?} cannot name an app: a to z, digits, '-' and '_', the first one a to z or a digit")
     };
     if !is_valid {
         return Err(rule());

@@ -24,8 +24,8 @@ pub(crate) fn active(services: &Node, profiles: &BTreeSet<String>) -> BTreeSet<S
     active.map(|service| service.name.to_owned()).collect()
 }
 
-/// Returns the active services in the order in which they are to be applied: that of the file, but each after those
-/// that it depends on.
+/// Returns the active services in the order in which they are to be applied: that of the file, but each after
+/// those that it depends on.
 pub(crate) fn sorted(services: &Node, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
     let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
     for service in services.fields().filter(|service| active.contains(service.name)) {

@@ -48,7 +48,8 @@ pub(crate) fn folder_of(path: &str) -> &str {
     }
 }
 
-/// Returns a path that is written relative to a folder, without `.` and, where the text tells it, without `..`.
+/// Returns a path that is written relative to a folder, without `.` and, where the text tells it, without
+/// `..`.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path == STDIN {
         return path.to_owned();

@@ -1,5 +1,5 @@
-//! What becomes of the fields of a Compose service: the fields of a kubeleet service, as a document whose values keep
-//! the places of the user's file. Values are checked where all services are checked, not here.
+//! What becomes of the fields of a Compose service: the fields of a kubeleet service, as a document whose
+//! values keep the places of the user's file. Values are checked where all services are checked, not here.
 //!
 //! Each function translates one field; the table of fields names it. They run in the order of the table.
 

@@ -16,14 +16,16 @@ use super::wait::Goal;
 use crate::client::Client;
 use crate::exit::Exit;
 
+const HELP: &str = "\
+A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.
+
+Examples: kubeleet apply                                 (the Compose file of this folder)
+          kubeleet apply -f docker-compose.yml --prune
+          kubeleet apply -f web.yaml --wait";
+
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A file holds one service, or several separated by lines of `---`, or is a Compose file. \
-                  `-f -` reads standard input.\n\nExamples: kubeleet apply                             (the Compose file of this \
-                  folder)\n          kubeleet apply -f docker-compose.yml --prune\n          kubeleet apply -f web.yaml \
-                  --wait"
-)]
+#[command(after_help = HELP)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FileArgs,

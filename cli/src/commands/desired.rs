@@ -67,6 +67,11 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
             Err(found) => mistakes.extend(found),
         }
     }
+    if compose_files.is_empty() && compose.is_set() {
+        let detail =
+            "--profile, --env-file and --project-name are for Compose files, and none of these is one";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
     let mut desired = Desired { services, app: None, notes: Vec::new() };
     if !compose_files.is_empty() {
         match compose::load(&project(compose_files, compose), &texts) {

@@ -287,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_compose_fields_is_what_this_program_writes() {
+        let written = include_str!("../../../docs/reference/compose.md");
+        assert_eq!(
+            written,
+            compose::markdown(),
+            "run `kubeleet explain compose > docs/reference/compose.md`"
+        );
+    }
+
+    #[test]
     fn the_schema_refers_only_to_what_it_defines() {
         let schema = schema::of_service();
         let text = schema.to_string();

@@ -178,6 +178,10 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
         };
         return delete_all(ObjectType::Service, names, args.wait, context).await;
     }
+    if args.compose.is_set() || args.compose.strict {
+        let detail = "--profile, --env-file, --project-name and --strict need -f";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
     if !args.selector.is_empty() {
         return delete_selected(args, context).await;
     }

@@ -1,5 +1,7 @@
 //! `apply --prune`: services of an app that its files do not have any more.
 
+use common::service::ServiceState;
+
 use super::batch::Batch;
 use super::context::Context;
 use super::desired::DesiredApp;
@@ -8,8 +10,8 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
 
-/// Deletes the services of the app that its files do not have, or says that they are there. After a failure nothing is
-/// deleted: what replaces them may be missing.
+/// Deletes the services of the app that its files do not have, or says that they are there. After a failure
+/// nothing is deleted: what replaces them may be missing.
 pub(super) async fn run(
     app: &DesiredApp,
     prune: bool,
@@ -53,8 +55,11 @@ pub(super) async fn dry_run(
 /// Returns the services of the app that its files do not have.
 async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
     let stored = client.services_of_app(app.name.as_str()).await?;
-    // An API of an earlier version refuses the question; one that ignored it would answer with other services.
-    let of_app = stored.into_iter().filter(|service| service.app.as_ref() == Some(&app.name));
+    // An API of an earlier version refuses the question; one that ignored it would answer with other
+    // services.
+    let of_app = stored
+        .into_iter()
+        .filter(|service| service.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active);
     let names = of_app.map(|service| service.name.to_string());
     Ok(names.filter(|name| !app.all_names.contains(name)).collect())
 }

@@ -209,7 +209,7 @@ mod tests {
         let list = parse("x", "- a\n").unwrap_err();
         assert_eq!(list, ["x:1:1: the document must be a map of fields, not a list"]);
         let compose = parse("x", "version: '3'\nservices:\n  a: {image: x}\n").unwrap_err();
-        assert!(compose[0].contains("Compose files are not supported"), "{compose:?}");
+        assert!(compose[0].contains("a Compose file: `kubeleet apply -f` reads those"), "{compose:?}");
         assert!(parse("x.json", "{\"name\":").is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The files of `-f`: a directory stands for the service files in it. Without `-f`, the Compose file of this folder.
+//! The files of `-f`: a directory stands for the service files in it. Without `-f`, the Compose file of this
+//! folder.
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +38,13 @@ pub(crate) struct ComposeArgs {
     /// Compose: refuse files with anything that is not honoured.
     #[arg(long)]
     pub(super) strict: bool,
+}
+
+impl ComposeArgs {
+    /// Returns whether something was chosen that says how Compose files are read.
+    pub(super) fn is_set(&self) -> bool {
+        !self.profile.is_empty() || !self.env_file.is_empty() || self.project_name.is_some()
+    }
 }
 
 /// Returns the Compose file of this folder and the one that overrides it, or those of `COMPOSE_FILE`.

@@ -86,7 +86,7 @@ const NOT_SUPPORTED: [(&str, &str); 18] = [
     ("metadata", KUBERNETES),
     ("spec", KUBERNETES),
 ];
-const COMPOSE: &str = "Compose files are not supported; describe each service in a document of its own";
+const COMPOSE: &str = "it belongs to a Compose file: `kubeleet apply -f` reads those";
 const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is name, image, replicas, …";
 
 /// How much of a value a message repeats, in characters.

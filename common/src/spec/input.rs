@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document has the fields of three structs: those of the service, of its
-//! pods, and, unless it lists `containers`, of their only container.
+//! A service as a user describes it. One document has the fields of three structs: those of the service, of
+//! its pods, and, unless it lists `containers`, of their only container.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ pub struct ServiceFields {
     /// Labels for selecting and grouping services.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The app that the service belongs to; the name of the service must begin with it and `-`. `kubeleet apply`
-    /// sets it for the services of a Compose file.
+    /// The app that the service belongs to; the name of the service must begin with it and `-`. `kubeleet
+    /// apply` sets it for the services of a Compose file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "shop")]
     pub app: Option<AppName>,
@@ -274,6 +274,15 @@ mod tests {
             pointers,
             ["/replicas", "/containers/0/image", "/containers/0/memory", "/containers/0/cpus"]
         );
+    }
+
+    #[test]
+    fn the_name_of_a_service_begins_with_that_of_its_app() {
+        let json = |name| format!(r#"{{"name":"{name}","image":"nginx","app":"shop"}}"#);
+        assert_eq!(normalize(&json("shop-web")).unwrap().app.unwrap().as_str(), "shop");
+        for other in ["web", "shop", "shopweb"] {
+            assert_eq!(normalize(&json(other)).unwrap_err()[0].pointer, "/app", "{other}");
+        }
     }
 
     #[test]

@@ -52,7 +52,17 @@ fn each_mistake_says_what_to_do() {
         ("services:\n  a_b: {image: x}\n  a.b: {image: x}", "3:3: a.b and a_b would both be called app-a-b"),
         ("services:\n  web: {image: x, ports: ['1-2:80']}", "2:27: web: ports: \"1-2:80\" leaves the choice"),
         ("name: Bad\nservices:\n  web: {image: x}", "1:7: \"Bad\" cannot name an app"),
-        ("services: [web]", "1:11: there are no services in these files"),
+        (
+            "services:\n  web: {image: x, deploy: 3}",
+            "2:27: services.web.deploy must be a map of fields, not a number",
+        ),
+        (
+            "services:\n  web: {image: x, profiles: a}",
+            "2:29: services.web.profiles must be a list, not a text",
+        ),
+        ("services:\n  web: {image: x, depends_on: db}", "2:31: services.web.depends_on must be a map"),
+        ("services: [web]", "1:11: services must be a map of fields, not a list"),
+        ("services:", "1:1: there are no services in these files"),
     ] {
         let found = mistakes(text);
         let first = found.first().cloned().unwrap_or_default();

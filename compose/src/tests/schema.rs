@@ -29,7 +29,8 @@ fn is_covered(path: &str) -> bool {
     outer.filter(|outer| row(outer).is_some()).any(|outer| !has_parts(outer))
 }
 
-/// Collects the paths of all fields below `path`. `way` has the references on the way here: some are circular.
+/// Collects the paths of all fields below `path`. `way` has the references on the way here: some are
+/// circular.
 fn collect(part: &Value, schema: &Value, path: &str, way: &mut Vec<String>, paths: &mut BTreeSet<String>) {
     if !part.is_object() {
         return;

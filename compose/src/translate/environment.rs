@@ -59,7 +59,8 @@ fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>,
     }
 }
 
-/// Adds the variables of the service itself. One without a value takes that of the environment, if there is one.
+/// Adds the variables of the service itself. One without a value takes that of the environment, if there is
+/// one.
 pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());

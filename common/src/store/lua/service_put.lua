@@ -5,13 +5,13 @@ local service_key, services, spec_key, unconfirmed, former_specs = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
 local service, mode, spec, spec_text, fingerprint, replicas, labels, app, expected_revision, write = head_args()
-local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint, current_app = unpack(
-  redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint', 'app'), 1, 7)
+local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
+  redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
+local current_app = redis.call('HGET', service_key, 'app') or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 current_replicas = current_replicas or '0'
-current_app = current_app or ''
 -- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one before.
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
 
@@ -27,7 +27,7 @@ note_unconfirmed(unconfirmed, service, write)
 
 -- A service without an app has no such field, as those of earlier versions.
 local function set_app()
-  if app ~= '' then redis.call('HSET', service_key, 'app', app) else redis.call('HDEL', service_key, 'app') end
+  if app == '' then redis.call('HDEL', service_key, 'app') else redis.call('HSET', service_key, 'app', app) end
 end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
@@ -48,11 +48,14 @@ if not state then
 end
 
 local function scaled_message()
-  if current_replicas == replicas then return current_app == app and 'its labels changed' or 'its app changed' end
+  if current_replicas == replicas and current_labels == labels then return 'its app changed' end
+  if current_replicas == replicas then return 'its labels changed' end
   return 'scaled from ' .. current_replicas .. ' to ' .. replicas
 end
 if is_same then
-  if current_replicas == replicas and current_labels == labels and current_app == app then return { 'UNCHANGED', generation } end
+  if current_replicas == replicas and current_labels == labels and current_app == app then
+    return { 'UNCHANGED', generation }
+  end
   redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
     'revision', revision + 1, 'revised_by', write, 'write', write)
   set_app()
