@@ -81,7 +81,7 @@ mod tests {
     fn stored(input: Value) -> Service {
         let input = ServiceInput::from_value(&input).unwrap();
         let DesiredService { name, replicas, labels, app, pod } = input.normalize().unwrap();
-        Service { name, replicas, labels, pod, ..testkit::fixtures::service() }
+        Service { name, replicas, labels, app, pod, ..testkit::fixtures::service() }
     }
 
     fn full() -> Value {

@@ -42,8 +42,8 @@ pub(crate) fn all(
             continue;
         }
         check::effects(service.name, service.value, report);
-        let document = document(service, &names[service.name], app, variables, sources, report);
-        inputs.extend(checked(service.name, &document, report));
+        let translated = translated(service, &names[service.name], app, variables, sources, report);
+        inputs.extend(checked(service.name, &translated, report));
     }
     (inputs, names.into_values().collect())
 }
@@ -67,18 +67,25 @@ fn names(services: &Node, app: &AppName, report: &mut Report) -> BTreeMap<String
     names
 }
 
-/// Returns the document of a service.
-fn document(
+/// The document of a service, and which of its fields are called otherwise in the file.
+struct Translated {
+    document: Node,
+    renamed: Vec<(String, String)>,
+}
+
+/// Translates a service.
+fn translated(
     service: Field<'_>,
     name: &str,
     app: &AppName,
     variables: &Variables,
     sources: &dyn Sources,
     report: &mut Report,
-) -> Node {
+) -> Translated {
     let lookup = |name: &str| variables.get(name).cloned();
     let document = Node::empty_map(service.place);
-    let mut draft = Draft { service: service.name, document, lookup: &lookup, sources, report };
+    let mut draft =
+        Draft { service: service.name, document, renamed: Vec::new(), lookup: &lookup, sources, report };
     draft.document.set("name", service.place, text_at(name, service.place));
     draft.document.set("app", service.place, text_at(app.as_str(), service.place));
     for (path, translate) in fields::translated() {
@@ -92,7 +99,7 @@ fn document(
         draft.document.set("image", build.place, text_at(UNBUILT, build.place));
         draft.report.mistake(build.place, format!("{}: build is not honoured: {advice}", service.name));
     }
-    draft.document
+    Translated { document: draft.document, renamed: draft.renamed }
 }
 
 /// Returns the field with this path of names.
@@ -103,10 +110,22 @@ fn find<'a>(node: &'a Node, path: &str) -> Option<Field<'a>> {
     }
 }
 
-fn checked(service: &str, document: &Node, report: &mut Report) -> Option<ServiceInput> {
+fn checked(service: &str, translated: &Translated, report: &mut Report) -> Option<ServiceInput> {
+    let Translated { document, renamed } = translated;
     let Reading { value, mistakes } = ServiceInput::check(document);
     for Mistake { place, detail, .. } in mistakes {
+        let detail = as_written(detail, renamed);
         report.mistake(place.or(document.place()), format!("{service}: {detail}"));
     }
     value
+}
+
+/// Returns a message with the name that the field at its beginning has in the file.
+fn as_written(detail: String, renamed: &[(String, String)]) -> String {
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let found = renamed.iter().rev().find_map(|(name, written)| {
+        let rest = detail.strip_prefix(name.as_str()).filter(|rest| is_end(rest))?;
+        Some(format!("{written}{rest}"))
+    });
+    found.unwrap_or(detail)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) service: &'a str,
     /// The document so far.
     pub(crate) document: Node,
+    /// The fields of the document that are called otherwise in the file, and their names there.
+    pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: Lookup<'a>,
     pub(crate) sources: &'a dyn Sources,
     pub(crate) report: &'a mut Report,
@@ -35,6 +37,9 @@ const MAX_LABEL_VALUE: usize = 256;
 
 impl Draft<'_> {
     fn set(&mut self, name: &str, field: Field<'_>, value: Node) {
+        if name != field.name {
+            self.renamed.push((name.to_owned(), field.name.to_owned()));
+        }
         self.document.set(name, field.place, value);
     }
 

@@ -72,6 +72,9 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
             "--profile, --env-file and --project-name are for Compose files, and none of these is one";
         return Err(CommandError::Usage(detail.to_owned()));
     }
+    for folder in files.iter().filter(|file| *file != "-" && Path::new(file).is_dir()) {
+        put_in_order(folder, &mut compose_files)?;
+    }
     let mut desired = Desired { services, app: None, notes: Vec::new() };
     if !compose_files.is_empty() {
         match compose::load(&project(compose_files, compose), &texts) {
@@ -87,6 +90,27 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
     }
     check_names(&desired.services)?;
     Ok(desired)
+}
+
+/// Puts the Compose files of a folder in the order in which they override each other, which is not that of their
+/// names.
+fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandError> {
+    let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
+    let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();
+    let path = |name: &str| Path::new(folder).join(name).display().to_string();
+    let usual = service_files::default_files(&|name| found.contains(&path(name)));
+    let usual: Vec<String> = usual.iter().flatten().map(|name| path(name)).collect();
+    if found.len() > 1 && usual.len() != found.len() {
+        let names = found.join(", ");
+        return Err(CommandError::Usage(format!(
+            "{folder} has several Compose files: {names}; name those to merge with -f, in their order"
+        )));
+    }
+    if found.len() > 1 {
+        files.retain(|file| !is_inside(file));
+        files.extend(usual);
+    }
+    Ok(())
 }
 
 impl Desired {
@@ -174,6 +198,24 @@ mod tests {
     fn a_service_must_not_be_defined_twice() {
         let services = service_file::parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
         assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
+    }
+
+    #[test]
+    fn of_a_folder_the_override_comes_second_and_others_must_be_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, image: &str| {
+            std::fs::write(folder.path().join(name), format!("services: {{web: {{image: {image}}}}}\n"))
+                .unwrap();
+        };
+        write("compose.yaml", "a");
+        write("compose.override.yaml", "b");
+        let files = [folder.path().display().to_string()];
+        let named = ComposeArgs { project_name: Some("shop".to_owned()), ..ComposeArgs::default() };
+        let desired = read_files(&files, &named).unwrap();
+        assert_eq!(desired.services[0].pod.image(), "b");
+        write("other.yaml", "c");
+        let error = read_files(&files, &named).err().unwrap().to_string();
+        assert!(error.contains("several Compose files"), "{error}");
     }
 
     #[test]

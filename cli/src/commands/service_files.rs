@@ -61,7 +61,8 @@ pub(super) fn of_this_folder() -> Result<Vec<String>, CommandError> {
     })
 }
 
-fn default_files(exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+/// Returns the file with a usual name, and the one that overrides it.
+pub(super) fn default_files(exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     let file = compose::DEFAULT_FILES.into_iter().find(|file| exists(file))?;
     let others = compose::override_of(file).into_iter().filter(|other| exists(other));
     Some(std::iter::once(file.to_owned()).chain(others).collect())

@@ -11,7 +11,7 @@ fn every_mistake_is_found_at_its_line() {
     let expected = [
         "2:3: web: image: an image is required, as for `docker run`",
         "3:5: unknown field \"imgae\"; did you mean \"image\"?",
-        "4:16: web: memory: \"much\" is not an amount of memory: write 64MiB, 64m or bytes",
+        "4:16: web: mem_limit: \"much\" is not an amount of memory: write 64MiB, 64m or bytes",
         "5:14: web: restart must be one of always, on-failure, never, not \"sometimes\"",
         "8:24: api: replicas must be a whole number from 0 to 2000000, not \"two\"",
         "9:13: api: ports[0]: \"http/tcp\" is not a port: write 80, 8080:80 or 0.0.0.0:8080:80/udp",
