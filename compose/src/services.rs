@@ -30,8 +30,8 @@ pub(crate) fn all(
     if services.is_blank() && !report.has_mistakes() {
         report.mistake(root.get("services").and_then(Node::place), "there are no services in these files");
     }
-    let names = names(services, app, report);
     let active = order::active(services, profiles);
+    let names = names(services, &active, app, report);
     let order = order::sorted(services, &active, report);
     let mut inputs = Vec::new();
     for service in order.iter().filter_map(|name| services.field(name)) {
@@ -48,12 +48,17 @@ pub(crate) fn all(
     (inputs, names.into_values().collect())
 }
 
-/// Returns the whole names of the services, by their names in the file.
-fn names(services: &Node, app: &AppName, report: &mut Report) -> BTreeMap<String, String> {
+/// Returns the whole names of the services, by their names in the file. A change of an active one is noted.
+fn names(
+    services: &Node,
+    active: &BTreeSet<String>,
+    app: &AppName,
+    report: &mut Report,
+) -> BTreeMap<String, String> {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for service in services.fields() {
         let short = label(service.name);
-        if short != service.name {
+        if short != service.name && active.contains(service.name) {
             let detail = format!("the service is called {short}: its name becomes a host name");
             report.note(NoteKind::Different, service.place, service.name, detail);
         }

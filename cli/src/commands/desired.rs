@@ -234,6 +234,6 @@ mod tests {
         assert_eq!(desired.notes.len(), 1);
         let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
         let error = read_files(&files, &strict).err().unwrap().to_string();
-        assert!(error.contains("compose.yaml:3:20: web: tty is not honoured"), "{error}");
+        assert!(error.contains("compose.yaml:3:19: web: tty is not honoured"), "{error}");
     }
 }

@@ -47,7 +47,7 @@ fn each_mistake_says_what_to_do() {
         ("services:\n  web: {image: x, security_opt: [seccomp:unconfined]}", "2:34: web: security_opt"),
         (
             "services:\n  web: {image: x, cpus: 1, deploy: {resources: {limits: {cpus: 2}}}}",
-            "2:65: web: cpus and",
+            "2:64: web: cpus and",
         ),
         ("services:\n  a_b: {image: x}\n  a.b: {image: x}", "3:3: a.b and a_b would both be called app-a-b"),
         ("services:\n  web: {image: x, ports: ['1-2:80']}", "2:27: web: ports: \"1-2:80\" leaves the choice"),
@@ -62,7 +62,7 @@ fn each_mistake_says_what_to_do() {
         ),
         ("services:\n  web: {image: x, depends_on: db}", "2:31: services.web.depends_on must be a map"),
         ("services: [web]", "1:11: services must be a map of fields, not a list"),
-        ("services:", "1:1: there are no services in these files"),
+        ("services:", "1:9: there are no services in these files"),
     ] {
         let found = mistakes(text);
         let first = found.first().cloned().unwrap_or_default();
