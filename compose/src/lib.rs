@@ -5,7 +5,7 @@
 //! services are checked as those of any other file are, so that all mistakes are found at once, each at its
 //! line.
 //!
-//! What of the specification is honoured is in one table, [`mod@fields`]; what is not is a [`Note`], never
+//! What of the specification is honoured is in one table, `fields::TABLE`; what is not is a [`Note`], never
 //! silence.
 
 mod check;

@@ -65,9 +65,7 @@ impl Draft<'_> {
     /// Sets what holds without the file saying so.
     pub(crate) fn set_defaults(&mut self, place: Option<Place>) {
         if !self.document.has_field("restart") {
-            let mut policy = Node::null(place);
-            policy = policy.with_text("on-failure");
-            self.document.set("restart", place, policy);
+            self.document.set("restart", place, Node::null(place).with_text("on-failure"));
         }
     }
 }
