@@ -24,6 +24,7 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         revision: service.revision,
         replicas: service.replicas,
         labels: service.labels,
+        app: service.app,
         on_disconnect: service.pod.on_disconnect,
         stop_grace_period: service.pod.stop_grace_period,
         containers: service.pod.containers,

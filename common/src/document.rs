@@ -4,6 +4,7 @@
 //! once it is read. Here a text first becomes [`Node`]s, which know their places. [`read`] then turns a node
 //! into any type that implements `Deserialize`, and collects the mistakes.
 
+mod access;
 mod deserialize;
 mod mistake;
 mod node;
@@ -15,9 +16,10 @@ mod tests;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub use access::Field;
 pub(crate) use deserialize::field_names;
 use deserialize::{Fields, Part};
-pub use mistake::{Mistake, Vocabulary};
+pub use mistake::{Mistake, Vocabulary, nearest};
 pub(crate) use mistake::{ReadError, Values};
 pub use node::{Node, Place};
 pub use parse::{json, yaml};

@@ -102,6 +102,14 @@ name!(
 );
 
 name!(
+    /// The name of an app, which groups services. A DNS label, because the names of its services begin with
+    /// it.
+    AppName, "app name",
+    "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
+    is_dns_label
+);
+
+name!(
     /// The `name` of a pod: the name of its service, or any name for a pushed pod.
     PodName, "pod name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
@@ -125,7 +133,8 @@ name!(
 );
 
 name!(
-    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the next.
+    /// The holder of a node's name: all worker processes of one node, from one boot of its machine to the
+    /// next.
     HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
     |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 );
@@ -230,6 +239,23 @@ impl PodId {
     /// Returns the first eight characters, which is enough to tell pods apart in output for people.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
+    }
+}
+
+impl AppName {
+    /// Returns what a service of this app is called within it: what follows the name of the app and `-`.
+    /// `None` if its name does not begin with these.
+    pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
+        let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
+        (!short.is_empty()).then_some(short)
+    }
+
+    /// Returns the whole name of a service.
+    ///
+    /// # Errors
+    /// If that is not the name of a service, because it is too long for example.
+    pub fn service(&self, short: &str) -> Result<ServiceName, InvalidName> {
+        ServiceName::new(format!("{self}-{short}"))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName};
+use crate::ids::{AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName};
 use crate::spec::{
     Command, ContainerSpec, Cpus, DependsOn, Environment, HealthTest, HttpHeaders, MAX_MEMORY_BYTES,
     MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput,
@@ -45,6 +45,10 @@ macro_rules! schemas {
 }
 
 schemas! {
+    AppName => json!({
+        "description": "Name of an app; a DNS label",
+        "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+    });
     ServiceName => json!({
         "type": "string", "description": "A DNS label, unique in the cluster", "example": "web",
         "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",

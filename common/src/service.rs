@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{ServiceName, SpecId};
+use crate::ids::{AppName, ServiceName, SpecId};
 use crate::spec::PodSpec;
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -41,6 +41,9 @@ pub struct Service {
     pub replicas: u32,
     /// Labels of the service.
     pub labels: BTreeMap<String, String>,
+    /// The app that the service belongs to.
+    #[serde(default)]
+    pub app: Option<AppName>,
     /// Time at which the service was created.
     pub created_at: RedisMillis,
     /// Time of the last change.

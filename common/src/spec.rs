@@ -7,6 +7,7 @@
 //! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read strictly
 //! and the stored form leniently: that is the readers' choice, not the types'.
 
+mod check;
 mod checks;
 mod container;
 mod depends_on;

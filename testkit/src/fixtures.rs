@@ -40,6 +40,7 @@ pub fn service() -> Service {
         spec_id: SpecId::new("spec").unwrap(),
         replicas: 1,
         labels: BTreeMap::new(),
+        app: None,
         created_at: 0,
         updated_at: 0,
         pod: PodSpec {

@@ -52,9 +52,10 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService { name, replicas, labels, pod } = desired(fields);
+    let DesiredService { name, app, replicas, labels, pod } = desired(fields);
     let (state, spec_id) = (ServiceState::Active, SpecId::random());
     Service {
+        app,
         name,
         state,
         generation: 1,

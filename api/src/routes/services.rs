@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use common::api::{List, ScaleInput, ServiceView};
-use common::ids::ServiceName;
+use common::ids::{AppName, ServiceName};
 use common::service::Service;
 use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
 use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StoreError};
@@ -76,6 +76,7 @@ pub(crate) async fn create_service(
 #[utoipa::path(get, path = "/service", tag = "service", params(
     ("label" = inline(Option<Vec<SelectorText>>), Query,
      description = "Only services that this label selector selects; repeatable"),
+    ("app" = Option<AppName>, Query, description = "Only the services of this app"),
     ("limit" = Option<u32>, Query, description = "Items on the page", minimum = 1, maximum = 10000),
     ("after" = Option<String>, Query, description = "The `next` of the previous page"),
 ), responses(

@@ -174,7 +174,26 @@ async fn services_are_listed_by_label_and_page() {
         let list = api.get(&format!("/service?label={selector}")).await.expect(200);
         assert_eq!(names(&list).join(","), expected, "{selector}");
     }
-    for bad in ["limit=0", "limit=x", "limit=10001", "label=", "label=a%20b", "label=x%20in", "colour=red"] {
+    let of_app = json!({"name": "shop-web", "image": "nginx", "replica": 0, "app": "shop"});
+    let stored = api.post("/service", &of_app.to_string()).await.expect(201);
+    assert_eq!(
+        (&stored["app"], names(&api.get("/service?app=shop").await.expect(200))),
+        (&json!("shop"), vec!["shop-web".into()])
+    );
+    assert!(names(&api.get("/service?app=blog").await.expect(200)).is_empty());
+    api.post("/service", &json!({"name": "web", "image": "nginx", "app": "shop"}).to_string())
+        .await
+        .problem(422, "invalid-service");
+    for bad in [
+        "app=Shop",
+        "limit=0",
+        "limit=x",
+        "limit=10001",
+        "label=",
+        "label=a%20b",
+        "label=x%20in",
+        "colour=red",
+    ] {
         api.get(&format!("/service?{bad}")).await.problem(400, "invalid-query");
     }
 }

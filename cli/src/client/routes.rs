@@ -78,6 +78,11 @@ impl Client {
         self.all_pages("listing services", &["service"], &query).await
     }
 
+    /// Returns the services of an app.
+    pub(crate) async fn services_of_app(&self, app: &str) -> Result<Vec<ServiceView>, ClientError> {
+        self.all_pages("listing the services of an app", &["service"], &[("app", app.to_owned())]).await
+    }
+
     /// Returns one service.
     pub(crate) async fn service(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("reading service {name}");

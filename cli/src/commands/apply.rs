@@ -1,28 +1,31 @@
 //! `apply`: creates or updates services from files. All files are parsed and checked before the first write.
 
-use std::collections::BTreeSet;
-use std::io::Read;
-
 use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;
 
 use super::batch::Batch;
 use super::context::Context;
+use super::desired::{self, Desired};
 use super::diff::Comparison;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
-use super::service_file::{self, display_name};
-use super::service_files::{self, FileArgs};
+use super::prune;
+use super::service_files::FileArgs;
 use super::wait::Goal;
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::output::humanize;
+
+const HELP: &str = "\
+A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.
+
+Examples: kubeleet apply                                 (the Compose file of this folder)
+          kubeleet apply -f docker-compose.yml --prune
+          kubeleet apply -f web.yaml --wait";
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
-#[command(after_help = "A file holds one service, or several separated by lines of `---`. \
-                  `-f -` reads standard input.")]
+#[command(after_help = HELP)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FileArgs,
@@ -32,6 +35,9 @@ pub(crate) struct ApplyArgs {
     /// Wait until all their pods run.
     #[arg(long)]
     wait: bool,
+    /// Compose: delete services of the app that its files do not have any more.
+    #[arg(long)]
+    prune: bool,
     /// Print what would change, and change nothing. `kubeleet diff` shows the lines.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -39,18 +45,27 @@ pub(crate) struct ApplyArgs {
 
 /// Applies the services in the order of the files.
 pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let services = read_services(&args.files.files)?;
+    let desired = desired::read(&args.files)?;
+    if args.prune && desired.app.is_none() {
+        return Err(CommandError::Usage(
+            "--prune is for Compose files: only these describe a whole app".to_owned(),
+        ));
+    }
+    desired.print_notes();
     if args.dry_run {
-        return dry_run(&services, context).await;
+        return dry_run(&desired, args.prune, context).await;
     }
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for input in &services {
+    for input in &desired.services {
         let Some((service, result)) = batch.accept(put(&client, input).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
+    }
+    if let Some(app) = &desired.app {
+        prune::run(app, args.prune, &mut batch, context).await?;
     }
     if args.wait {
         batch.record(context.waiter().wait_for_all(goals).await);
@@ -58,31 +73,18 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     Ok(batch.exit())
 }
 
-/// Reads and checks the services of all files.
-pub(super) fn read_services(files: &[String]) -> Result<Vec<ServiceInput>, CommandError> {
-    let (mut services, mut mistakes) = (Vec::new(), Vec::new());
-    for file in service_files::expand(files)? {
-        match service_file::parse(&file, &read(&file)?) {
-            Ok(parsed) => services.extend(parsed),
-            Err(found) => mistakes.extend(found),
-        }
-    }
-    if !mistakes.is_empty() {
-        return Err(CommandError::Usage(mistakes.join("\n")));
-    }
-    check_names(&services)?;
-    Ok(services)
-}
-
-async fn dry_run(services: &[ServiceInput], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
-    for input in services {
+    for input in &desired.services {
         let compared = Comparison::read(&context.client, input).await;
         if let Some(comparison) = batch.accept(compared)? {
             let name = format!("service/{}", input.name());
             let result = format!("{} (dry run)", comparison.result());
             context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
         }
+    }
+    if let Some(app) = &desired.app {
+        prune::dry_run(app, prune, context).await?;
     }
     Ok(batch.exit())
 }
@@ -102,45 +104,4 @@ async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'st
         Some(_) => "configured",
     };
     Ok((after, result))
-}
-
-fn read(file: &str) -> Result<String, CommandError> {
-    let mut text = String::new();
-    let result = match file {
-        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        path => std::fs::read_to_string(path).map(|content| text = content),
-    };
-    match result {
-        Ok(()) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CommandError::NotFound(format!("{file}: no such file")))
-        }
-        Err(error) => {
-            let reason = humanize::system_error(&error);
-            Err(CommandError::Other(format!("cannot read {}: {reason}", display_name(file))))
-        }
-    }
-}
-
-fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
-    let mut seen = BTreeSet::new();
-    match services.iter().find(|service| !seen.insert(service.name().as_str())) {
-        None => Ok(()),
-        Some(service) => Err(CommandError::Usage(format!(
-            "service {} is defined twice in these files; nothing was applied",
-            service.name()
-        ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    #[test]
-    fn a_service_must_not_be_defined_twice() {
-        let services = service_file::parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
-        assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
-    }
 }

@@ -3,8 +3,8 @@
 use clap::Args;
 use common::spec::ServiceInput;
 
-use super::apply;
 use super::context::Context;
+use super::desired;
 use super::error::CommandError;
 use super::service_files::FileArgs;
 use super::service_form;
@@ -68,7 +68,7 @@ impl Comparison {
 
 /// Prints the differences. An error never has the exit code of a difference.
 pub(super) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match differences(&args.files.files, context).await {
+    match differences(&args.files, context).await {
         Err(error) if error.exit() == Exit::Error && !matches!(error, CommandError::Output(_)) => {
             Err(CommandError::Usage(error.to_string()))
         }
@@ -76,9 +76,11 @@ pub(super) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-async fn differences(files: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut exit = Exit::Ok;
-    for input in apply::read_services(files)? {
+    let desired = desired::read(files)?;
+    desired.print_notes();
+    for input in desired.services {
         let text = Comparison::read(&context.client, &input).await?.text()?;
         if !text.is_empty() {
             context.output.print_bytes(text.as_bytes())?;

@@ -13,12 +13,18 @@ use crate::output::{Output, table};
 /// The only kind of object that files describe.
 const SERVICE: &str = "service";
 
+/// Compose files, whose fields are in a table of their own.
+const COMPOSE: &str = "compose";
+
 /// The longest line of the reference, in characters.
 const LINE_WIDTH: usize = 110;
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: kubeleet explain service\n          kubeleet explain service.ports")]
+#[command(
+    after_help = "Examples: kubeleet explain service\n          kubeleet explain service.ports\n          \
+                        kubeleet explain compose           (what becomes of the fields of Compose files)"
+)]
 pub(crate) struct ExplainArgs {
     /// The object or the field: service, service.memory, service.containers.image.
     #[arg(value_name = "FIELD")]
@@ -30,7 +36,11 @@ pub(crate) struct ExplainArgs {
 
 /// Prints what a field means.
 pub(super) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, CommandError> {
-    let text = if args.markdown { markdown() } else { explain(&args.path)? };
+    let text = match args.path.as_str() {
+        COMPOSE => compose::markdown(),
+        _ if args.markdown => markdown(),
+        path => explain(path)?,
+    };
     output.print_bytes(text.as_bytes())?;
     Ok(Exit::Ok)
 }
@@ -273,6 +283,16 @@ mod tests {
             written,
             markdown(),
             "run `kubeleet explain service --markdown > docs/reference/service.md`"
+        );
+    }
+
+    #[test]
+    fn the_table_of_compose_fields_is_what_this_program_writes() {
+        let written = include_str!("../../../docs/reference/compose.md");
+        assert_eq!(
+            written,
+            compose::markdown(),
+            "run `kubeleet explain compose > docs/reference/compose.md`"
         );
     }
 

@@ -1,6 +1,7 @@
 //! The user commands. Each subject has its own file with its arguments; this file lists the commands and runs
 //! them.
 
+mod app;
 mod apply;
 mod backup;
 mod batch;
@@ -8,6 +9,7 @@ mod cluster;
 mod complete;
 mod container_args;
 mod context;
+mod desired;
 mod diff;
 mod drain;
 mod durability;
@@ -25,6 +27,7 @@ mod node;
 mod object;
 mod operations;
 mod pod;
+mod prune;
 mod queue;
 mod recent_events;
 mod resolve;
@@ -65,13 +68,16 @@ use node::NodeCommand;
 pub(crate) enum UserCommand {
     /// Start a service from an image.
     Run(run::RunArgs),
-    /// Create or update services from files (YAML or JSON).
+    /// Create or update services from files: YAML, JSON or Compose.
     Apply(apply::ApplyArgs),
     /// Show what `apply` would change.
     Diff(diff::DiffArgs),
     /// List, inspect, change and delete services.
     #[command(visible_aliases = ["svc", "services"])]
     Service(service::ServiceArgs),
+    /// List, inspect and delete apps: the services of Compose files.
+    #[command(visible_alias = "apps")]
+    App(app::AppArgs),
     /// List, inspect and stop pods, and print their output.
     #[command(visible_aliases = ["po", "pods"])]
     Pod(pod::PodArgs),
@@ -163,6 +169,7 @@ async fn dispatch(
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
         UserCommand::Diff(args) => diff::run(&args, &mut context).await,
         UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
+        UserCommand::App(args) => app::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,

@@ -4,6 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ObjectType {
     Service,
+    App,
     Pod,
     Node,
     Queue,
@@ -31,6 +32,7 @@ impl ObjectType {
     pub(super) fn parse(word: &str) -> Option<Self> {
         match word {
             "svc" | "service" | "services" => Some(Self::Service),
+            "app" | "apps" => Some(Self::App),
             "po" | "pod" | "pods" => Some(Self::Pod),
             "no" | "node" | "nodes" => Some(Self::Node),
             "queue" | "queues" => Some(Self::Queue),
@@ -43,6 +45,7 @@ impl ObjectType {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Service => "service",
+            Self::App => "app",
             Self::Pod => "pod",
             Self::Node => "node",
             Self::Queue => "queue",
@@ -114,6 +117,11 @@ pub(super) fn service(text: &str) -> Result<String, String> {
     name_of(ObjectType::Service, text)
 }
 
+/// Reads the name of an app: `shop` or `app/shop`.
+pub(super) fn app(text: &str) -> Result<String, String> {
+    name_of(ObjectType::App, text)
+}
+
 /// Reads the name of a pod: `web-0` or `pod/web-0`.
 pub(super) fn pod(text: &str) -> Result<String, String> {
     name_of(ObjectType::Pod, text)
@@ -150,11 +158,12 @@ mod tests {
 
     #[test]
     fn types_are_words_or_prefixes_of_names() {
-        use ObjectType::{DeadLetter, Node, Pod, Queue, Service};
+        use ObjectType::{App, DeadLetter, Node, Pod, Queue, Service};
         for (line, object_type, name) in [
             ("svc web", Some(Service), "web"),
             ("services service/web", Some(Service), "web"),
             ("svc/web", Some(Service), "web"),
+            ("app shop", Some(App), "shop"),
             ("po web-0", Some(Pod), "web-0"),
             ("pods pod/web-0", Some(Pod), "web-0"),
             ("no/worker1", Some(Node), "worker1"),

@@ -3,9 +3,10 @@
 
 use clap::Args;
 
-use super::apply;
+use super::app::{self, AppCommand};
 use super::batch::Batch;
 use super::context::Context;
+use super::desired;
 use super::edit::EditArgs as ServiceEditArgs;
 use super::error::CommandError;
 use super::node::{self, NodeCommand};
@@ -15,18 +16,20 @@ use super::queue::{self, QueueCommand};
 use super::restart::RestartArgs as ServiceRestartArgs;
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
+use super::service_files::ComposeArgs;
 use crate::exit::Exit;
 use crate::output::ListStyle;
 
 /// What a command needs if no type is given.
-const TYPE_REQUIRED: &str = "say of which type it is: service, pod, node or queue, for example `service/web`";
+const TYPE_REQUIRED: &str =
+    "say of which type it is: service, app, pod, node or queue, for example `service/web`";
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
-    /// Type of object, with a name to show only that one: services, pods, nodes, queues.
+    /// Type of object, with a name to show only that one: services, apps, pods, nodes, queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -53,6 +56,8 @@ pub(crate) struct DeleteArgs {
     /// Delete the services of a file or directory, as for `apply`; repeatable.
     #[arg(long = "file", short, value_name = "FILE", conflicts_with_all = ["objects", "label"])]
     files: Vec<String>,
+    #[command(flatten)]
+    compose: ComposeArgs,
     #[command(flatten)]
     selector: SelectorArgs,
     /// Wait until the services and pods are gone.
@@ -107,6 +112,7 @@ async fn list(
         ObjectType::Service => {
             service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
         }
+        ObjectType::App => app::run(AppCommand::Ls(app::ListArgs { style }), context).await,
         ObjectType::Pod => {
             let args = pod::ListArgs { selector, style, ..pod::ListArgs::default() };
             pod::run(PodCommand::Ls(args), context).await
@@ -134,6 +140,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
     match object_type.ok_or_else(|| CommandError::Usage(TYPE_REQUIRED.to_owned()))? {
         ObjectType::Service => service::run(ServiceCommand::Describe { service: name }, context).await,
+        ObjectType::App => app::run(AppCommand::Describe { app: name }, context).await,
         ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
         ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
         ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
@@ -146,9 +153,18 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
 /// `delete`: each type by its own command, in the order in which the types are named.
 pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.files.is_empty() {
-        let services = apply::read_services(&args.files)?;
-        let names = services.into_iter().map(|service| service.name().to_string()).collect();
+        let desired = desired::read_files(&args.files, &args.compose)?;
+        // What depends on others goes first.
+        let services = desired.services.iter().rev();
+        let names = match desired.app {
+            Some(_) => services.map(|service| service.name().to_string()).collect(),
+            None => services.rev().map(|service| service.name().to_string()).collect(),
+        };
         return delete_all(ObjectType::Service, names, args.wait, context).await;
+    }
+    if args.compose.is_set() || args.compose.strict {
+        let detail = "--profile, --env-file, --project-name and --strict need -f";
+        return Err(CommandError::Usage(detail.to_owned()));
     }
     if !args.selector.is_empty() {
         return delete_selected(args, context).await;
@@ -173,6 +189,7 @@ async fn delete_all(
         ObjectType::Service => {
             service::run(ServiceCommand::remove(names, SelectorArgs::default(), wait), context).await
         }
+        ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,
         ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
         ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,

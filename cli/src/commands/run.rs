@@ -167,6 +167,7 @@ impl RunArgs {
             name,
             replicas: self.replicas,
             labels,
+            app: None,
             pod: PodSpec {
                 containers: vec![container],
                 on_disconnect: self.on_disconnect,

@@ -2,8 +2,7 @@
 //! the file are found at once, each at its line.
 
 use common::document::{self, Mistake, Node};
-use common::json_pointer;
-use common::spec::{REPLICAS_NAMES, ServiceInput, Violation};
+use common::spec::ServiceInput;
 
 /// What only the API sets. `get -o yaml` prints it, and files may contain it.
 const SERVER_FIELDS: [&str; 7] =
@@ -23,11 +22,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<Str
     }
     let mut services = Vec::new();
     for document in documents.into_iter().flat_map(services_of) {
-        let document = &document;
-        let reading = ServiceInput::read(document);
-        let violations = reading.value.iter().flat_map(violations);
-        let new = violations.filter(|violation| !is_consequence(violation, &reading.mistakes));
-        mistakes.extend(new.map(|violation| at_its_place(violation, document)));
+        let reading = ServiceInput::check(&document);
         mistakes.extend(reading.mistakes);
         services.extend(reading.value);
     }
@@ -59,27 +54,6 @@ fn line(file: &str, mistake: &Mistake) -> String {
         Some(place) => format!("{file}:{}:{}: {}", place.line, place.column, mistake.detail),
         None => format!("{file}: {}", mistake.detail),
     }
-}
-
-fn violations(service: &ServiceInput) -> Vec<Violation> {
-    service.clone().normalize().err().unwrap_or_default()
-}
-
-/// Returns whether a value is only invalid because one that has a mistake was left out.
-fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
-    let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
-    mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))
-}
-
-fn at_its_place(violation: Violation, document: &Node) -> Mistake {
-    let Violation { pointer, detail } = violation;
-    let written = match pointer.as_str() {
-        // The field has several names.
-        "/replicas" => REPLICAS_NAMES.iter().find(|name| document.has_field(name)),
-        _ => None,
-    };
-    let place = document.place_of(&written.map_or(pointer.clone(), |name| format!("/{name}")));
-    Mistake { detail: format!("{}: {detail}", json_pointer::readable(&pointer)), place, pointer }
 }
 
 #[cfg(test)]
@@ -235,7 +209,7 @@ mod tests {
         let list = parse("x", "- a\n").unwrap_err();
         assert_eq!(list, ["x:1:1: the document must be a map of fields, not a list"]);
         let compose = parse("x", "version: '3'\nservices:\n  a: {image: x}\n").unwrap_err();
-        assert!(compose[0].contains("Compose files are not supported"), "{compose:?}");
+        assert!(compose[0].contains("a Compose file: `kubeleet apply -f` reads those"), "{compose:?}");
         assert!(parse("x.json", "{\"name\":").is_err());
     }
 }

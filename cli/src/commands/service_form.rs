@@ -12,6 +12,7 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         name: service.name.clone(),
         replicas: service.replicas,
         labels: service.labels.clone(),
+        app: service.app.clone(),
         pod: PodSpec {
             containers: service.containers.clone(),
             on_disconnect: service.on_disconnect,

@@ -61,5 +61,11 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
     };
-    Ok(DesiredService { name: "hello".parse()?, replicas: REPLICAS, labels: Default::default(), pod })
+    Ok(DesiredService {
+        name: "hello".parse()?,
+        replicas: REPLICAS,
+        labels: Default::default(),
+        app: None,
+        pod,
+    })
 }

@@ -1,5 +1,6 @@
 //! Data on standard output: tables for people; JSON, YAML and names for scripts.
 
+pub(crate) mod apps;
 pub(crate) mod changed_rows;
 pub(crate) mod containers;
 pub(crate) mod describe_layout;

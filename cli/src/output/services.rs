@@ -44,7 +44,7 @@ impl TableRow for ServiceView {
 }
 
 /// Returns the status in one word.
-fn status_word(service: &ServiceView) -> &str {
+pub(crate) fn status_word(service: &ServiceView) -> &str {
     service.status.summary(service.state)
 }
 
@@ -85,6 +85,7 @@ pub(crate) fn describe(
         .field("Name", service.name.as_str())
         .field("Status", status_word(service))
         .field("Pods", pod_counts(service))
+        .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
         .field("Generation", service.generation.to_string())
         .fields("Labels", humanize::labels(&service.labels))

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod completion;
+mod compose;
 mod dev;
 
 use std::io::Write;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::ids::ServiceName;
+use crate::ids::{AppName, ServiceName};
 use crate::service::ServiceState;
 use crate::spec::{ContainerSpec, OnDisconnect, Seconds};
 
@@ -25,6 +25,9 @@ pub struct ServiceView {
     pub replicas: u32,
     /// Labels of the service.
     pub labels: BTreeMap<String, String>,
+    /// The app that the service belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
     /// What a worker does with the service's pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when a pod is stopped.

@@ -86,7 +86,7 @@ const NOT_SUPPORTED: [(&str, &str); 18] = [
     ("metadata", KUBERNETES),
     ("spec", KUBERNETES),
 ];
-const COMPOSE: &str = "Compose files are not supported; describe each service in a document of its own";
+const COMPOSE: &str = "it belongs to a Compose file: `kubeleet apply -f` reads those";
 const KUBERNETES: &str = "Kubernetes manifests are not supported; a service is name, image, replicas, …";
 
 /// How much of a value a message repeats, in characters.
@@ -295,7 +295,7 @@ fn without_quotes(text: &str) -> String {
 }
 
 /// Returns the name that was probably meant.
-fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);
     if let Some(own) = foreign.and_then(|own| known.iter().find(|name| **name == own)) {

@@ -7,6 +7,8 @@ use crate::json_pointer;
 /// A position in a text, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
+    /// The number of the text, where a document is made from several; otherwise 0.
+    pub file: usize,
     /// Line.
     pub line: u64,
     /// Column, in characters.
@@ -25,6 +27,8 @@ pub struct Node {
     pub(super) value: Value,
     /// `None` if the text has no lines that matter, as a query or a body on one line.
     pub(super) place: Option<Place>,
+    /// The tag of YAML that the format itself does not define, such as `!reset`.
+    pub(super) tag: Option<String>,
 }
 
 #[derive(Clone)]
@@ -60,7 +64,7 @@ pub(super) enum Step {
 
 impl Node {
     pub(super) fn new(value: Value, place: Option<Place>) -> Self {
-        Self { value, place }
+        Self { value, place, tag: None }
     }
 
     /// Returns a map of texts without quotation marks, such as the parameters of a query.
@@ -211,7 +215,7 @@ impl Node {
 }
 
 /// Returns what a text without quotation marks is.
-fn plain(text: String) -> Value {
+pub(super) fn plain(text: String) -> Value {
     let number = || {
         let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
         let unsigned = text.parse().ok().map(Value::Unsigned);

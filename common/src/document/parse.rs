@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
 use serde_saphyr::options::DuplicateKeyPolicy;
+use serde_saphyr::{Spanned, Tagged};
 
 use super::mistake::Mistake;
 use super::node::{Entry, Node, Value};
@@ -42,11 +42,14 @@ fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node
         duplicate_keys: duplicates,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
-    let documents: Vec<Spanned<Parsed>> = serde_saphyr::from_multiple_with_options(text, options)?;
+    let documents: Vec<SpannedTag> = serde_saphyr::from_multiple_with_options(text, options)?;
     Ok(documents.into_iter().map(|document| node(document, text)).collect())
 }
 
-fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
+/// A value with its tag and its position.
+type SpannedTag = Spanned<Tagged<Parsed>>;
+
+fn node(parsed: SpannedTag, text: &str) -> Node {
     let place = syntax::place(&parsed.referenced);
     // What stands there, without the type that YAML infers.
     let written = || {
@@ -55,7 +58,9 @@ fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
         let end = start.checked_add(usize::try_from(span.byte_len()?).ok()?)?;
         text.get(start..end).map(|written| written.trim().to_owned())
     };
-    let value = match parsed.value {
+    let Tagged(value, tag) = parsed.value;
+    let tag = tag.filter(|tag| tag.starts_with('!'));
+    let value = match value {
         Parsed::Scalar(Value::Text(text)) => Value::Text(text),
         Parsed::Scalar(Value::Null) => Value::Null,
         Parsed::Scalar(value) => match written() {
@@ -72,14 +77,14 @@ fn node(parsed: Spanned<Parsed>, text: &str) -> Node {
             Value::Map(entries.into_iter().map(entry).collect())
         }
     };
-    Node::new(value, place)
+    Node { tag, ..Node::new(value, place) }
 }
 
 /// A YAML value with the positions of its parts.
 enum Parsed {
     Scalar(Value),
-    List(Vec<Spanned<Parsed>>),
-    Map(Vec<(Spanned<String>, Spanned<Parsed>)>),
+    List(Vec<SpannedTag>),
+    Map(Vec<(Spanned<String>, SpannedTag)>),
 }
 
 impl<'de> Deserialize<'de> for Parsed {

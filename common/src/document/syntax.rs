@@ -106,7 +106,7 @@ pub(super) fn of_yaml(error: &Error, text: &str) -> Mistake {
 
 /// Returns a position of the YAML parser; none if it is unknown.
 pub(super) fn place(location: &serde_saphyr::Location) -> Option<Place> {
-    (location.line() > 0).then(|| Place { line: location.line(), column: location.column() })
+    (location.line() > 0).then(|| Place { file: 0, line: location.line(), column: location.column() })
 }
 
 /// Returns where a tab indents the line of an error or the one after it: the parser only notices that something
@@ -117,7 +117,7 @@ fn indented_by_tab(text: &str, at: Option<Place>) -> Option<Place> {
     let mut tabs = lines.filter_map(|(index, line)| {
         let indentation = line.len() - line.trim_start().len();
         let column = line[..indentation].find('\t')?;
-        Some(Place { line: index as u64 + 1, column: column as u64 + 1 })
+        Some(Place { file: 0, line: index as u64 + 1, column: column as u64 + 1 })
     });
     tabs.next()
 }
@@ -132,7 +132,7 @@ pub(super) fn of_json(error: &serde_json::Error) -> Mistake {
         _ => "this is not valid JSON",
     };
     let line = error.line() as u64;
-    mistake((line > 0).then(|| Place { line, column: error.column().max(1) as u64 }), detail)
+    mistake((line > 0).then(|| Place { file: 0, line, column: error.column().max(1) as u64 }), detail)
 }
 
 fn mistake(place: Option<Place>, detail: &str) -> Mistake {

@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document has the fields of three structs: those of the service, of its
-//! pods, and, unless it lists `containers`, of their only container.
+//! A service as a user describes it. One document has the fields of three structs: those of the service, of
+//! its pods, and, unless it lists `containers`, of their only container.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{ContainerSpec, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
-use crate::ids::ServiceName;
+use crate::ids::{AppName, ServiceName};
 use crate::json_pointer;
 
 /// The field whose absence means that the only container is described at the top level.
@@ -32,6 +32,11 @@ pub struct ServiceFields {
     /// Labels for selecting and grouping services.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The app that the service belongs to; the name of the service must begin with it and `-`. `kubeleet
+    /// apply` sets it for the services of a Compose file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "shop")]
+    pub app: Option<AppName>,
 }
 
 fn one() -> u32 {
@@ -116,12 +121,13 @@ impl ServiceInput {
     /// # Errors
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
-        let Self { service: ServiceFields { name, replicas, labels }, pod, form } = self;
+        let Self { service: ServiceFields { name, replicas, labels, app }, pod, form } = self;
         let mut violations = Vec::new();
         if replicas > MAX_REPLICAS {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
         violations.extend(label_violations(&labels));
+        violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -132,7 +138,7 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        Ok(DesiredService { name, replicas, labels, pod })
+        Ok(DesiredService { name, replicas, labels, app, pod })
     }
 }
 
@@ -195,6 +201,16 @@ fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
         .collect()
 }
 
+/// Within its app a service is called by what follows the name of the app.
+fn app_violation(app: &AppName, name: &ServiceName) -> Option<Violation> {
+    app.short_name(name).is_none().then(|| {
+        Violation::new(
+            "/app",
+            format!("the name of a service of app {app} begins with {app}-, but this is {name}"),
+        )
+    })
+}
+
 /// The desired state of a service, checked and in normal form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredService {
@@ -204,15 +220,17 @@ pub struct DesiredService {
     pub replicas: u32,
     /// Labels of the service.
     pub labels: BTreeMap<String, String>,
+    /// The app that the service belongs to.
+    pub app: Option<AppName>,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, pod } = desired;
+        let DesiredService { name, replicas, labels, app, pod } = desired;
         let form = Form::of(&pod.containers);
-        Self { service: ServiceFields { name, replicas, labels }, pod, form }
+        Self { service: ServiceFields { name, replicas, labels, app }, pod, form }
     }
 }
 
@@ -259,6 +277,15 @@ mod tests {
             pointers,
             ["/replicas", "/containers/0/image", "/containers/0/memory", "/containers/0/cpus"]
         );
+    }
+
+    #[test]
+    fn the_name_of_a_service_begins_with_that_of_its_app() {
+        let json = |name| format!(r#"{{"name":"{name}","image":"nginx","app":"shop"}}"#);
+        assert_eq!(normalize(&json("shop-web")).unwrap().app.unwrap().as_str(), "shop");
+        for other in ["web", "shop", "shopweb"] {
+            assert_eq!(normalize(&json(other)).unwrap_err()[0].pointer, "/app", "{other}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::scripts::{Call, service_delete, service_forget, service_put, service_
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::ids::{ServiceName, SpecId, WriteId};
+use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use crate::spec::{DesiredService, MAX_REPLICAS, PodSpec};
 
@@ -43,7 +43,7 @@ pub enum PutOutcome {
         /// The new generation.
         generation: u64,
     },
-    /// Only replicas or labels changed.
+    /// Only replicas, labels or the app changed.
     Scaled {
         /// The generation, as before.
         generation: u64,
@@ -460,6 +460,7 @@ fn put_call(
         fingerprint: file.fingerprint(),
         replicas: desired.replicas,
         labels: to_json(&desired.labels),
+        app: desired.app.as_ref().map(AppName::as_str).unwrap_or_default(),
         expected_revision: expected,
         write,
     }
@@ -497,6 +498,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         spec_id: SpecFile::new(&desired.name, &desired.pod).id(),
         replicas: desired.replicas,
         labels: desired.labels.clone(),
+        app: desired.app.clone(),
         created_at: now,
         updated_at: now,
         pod: desired.pod.clone(),
@@ -531,6 +533,8 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         spec_id: fields.parse("spec")?,
         replicas,
         labels,
+        // An app that is no name groups nothing, and harms nothing else.
+        app: AppName::new(fields.text("app")).ok(),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         pod,

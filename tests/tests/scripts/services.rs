@@ -51,6 +51,30 @@ async fn a_service_is_created_replaced_scaled_or_unchanged() {
     assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
+/// What is asked for does not depend on the app: no pod is replaced.
+#[tokio::test]
+async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
+    let fixture = Fixture::new().await;
+    let of_app = |app: Option<&str>| {
+        let input = serde_json::json!({"name": "shop-web", "image": "nginx", "app": app});
+        ServiceInput::from_value(&input).unwrap().normalize().unwrap()
+    };
+    let name = ServiceName::new("shop-web").unwrap();
+    let stored = async || fixture.store.service(&name).await.unwrap().unwrap().app.map(|app| app.to_string());
+    let (outcome, _, _) = fixture.store.create_service(&of_app(Some("shop"))).await.unwrap();
+    let service = fixture.store.service(&name).await.unwrap().unwrap();
+    assert_eq!(outcome, PutOutcome::Created(Box::new(service)));
+    assert_eq!(stored().await.as_deref(), Some("shop"));
+    let again = changing_nothing(&fixture, put(&fixture, of_app(Some("shop")), PutMode::Upsert, None)).await;
+    assert_eq!(again, PutOutcome::Unchanged { generation: 1 });
+    let left = put(&fixture, of_app(None), PutMode::Upsert, None).await;
+    assert_eq!((left, stored().await), (PutOutcome::Scaled { generation: 1 }, None));
+    let has_field: bool = fixture.redis.cli(&["HEXISTS", "service:shop-web", "app"]).await;
+    assert!(!has_field, "a service without an app is stored as earlier versions store it");
+    let back = put(&fixture, of_app(Some("shop")), PutMode::Upsert, None).await;
+    assert_eq!((back, stored().await.as_deref()), (PutOutcome::Scaled { generation: 1 }, Some("shop")));
+}
+
 #[tokio::test]
 async fn a_new_service_and_its_pods_are_created_in_one_round_trip() {
     let fixture = Fixture::new().await;

@@ -1,5 +1,6 @@
 //! The selection of services for a list.
 
+use common::ids::AppName;
 use common::selector::LabelSelector;
 use common::service::Service;
 use common::store::BrokenKey;
@@ -8,9 +9,10 @@ use crate::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Selects services by labels and page.
+/// Selects services by labels, app and page.
 pub(super) struct ServiceSelection {
     labels: LabelSelector,
+    app: Option<AppName>,
     /// The size of the page.
     pub(super) limit: usize,
     after: Option<String>,
@@ -21,27 +23,30 @@ impl ServiceSelection {
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
         let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
         let mut labels = LabelSelector::default();
+        let mut app = None;
         let mut limit = None;
         let mut after = None;
         for (name, value) in pairs {
             match name.as_str() {
                 "label" => labels.extend(parse_selector(&value)?),
+                "app" => app = Some(AppName::new(value).map_err(|error| invalid(format!("app: {error}")))?),
                 "limit" => {
                     let number = value.parse().map_err(|_| invalid("limit: write a number".to_owned()))?;
                     limit = Some(number);
                 }
                 "after" => after = Some(value),
                 other => {
-                    let detail = format!("unknown parameter {other:?}; known: label, limit, after");
+                    let detail = format!("unknown parameter {other:?}; known: label, app, limit, after");
                     return Err(invalid(detail));
                 }
             }
         }
-        Ok(Self { labels, limit: page_size(limit)?, after })
+        Ok(Self { labels, app, limit: page_size(limit)?, after })
     }
 
     fn matches(&self, service: &Service) -> bool {
-        self.labels.matches(&service.labels)
+        let is_of_app = self.app.is_none() || self.app == service.app;
+        is_of_app && self.labels.matches(&service.labels)
     }
 
     /// Returns the selected services, and one more than the limit if there is a next page.

@@ -10,6 +10,7 @@ use crate::client::{Client, ClientError, PodFilter};
 use crate::commands::globals::Globals;
 use crate::commands::object::ObjectType;
 use crate::help;
+use crate::output::apps::AppSummary;
 use crate::output::{pods, queues};
 
 /// A TAB that takes longer than half a second feels broken; this leaves time for the start of the program.
@@ -64,6 +65,10 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
                 help: service.status.summary(service.state).to_owned(),
             };
             services.iter().map(name).collect()
+        }
+        ObjectType::App => {
+            let name = |app: AppSummary| Name { text: app.name().to_string(), help: app.status().to_owned() };
+            AppSummary::all(client.services(None).await?).into_iter().map(name).collect()
         }
         ObjectType::Pod => {
             let (pods, _) = client.some_pods(&PodFilter::default(), LIMIT).await?;

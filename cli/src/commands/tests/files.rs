@@ -79,6 +79,86 @@ async fn delete_takes_the_names_from_files() {
     assert_eq!(requests, ["DELETE /service/web", "DELETE /service/db"]);
 }
 
+/// An API with the services `shop-web` and `shop-old` of the app `shop`.
+fn api_with_shop(request: &str) -> String {
+    let service = |name: &str| {
+        let mut service = fixtures::service(name);
+        service.app = Some("shop".parse().unwrap());
+        service
+    };
+    let both = serde_json::json!({ "items": [service("shop-old"), service("shop-web")] });
+    match request.split(" HTTP").next().unwrap() {
+        "GET /service?app=shop" => ok_json(&both),
+        "GET /service?app=blog" => ok_json(&serde_json::json!({ "items": [] })),
+        "GET /service" => ok_json(&both),
+        line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
+        line if line.contains("/service/shop-db") && line.starts_with("GET") => problem(404),
+        _ => ok_json(&service("shop-web")),
+    }
+}
+
+const SHOP: &str = "name: shop\nservices:\n  web: {image: a, depends_on: [db]}\n  db: {image: b}\n  tools: {image: c, \
+                    profiles: [debug]}\n";
+
+#[tokio::test]
+async fn the_services_of_a_compose_file_are_applied_in_their_order_and_others_pruned() {
+    let files = directory(&[("compose.yaml", SHOP)]);
+    let apply = format!("apply -f {}/compose.yaml", files.path().display());
+    let (exit, shown, requests) = run_line(&apply, api_with_shop).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    assert_eq!(
+        shown, "service/shop-web created\nservice/shop-web unchanged\n",
+        "the fake API has one answer"
+    );
+    let put: Vec<_> = requests.iter().filter(|line| line.starts_with("PUT")).collect();
+    assert_eq!(put, ["PUT /service/shop-db", "PUT /service/shop-web"]);
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+
+    let (_, shown, requests) = run_line(&format!("{apply} --prune"), api_with_shop).await;
+    assert!(shown.ends_with("service/shop-old is being deleted: the files do not have it\n"), "{shown}");
+    assert!(requests.contains(&"DELETE /service/shop-old".to_owned()), "{requests:?}");
+    let (_, shown, requests) = run_line(&format!("{apply} --prune --dry-run"), api_with_shop).await;
+    assert!(shown.ends_with("service/shop-old deleted (dry run)\n"), "{shown}");
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_pruned_after_a_failure_or_without_a_compose_file() {
+    let files = directory(&[("compose.yaml", SHOP), ("web.yaml", "name: web\nimage: x\n")]);
+    let path = files.path().display();
+    let failing = |request: &str| match request.starts_with("PUT") {
+        true => problem(507),
+        false => api_with_shop(request),
+    };
+    let (exit, _, requests) = run_line(&format!("apply --prune -f {path}/compose.yaml"), failing).await;
+    assert_ne!(exit.unwrap(), Exit::Ok);
+    assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    for flag in ["--prune", "-p shop", "--profile debug"] {
+        let (exit, ..) = run_line(&format!("apply {flag} -f {path}/web.yaml"), api_with_shop).await;
+        assert_eq!(exit.unwrap_err().exit(), Exit::Usage, "{flag}");
+    }
+}
+
+#[tokio::test]
+async fn apps_are_listed_described_and_deleted() {
+    let (exit, shown, _) = run_line("app ls --no-headers", api_with_shop).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    assert!(shown.starts_with("shop") && shown.contains("2/2") && shown.contains("old,web"), "{shown}");
+    for line in ["app describe shop", "get app/shop", "describe app shop"] {
+        let (_, shown, requests) = run_line(line, api_with_shop).await;
+        assert!(shown.contains("2 of 2 services") && shown.contains("\n  web "), "{line}: {shown}");
+        assert_eq!(requests, ["GET /service?app=shop"]);
+    }
+    assert_eq!(run_line("get apps -o name", api_with_shop).await.1, "app/shop\n");
+    for line in ["app rm shop", "delete app/shop"] {
+        let (_, shown, requests) = run_line(line, api_with_shop).await;
+        assert_eq!(shown, "service/shop-old is being deleted\nservice/shop-web is being deleted\n", "{line}");
+        assert_eq!(requests[1..], ["DELETE /service/shop-old", "DELETE /service/shop-web"]);
+    }
+    assert_eq!(run_line("app rm blog", api_with_shop).await.0.unwrap(), Exit::NotFound);
+    assert_eq!(run_line("app describe blog", api_with_shop).await.0.unwrap_err().exit(), Exit::NotFound);
+}
+
 #[tokio::test]
 async fn restart_asks_for_new_pods_and_waits_for_them_if_told_to() {
     let restarted = |generation: u64| {

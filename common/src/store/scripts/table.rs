@@ -391,7 +391,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs],
-        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, expected_revision, write],
+        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, expected_revision, write],
     }
     service_recover {
         run_by: [Api],

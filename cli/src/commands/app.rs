@@ -1,0 +1,124 @@
+//! `app`: list, describe and delete what Compose files made.
+
+use clap::{Args, Subcommand};
+
+use super::batch::Batch;
+use super::context::{self, Context};
+use super::error::CommandError;
+use super::object;
+use super::selector_args::SelectorArgs;
+use super::service::{self, ServiceCommand};
+use crate::client::{Client, ClientError};
+use crate::exit::Exit;
+use crate::output::ListStyle;
+use crate::output::apps::{self, AppSummary};
+
+/// Arguments of `app`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct AppArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<AppCommand>,
+}
+
+impl AppArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<AppCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, AppCommand::Ls)
+    }
+}
+
+/// Subcommands of `app`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AppCommand {
+    /// List apps.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show the services of one app.
+    #[command(visible_aliases = ["show", "get"])]
+    Describe {
+        /// Name of the app.
+        #[arg(value_name = "APP", value_parser = object::app)]
+        app: String,
+    },
+    /// Delete the services of apps and stop their pods.
+    #[command(visible_alias = "delete")]
+    Rm(RemoveArgs),
+}
+
+/// Arguments of `app ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+}
+
+/// Arguments of `app rm`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// Names of the apps.
+    #[arg(value_name = "APP", required = true, value_parser = object::app)]
+    apps: Vec<String>,
+    /// Wait until their last pods are gone.
+    #[arg(long)]
+    wait: bool,
+}
+
+impl AppCommand {
+    /// Returns `rm`.
+    pub(super) fn remove(apps: Vec<String>, wait: bool) -> Self {
+        Self::Rm(RemoveArgs { apps, wait })
+    }
+}
+
+/// Runs a subcommand.
+pub(super) async fn run(command: AppCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        AppCommand::Ls(args) => list(&args, context).await,
+        AppCommand::Describe { app } => describe(&app, context).await,
+        AppCommand::Rm(args) => remove(&args, context).await,
+    }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    context.output.list_style = args.style;
+    let read = async |client: &Client| Ok::<_, ClientError>(AppSummary::all(client.services(None).await?));
+    if args.style.watch {
+        return super::watch::run(read, context).await;
+    }
+    let apps = read(&context.client).await?;
+    context.output.print_list(&apps, "no apps; `kubeleet apply -f docker-compose.yml` makes one")?;
+    Ok(Exit::Ok)
+}
+
+async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let app = read(name, &context.client).await?;
+    context.output.print_object(&app, || apps::describe(&app))?;
+    Ok(Exit::Ok)
+}
+
+/// Deletes the services of each app. All are asked for before the first wait.
+async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
+    let mut services = Vec::new();
+    for app in &args.apps {
+        let found = read(app, &context.client).await;
+        let names = batch.accept(found)?.into_iter().flat_map(|app| app.service_names());
+        services.extend(names);
+    }
+    if !services.is_empty() {
+        let command = ServiceCommand::remove(services, SelectorArgs::default(), args.wait);
+        let exit = service::run(command, context).await?;
+        batch.record(exit);
+    }
+    Ok(batch.exit())
+}
+
+async fn read(name: &str, client: &Client) -> Result<AppSummary, CommandError> {
+    let services = client.services_of_app(name).await?;
+    AppSummary::all(services)
+        .into_iter()
+        .find(|app| app.has_name(name))
+        .ok_or_else(|| CommandError::NotFound(format!("there is no app {name}: no service belongs to it")))
+}

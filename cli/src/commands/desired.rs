@@ -1,0 +1,239 @@
+//! What files describe: services, each in a document of its own, or the app of Compose files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+
+use common::document;
+use common::ids::AppName;
+use common::spec::ServiceInput;
+use compose::{Finding, NoteKind, Project, SourceError, Sources};
+
+use super::error::CommandError;
+use super::service_file::{self, display_name};
+use super::service_files::{self, ComposeArgs, FileArgs};
+use crate::output::humanize;
+use crate::stderr;
+
+/// The services of all files.
+pub(super) struct Desired {
+    /// In the order in which they are to be applied.
+    pub(super) services: Vec<ServiceInput>,
+    /// The app, if Compose files are among the files.
+    pub(super) app: Option<DesiredApp>,
+    notes: Vec<compose::Note>,
+}
+
+/// The app of Compose files.
+pub(super) struct DesiredApp {
+    pub(super) name: AppName,
+    /// The names of all its services, also of those without an active profile.
+    pub(super) all_names: BTreeSet<String>,
+}
+
+impl Desired {
+    /// Prints what the files ask for and do not get.
+    pub(super) fn print_notes(&self) {
+        for note in &self.notes {
+            stderr::note(&format!("note: {}", note.finding));
+        }
+    }
+}
+
+/// Reads and checks the services of the files, or of the Compose file of this folder.
+pub(super) fn read(args: &FileArgs) -> Result<Desired, CommandError> {
+    if !args.files.is_empty() {
+        return read_files(&args.files, &args.compose);
+    }
+    let files = service_files::of_this_folder()?;
+    stderr::note(&format!("reading {}", files.join(" and ")));
+    read_files(&files, &args.compose)
+}
+
+/// Reads and checks the services of these files.
+pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desired, CommandError> {
+    let (mut services, mut mistakes) = (Vec::new(), Vec::new());
+    let mut texts = Texts::default();
+    let mut compose_files = Vec::new();
+    for file in service_files::expand(files)? {
+        let text = read_text(&file)?;
+        if document::yaml(&text).0.first().is_some_and(compose::is_compose) {
+            compose_files.push(file.clone());
+            texts.0.insert(file, text);
+            continue;
+        }
+        match service_file::parse(&file, &text) {
+            Ok(parsed) => services.extend(parsed),
+            Err(found) => mistakes.extend(found),
+        }
+    }
+    if compose_files.is_empty() && compose.is_set() {
+        let detail =
+            "--profile, --env-file and --project-name are for Compose files, and none of these is one";
+        return Err(CommandError::Usage(detail.to_owned()));
+    }
+    for folder in files.iter().filter(|file| *file != "-" && Path::new(file).is_dir()) {
+        put_in_order(folder, &mut compose_files)?;
+    }
+    let mut desired = Desired { services, app: None, notes: Vec::new() };
+    if !compose_files.is_empty() {
+        match compose::load(&project(compose_files, compose), &texts) {
+            Ok(app) => desired.add(app),
+            Err(found) => mistakes.extend(found.iter().map(Finding::to_string)),
+        }
+    }
+    if compose.strict {
+        mistakes.extend(desired.not_honoured());
+    }
+    if !mistakes.is_empty() {
+        return Err(CommandError::Usage(mistakes.join("\n")));
+    }
+    check_names(&desired.services)?;
+    Ok(desired)
+}
+
+/// Puts the Compose files of a folder in the order in which they override each other, which is not that of their
+/// names.
+fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandError> {
+    let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
+    let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();
+    let path = |name: &str| Path::new(folder).join(name).display().to_string();
+    let usual = service_files::default_files(&|name| found.contains(&path(name)));
+    let usual: Vec<String> = usual.iter().flatten().map(|name| path(name)).collect();
+    if found.len() > 1 && usual.len() != found.len() {
+        let names = found.join(", ");
+        return Err(CommandError::Usage(format!(
+            "{folder} has several Compose files: {names}; name those to merge with -f, in their order"
+        )));
+    }
+    if found.len() > 1 {
+        files.retain(|file| !is_inside(file));
+        files.extend(usual);
+    }
+    Ok(())
+}
+
+impl Desired {
+    fn add(&mut self, app: compose::App) {
+        self.services.extend(app.services);
+        self.app = Some(DesiredApp { name: app.name, all_names: app.all_names });
+        self.notes = app.notes;
+    }
+
+    fn not_honoured(&self) -> impl Iterator<Item = String> {
+        let notes = self.notes.iter().filter(|note| note.kind == NoteKind::NotHonoured);
+        notes.map(|note| note.finding.to_string())
+    }
+}
+
+fn project(files: Vec<String>, args: &ComposeArgs) -> Project {
+    let folder = Path::new(files.first().map_or("", String::as_str)).parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let whole = folder.canonicalize().ok();
+    let name = whole.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Project {
+        files,
+        folder_name: name.unwrap_or_default(),
+        name: args.project_name.clone(),
+        env_files: args.env_file.clone(),
+        profiles: args.profile.clone(),
+        environment: std::env::vars_os().filter_map(variable).collect(),
+    }
+}
+
+/// The files that were read already: standard input can be read once.
+#[derive(Default)]
+struct Texts(BTreeMap<String, String>);
+
+impl Sources for Texts {
+    fn read(&self, path: &str) -> Result<String, SourceError> {
+        match self.0.get(path) {
+            Some(text) => Ok(text.clone()),
+            None => std::fs::read_to_string(path).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => SourceError::NotFound,
+                _ => SourceError::Unreadable(humanize::system_error(&error)),
+            }),
+        }
+    }
+}
+
+fn read_text(file: &str) -> Result<String, CommandError> {
+    let mut text = String::new();
+    let result = match file {
+        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
+        path => std::fs::read_to_string(path).map(|content| text = content),
+    };
+    match result {
+        Ok(()) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(CommandError::NotFound(format!("{file}: no such file")))
+        }
+        Err(error) => {
+            let reason = humanize::system_error(&error);
+            Err(CommandError::Other(format!("cannot read {}: {reason}", display_name(file))))
+        }
+    }
+}
+
+fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
+    let mut seen = BTreeSet::new();
+    match services.iter().find(|service| !seen.insert(service.name().as_str())) {
+        None => Ok(()),
+        Some(service) => Err(CommandError::Usage(format!(
+            "service {} is defined twice in these files; nothing was applied",
+            service.name()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_service_must_not_be_defined_twice() {
+        let services = service_file::parse("-", "name: a\nimage: x\n---\nname: a\nimage: y\n").unwrap();
+        assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
+    }
+
+    #[test]
+    fn of_a_folder_the_override_comes_second_and_others_must_be_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, image: &str| {
+            std::fs::write(folder.path().join(name), format!("services: {{web: {{image: {image}}}}}\n"))
+                .unwrap();
+        };
+        write("compose.yaml", "a");
+        write("compose.override.yaml", "b");
+        let files = [folder.path().display().to_string()];
+        let named = ComposeArgs { project_name: Some("shop".to_owned()), ..ComposeArgs::default() };
+        let desired = read_files(&files, &named).unwrap();
+        assert_eq!(desired.services[0].pod.image(), "b");
+        write("other.yaml", "c");
+        let error = read_files(&files, &named).err().unwrap().to_string();
+        assert!(error.contains("several Compose files"), "{error}");
+    }
+
+    #[test]
+    fn plain_services_and_the_app_of_compose_files_are_read_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("compose.yaml"), "name: shop\nservices:\n  web: {image: a, tty: true}\n")
+            .unwrap();
+        std::fs::write(path("more.yaml"), "services:\n  web: {user: x}\n  db: {image: b}\n").unwrap();
+        std::fs::write(path("plain.yaml"), "name: other\nimage: x\n").unwrap();
+        let files = [path("compose.yaml"), path("plain.yaml"), path("more.yaml")];
+        let desired = read_files(&files, &ComposeArgs::default()).unwrap();
+        let names: Vec<_> = desired.services.iter().map(|service| service.name().as_str()).collect();
+        assert_eq!(names, ["other", "shop-web", "shop-db"]);
+        assert_eq!(desired.app.unwrap().name.as_str(), "shop");
+        assert_eq!(desired.notes.len(), 1);
+        let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
+        let error = read_files(&files, &strict).err().unwrap().to_string();
+        assert!(error.contains("compose.yaml:3:19: web: tty is not honoured"), "{error}");
+    }
+}

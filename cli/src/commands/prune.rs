@@ -1,0 +1,72 @@
+//! `apply --prune`: services of an app that its files do not have any more.
+
+use common::service::ServiceState;
+
+use super::batch::Batch;
+use super::context::Context;
+use super::desired::DesiredApp;
+use super::error::CommandError;
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::stderr;
+
+/// Deletes the services of the app that its files do not have, or says that they are there. After a failure
+/// nothing is deleted: what replaces them may be missing.
+pub(super) async fn run(
+    app: &DesiredApp,
+    prune: bool,
+    batch: &mut Batch,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    let surplus = surplus(app, &context.client).await?;
+    if !prune || batch.exit() != Exit::Ok {
+        note(app, &surplus);
+        return Ok(());
+    }
+    for service in surplus {
+        let deleted = context.client.delete_service(&service).await.map_err(CommandError::from);
+        if batch.accept(deleted)?.is_some() {
+            let name = format!("service/{service}");
+            let result = "is being deleted: the files do not have it";
+            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints what [`run`] would delete.
+pub(super) async fn dry_run(
+    app: &DesiredApp,
+    prune: bool,
+    context: &mut Context<'_>,
+) -> Result<(), CommandError> {
+    let surplus = surplus(app, &context.client).await?;
+    if !prune {
+        note(app, &surplus);
+        return Ok(());
+    }
+    for service in surplus {
+        let (name, result) = (format!("service/{service}"), "deleted (dry run)");
+        context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+    }
+    Ok(())
+}
+
+/// Returns the services of the app that its files do not have.
+async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
+    let stored = client.services_of_app(app.name.as_str()).await?;
+    // An API of an earlier version refuses the question; one that ignored it would answer with other
+    // services.
+    let of_app = stored
+        .into_iter()
+        .filter(|service| service.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active);
+    let names = of_app.map(|service| service.name.to_string());
+    Ok(names.filter(|name| !app.all_names.contains(name)).collect())
+}
+
+fn note(app: &DesiredApp, surplus: &[String]) {
+    if !surplus.is_empty() {
+        let (name, names) = (&app.name, surplus.join(", "));
+        stderr::note(&format!("note: app {name} also has {names}, not in these files; --prune deletes them"));
+    }
+}

@@ -1,0 +1,84 @@
+//! `extends`: a service that begins with another one, of the same file or of another one.
+
+use common::document::Node;
+
+use crate::load::{Loader, Surroundings, Variables, names_of};
+use crate::merge::{first, merge};
+use crate::source::{folder_of, join};
+
+/// The services of a file, before they are merged with those of other files.
+struct File {
+    path: String,
+    services: Node,
+    folder: String,
+}
+
+/// Replaces the services of a document that extend others by what they mean.
+pub(crate) fn resolve(loader: &mut Loader<'_>, document: &mut Node, path: &str, around: Surroundings<'_>) {
+    let Some(services) = document.get("services").cloned() else { return };
+    let file = File { path: path.to_owned(), services, folder: around.folder.to_owned() };
+    for name in names_of(document, "services") {
+        let Some(service) = file.services.get(&name).filter(|service| service.has_field("extends")) else {
+            continue;
+        };
+        let way = vec![(file.path.clone(), name.clone())];
+        let whole = extended(loader, service.clone(), &file, around.variables, way);
+        if let Some(services) = document.get_mut("services") {
+            let place = services.field(&name).and_then(|field| field.place);
+            services.set(&name, place, whole);
+        }
+    }
+}
+
+/// Returns a service with what it extends. `way` has the services on the way here.
+fn extended(
+    loader: &mut Loader<'_>,
+    mut service: Node,
+    file: &File,
+    variables: &Variables,
+    mut way: Vec<(String, String)>,
+) -> Node {
+    let Some(extends) = service.get("extends").cloned() else { return service };
+    service.remove_field("extends");
+    let text = |name: &str| extends.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+    let (target, other) = match extends.is_map() {
+        true => (text("service"), text("file")),
+        false => (extends.scalar().map(|name| name.into_owned()), None),
+    };
+    let Some(target) = target else {
+        loader.report.mistake(extends.place(), "extends: write the name of a service");
+        return service;
+    };
+    let other = other.map(|path| join(&file.folder, &path)).filter(|path| *path != file.path);
+    let other = match other {
+        Some(path) => match read(loader, &path, &extends, variables) {
+            Some(other) => Some(other),
+            None => return service,
+        },
+        None => None,
+    };
+    let file = other.as_ref().unwrap_or(file);
+    let step = (file.path.clone(), target.clone());
+    if way.contains(&step) {
+        let names: Vec<&str> = way.iter().map(|(_, name)| name.as_str()).collect();
+        let detail = format!("extends goes in a circle: {} -> {target}", names.join(" -> "));
+        loader.report.mistake(extends.place(), detail);
+        return service;
+    }
+    let Some(base) = file.services.get(&target).cloned() else {
+        loader
+            .report
+            .mistake(extends.place(), format!("extends: there is no service {target:?} in {}", file.path));
+        return service;
+    };
+    way.push(step);
+    let base = extended(loader, base, file, variables, way);
+    merge(first(&base, crate::fields::SERVICE), &service, crate::fields::SERVICE)
+}
+
+fn read(loader: &mut Loader<'_>, path: &str, extends: &Node, variables: &Variables) -> Option<File> {
+    let folder = folder_of(path).to_owned();
+    let mut document = loader.parse_one(path, extends.place()).into_iter().next()?.root;
+    loader.prepare(&mut document, Surroundings { folder: &folder, variables });
+    Some(File { path: path.to_owned(), services: document.get("services")?.clone(), folder })
+}

@@ -1,0 +1,136 @@
+//! The fields of the Compose specification, each with what becomes of it: the only list of them. Reading,
+//! translating and docs/reference/compose.md follow from it, and a test holds it complete against the
+//! published schema.
+//!
+//! To honour a field, change its row to `honoured("…", function, "…")` and write the function in
+//! [`crate::translate`].
+
+mod table;
+
+use common::document::nearest;
+pub(crate) use table::TABLE;
+
+use crate::translate::Translate;
+
+/// What becomes of a field.
+#[derive(Clone, Copy)]
+pub(crate) enum Support {
+    /// It works as with Compose.
+    Honoured(How),
+    /// No node may run such a container: the files are refused.
+    Refused,
+    /// It has no effect, which is noted.
+    NotHonoured,
+    /// It only declares what services use: that is noted where they use it.
+    Declares,
+}
+
+/// How a field is honoured.
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    /// A function sets fields of the service.
+    Translated(Translate),
+    /// While the files are put together.
+    Reading,
+    /// By its own fields, which have rows of their own.
+    Parts,
+}
+
+/// A field, with all that is in it unless that has rows of its own.
+pub(crate) struct Row {
+    /// The path: names joined by dots, `*` for any name. Lists are left out: `services.*.ports.target`.
+    pub(crate) path: &'static str,
+    pub(crate) support: Support,
+    /// Why, or what to do instead; may be empty for a field that is honoured.
+    pub(crate) advice: &'static str,
+}
+
+/// The part of a path that any service has.
+pub(crate) const SERVICE: &str = "services.*";
+
+/// Returns the path of a field of what has the path `parent`.
+pub(crate) fn path_of(parent: &str, name: &str) -> String {
+    if parent.is_empty() {
+        return name.to_owned();
+    }
+    let any = format!("{parent}.*");
+    let has_names = TABLE.iter().any(|row| row.path == any || row.path.starts_with(&format!("{any}.")));
+    if has_names { any } else { format!("{parent}.{name}") }
+}
+
+/// Returns the row of a field.
+pub(crate) fn row(path: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.path == path)
+}
+
+/// Returns whether there are rows for what is in the field with this path.
+pub(crate) fn has_parts(path: &str) -> bool {
+    let prefix = format!("{path}.");
+    path.is_empty() || TABLE.iter().any(|row| row.path.starts_with(&prefix))
+}
+
+/// Returns the rows of a service's fields that are translated, with their names within the service.
+pub(crate) fn translated() -> impl Iterator<Item = (&'static str, Translate)> {
+    TABLE.iter().filter_map(|row| match row.support {
+        Support::Honoured(How::Translated(translate)) => {
+            Some((row.path.strip_prefix(SERVICE)?.strip_prefix('.')?, translate))
+        }
+        _ => None,
+    })
+}
+
+/// Returns what to say about a field that does not exist.
+pub(crate) fn unknown(parent: &str, name: &str) -> String {
+    let prefix = if parent.is_empty() { String::new() } else { format!("{parent}.") };
+    let names = TABLE.iter().filter_map(|row| row.path.strip_prefix(&prefix)?.split('.').next());
+    let known: Vec<&str> = names.collect();
+    let start = format!("unknown field {name:?}");
+    match nearest(name, &known) {
+        Some(near) => format!("{start}; did you mean {near:?}?"),
+        None => format!("{start}: Compose has none of that name here; `x-{name}` is for notes of your own"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn paths_have_a_star_where_any_name_may_stand() {
+        for (parent, name, path) in [
+            ("", "services", "services"),
+            ("services", "web", "services.*"),
+            ("services.*", "image", "services.*.image"),
+            ("services.*.depends_on", "db", "services.*.depends_on.*"),
+            ("services.*.deploy", "replicas", "services.*.deploy.replicas"),
+        ] {
+            assert_eq!(path_of(parent, name), path);
+        }
+    }
+
+    #[test]
+    fn a_mistyped_field_is_corrected() {
+        for (parent, name, near) in [
+            ("", "service", "services"),
+            ("services.*", "enviroment", "environment"),
+            ("services.*", "env", "environment"),
+            ("services.*.deploy", "replica", "replicas"),
+        ] {
+            assert!(unknown(parent, name).ends_with(&format!("did you mean {near:?}?")), "{name}");
+        }
+        assert!(unknown("services.*", "colour").contains("x-colour"));
+    }
+
+    #[test]
+    fn each_row_stands_once_and_says_what_to_do_instead() {
+        let mut seen = BTreeSet::new();
+        for row in TABLE {
+            assert!(seen.insert(row.path), "{} stands twice", row.path);
+            let needs_advice = !matches!(row.support, Support::Honoured(_));
+            assert!(!needs_advice || !row.advice.is_empty(), "{} has no advice", row.path);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The rows, in the order of the schema's groups.
+
+use super::How::{Parts, Reading, Translated};
+use super::Support::{Declares, Honoured, NotHonoured, Refused};
+use super::{How, Row};
+use crate::translate::{self as to, Translate};
+
+const fn honoured(path: &'static str, translate: Translate, advice: &'static str) -> Row {
+    Row { path, support: Honoured(Translated(translate)), advice }
+}
+
+const fn known(path: &'static str, how: How, advice: &'static str) -> Row {
+    Row { path, support: Honoured(how), advice }
+}
+
+const fn refused(path: &'static str, advice: &'static str) -> Row {
+    Row { path, support: Refused, advice }
+}
+
+const fn not_honoured(path: &'static str, advice: &'static str) -> Row {
+    Row { path, support: NotHonoured, advice }
+}
+
+const fn declares(path: &'static str, advice: &'static str) -> Row {
+    Row { path, support: Declares, advice }
+}
+
+const AT_USE: &str = "noted where a service uses it";
+const NO_NETWORKS: &str = "kubeleet has no networks of its own; publish ports, and use addresses of nodes";
+const NO_VOLUMES: &str = "kubeleet has no volumes: what is written there is gone with the container";
+const NO_FILES: &str = "kubeleet does not put files into containers; use `environment` or the image";
+const NO_DEVICES: &str = "containers get no devices; remove it, or run this service elsewhere";
+const NO_NAMESPACES: &str = "containers share no namespace with the machine or with each other; remove it";
+const NO_PRIVILEGES: &str =
+    "containers get no privileges beyond the default; remove it, or use another image";
+const ROLLING: &str = "kubeleet replaces pods step by step in its own way";
+const ENGINE: &str = "kubeleet leaves it to the engine's default";
+const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
+const LIMIT_RESERVES: &str = "kubeleet reserves what is set as the limit";
+const NO_TERMINAL: &str = "containers have no terminal; use `docker run -it` to try an image";
+const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
+
+/// All rows.
+pub(crate) static TABLE: &[Row] = &[
+    // The file
+    known("version", Reading, "has no effect, as with Compose"),
+    known("name", Reading, "the name of the app; without it, the folder's"),
+    known("include", Reading, ""),
+    known("include.path", Reading, ""),
+    known("include.env_file", Reading, ""),
+    known("include.project_directory", Reading, ""),
+    known("services", Parts, "each becomes a service `<app>-<name>`"),
+    declares("networks", AT_USE),
+    declares("volumes", AT_USE),
+    declares("secrets", AT_USE),
+    declares("configs", AT_USE),
+    declares("models", AT_USE),
+    // What runs
+    honoured("services.*.image", to::image, ""),
+    not_honoured("services.*.build", BUILD),
+    honoured("services.*.entrypoint", to::entrypoint, "an empty one leaves the image's"),
+    honoured("services.*.command", to::command, "an empty one leaves the image's"),
+    honoured("services.*.env_file", to::env_file, ""),
+    known("services.*.env_file.path", Reading, ""),
+    known("services.*.env_file.required", Reading, ""),
+    known("services.*.env_file.format", Reading, "`raw`, or none"),
+    honoured(
+        "services.*.environment",
+        to::environment,
+        "a variable without a value takes that of your shell",
+    ),
+    honoured("services.*.working_dir", to::working_dir, ""),
+    honoured("services.*.user", to::user, ""),
+    not_honoured("services.*.group_add", "give the group in `user`: 1000:1000"),
+    honoured("services.*.init", to::init, ""),
+    not_honoured("services.*.tty", NO_TERMINAL),
+    not_honoured("services.*.stdin_open", NO_TERMINAL),
+    not_honoured("services.*.platform", "the engine takes the image for its own platform"),
+    not_honoured("services.*.runtime", ENGINE),
+    not_honoured("services.*.isolation", "kubeleet runs Linux containers"),
+    not_honoured("services.*.pull_policy", "an image is pulled where it is missing"),
+    not_honoured("services.*.pull_refresh_after", "an image is pulled where it is missing"),
+    not_honoured("services.*.provider", "kubeleet runs images only; start it by itself"),
+    not_honoured("services.*.develop", "it is for developing with Compose"),
+    not_honoured("services.*.models", "kubeleet runs no models; run an image that serves one"),
+    not_honoured("services.*.post_start", "run it in the image's entry point"),
+    not_honoured("services.*.pre_stop", "handle the stop signal in the program"),
+    // Its life
+    honoured(
+        "services.*.restart",
+        to::restart,
+        "without it a container is restarted when it fails; a number of tries is not honoured",
+    ),
+    honoured("services.*.stop_signal", to::stop_signal, ""),
+    honoured("services.*.stop_grace_period", to::stop_grace_period, "in whole seconds"),
+    honoured(
+        "services.*.depends_on",
+        to::depends_on,
+        "services are applied in this order; a condition other than service_started is not waited for",
+    ),
+    known("services.*.depends_on.*.condition", Reading, "see depends_on"),
+    known("services.*.depends_on.*.required", Reading, ""),
+    not_honoured("services.*.depends_on.*.restart", "a change of one service restarts no other one"),
+    honoured("services.*.healthcheck", to::healthcheck, "without `test` or `disable` it is left out"),
+    known("services.*.profiles", Reading, ""),
+    known("services.*.extends", Reading, ""),
+    known("services.*.extends.service", Reading, ""),
+    known("services.*.extends.file", Reading, ""),
+    honoured("services.*.scale", to::replicas, ""),
+    known("services.*.attach", Reading, "has no effect: `apply` shows no output of services"),
+    // Resources
+    honoured("services.*.cpus", to::cpus, "limit and reservation"),
+    honoured("services.*.mem_limit", to::memory, "limit and reservation"),
+    not_honoured("services.*.mem_reservation", LIMIT_RESERVES),
+    not_honoured("services.*.memswap_limit", ENGINE),
+    not_honoured("services.*.mem_swappiness", ENGINE),
+    honoured("services.*.pids_limit", to::pids_limit, "from 1 to 4096; -1 is the node's own limit"),
+    honoured("services.*.ulimits", to::ulimits, ""),
+    known("services.*.ulimits.*.soft", Reading, ""),
+    known("services.*.ulimits.*.hard", Reading, ""),
+    not_honoured("services.*.cpu_count", "write `cpus`"),
+    not_honoured("services.*.cpu_percent", "write `cpus`"),
+    not_honoured("services.*.cpu_shares", "write `cpus`"),
+    not_honoured("services.*.cpu_quota", "write `cpus`"),
+    not_honoured("services.*.cpu_period", "write `cpus`"),
+    not_honoured("services.*.cpu_rt_period", "write `cpus`"),
+    not_honoured("services.*.cpu_rt_runtime", "write `cpus`"),
+    not_honoured("services.*.cpuset", "write `cpus`"),
+    not_honoured("services.*.blkio_config", ENGINE),
+    not_honoured("services.*.storage_opt", ENGINE),
+    not_honoured("services.*.shm_size", "mount a directory in memory: `tmpfs: [\"/dev/shm:size=256m\"]`"),
+    // Files
+    not_honoured("services.*.volumes", NO_VOLUMES),
+    not_honoured("services.*.volumes_from", NO_VOLUMES),
+    honoured("services.*.tmpfs", to::tmpfs, ""),
+    honoured("services.*.read_only", to::read_only, ""),
+    not_honoured("services.*.secrets", NO_FILES),
+    not_honoured("services.*.configs", NO_FILES),
+    // Network
+    honoured("services.*.ports", to::ports, "without an address, on the node's loopback only"),
+    known("services.*.ports.target", Reading, ""),
+    known("services.*.ports.published", Reading, ""),
+    known("services.*.ports.host_ip", Reading, ""),
+    known("services.*.ports.protocol", Reading, "tcp or udp"),
+    known("services.*.ports.name", Reading, "has no effect, as with Compose"),
+    known("services.*.ports.app_protocol", Reading, "has no effect, as with Compose"),
+    known("services.*.ports.mode", Reading, "a port is always that of one pod (`host`)"),
+    not_honoured("services.*.expose", "containers have no network of their own; publish the port in `ports`"),
+    not_honoured("services.*.networks", NO_NETWORKS),
+    honoured("services.*.network_mode", to::network_mode, "that of the machine or of a container is refused"),
+    not_honoured("services.*.links", NO_NETWORKS),
+    not_honoured("services.*.external_links", NO_NETWORKS),
+    not_honoured("services.*.hostname", "a container is called after its pod"),
+    not_honoured("services.*.domainname", "a container is called after its pod"),
+    not_honoured(
+        "services.*.container_name",
+        "containers are named after their pods: one service may have several",
+    ),
+    not_honoured("services.*.mac_address", ENGINE),
+    not_honoured("services.*.extra_hosts", "use names that the network's DNS knows"),
+    not_honoured("services.*.dns", ENGINE),
+    not_honoured("services.*.dns_opt", ENGINE),
+    not_honoured("services.*.dns_search", ENGINE),
+    // Labels and logs
+    honoured(
+        "services.*.labels",
+        to::labels,
+        "labels of the service; the engine's container does not have them",
+    ),
+    not_honoured("services.*.label_file", "write them in `labels`"),
+    not_honoured("services.*.annotations", "write them in `labels`"),
+    not_honoured("services.*.logging", "the worker limits the size of logs; `kubeleet logs` reads them"),
+    // Privileges
+    honoured("services.*.cap_drop", to::cap_drop, ""),
+    refused("services.*.cap_add", NO_PRIVILEGES),
+    refused("services.*.privileged", NO_PRIVILEGES),
+    honoured(
+        "services.*.security_opt",
+        to::security_opt,
+        "`no-new-privileges` is always on; others are refused",
+    ),
+    refused("services.*.sysctls", NO_PRIVILEGES),
+    refused("services.*.devices", NO_DEVICES),
+    refused("services.*.device_cgroup_rules", NO_DEVICES),
+    refused("services.*.gpus", NO_DEVICES),
+    refused("services.*.use_api_socket", NO_PRIVILEGES),
+    refused("services.*.credential_spec", NO_PRIVILEGES),
+    refused("services.*.cgroup", NO_NAMESPACES),
+    refused("services.*.cgroup_parent", NO_NAMESPACES),
+    refused("services.*.ipc", NO_NAMESPACES),
+    refused("services.*.pid", NO_NAMESPACES),
+    refused("services.*.uts", NO_NAMESPACES),
+    refused("services.*.userns_mode", NO_NAMESPACES),
+    refused("services.*.oom_kill_disable", NO_PRIVILEGES),
+    refused("services.*.oom_score_adj", NO_PRIVILEGES),
+    // Deployment
+    known("services.*.deploy", Parts, ""),
+    honoured("services.*.deploy.mode", to::deploy_mode, "`replicated`; others are not honoured"),
+    honoured("services.*.deploy.replicas", to::replicas, ""),
+    honoured("services.*.deploy.labels", to::labels, "win over `labels`"),
+    known("services.*.deploy.resources", Parts, ""),
+    known("services.*.deploy.resources.limits", Parts, ""),
+    honoured("services.*.deploy.resources.limits.cpus", to::cpus, "as `cpus`"),
+    honoured("services.*.deploy.resources.limits.memory", to::memory, "as `mem_limit`"),
+    honoured("services.*.deploy.resources.limits.pids", to::pids_limit, "as `pids_limit`"),
+    known("services.*.deploy.resources.reservations", Parts, ""),
+    not_honoured("services.*.deploy.resources.reservations.cpus", LIMIT_RESERVES),
+    not_honoured("services.*.deploy.resources.reservations.memory", LIMIT_RESERVES),
+    not_honoured("services.*.deploy.resources.reservations.generic_resources", PLACEMENT),
+    refused("services.*.deploy.resources.reservations.devices", NO_DEVICES),
+    known("services.*.deploy.restart_policy", Parts, "wins over `restart`"),
+    honoured("services.*.deploy.restart_policy.condition", to::restart_condition, ""),
+    not_honoured("services.*.deploy.restart_policy.delay", "the pause between restarts grows by itself"),
+    not_honoured("services.*.deploy.restart_policy.max_attempts", "a container is restarted without an end"),
+    not_honoured("services.*.deploy.restart_policy.window", "the pause between restarts grows by itself"),
+    not_honoured("services.*.deploy.endpoint_mode", NO_NETWORKS),
+    not_honoured("services.*.deploy.update_config", ROLLING),
+    not_honoured("services.*.deploy.rollback_config", ROLLING),
+    not_honoured("services.*.deploy.placement", PLACEMENT),
+];

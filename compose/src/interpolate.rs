@@ -1,0 +1,167 @@
+//! Variables in texts: `$V`, `${V}`, `${V:-default}`, `${V:?message}`, `${V:+other}` and, for an unset
+//! variable only, the same without the colon. They may be nested. `$$` is a dollar sign.
+
+/// A text whose variables were replaced.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interpolated {
+    /// The text.
+    pub(crate) text: String,
+    /// The variables without a value and without a default. They were replaced by nothing.
+    pub(crate) unset: Vec<String>,
+}
+
+/// Returns the value of a variable.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Replaces the variables of a text.
+///
+/// # Errors
+/// If a variable is required and has no value, or the text is malformed.
+pub(crate) fn interpolate(text: &str, lookup: Lookup<'_>) -> Result<Interpolated, String> {
+    let mut done = Interpolated::default();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        done.text.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        rest = if let Some(after) = after.strip_prefix('$') {
+            done.text.push('$');
+            after
+        } else if let Some(after) = after.strip_prefix('{') {
+            let end = end_of_braces(after).ok_or_else(|| malformed(text))?;
+            done.append(expand(&after[..end], lookup)?);
+            &after[end + 1..]
+        } else {
+            let name = name_at_start(after);
+            match name {
+                // Not a variable, such as `$1` or `$(date)`.
+                "" => done.text.push('$'),
+                name => done.append(plain(name, lookup)),
+            }
+            &after[name.len()..]
+        };
+    }
+    done.text.push_str(rest);
+    Ok(done)
+}
+
+impl Interpolated {
+    fn append(&mut self, other: Self) {
+        self.text.push_str(&other.text);
+        self.unset.extend(other.unset);
+    }
+}
+
+fn malformed(text: &str) -> String {
+    format!("{text:?} has a variable that is not closed or has no name; write $$ for a dollar sign")
+}
+
+/// Returns where the brace is that closes a variable.
+fn end_of_braces(text: &str) -> Option<usize> {
+    let (mut depth, mut previous) = (0_usize, ' ');
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' if previous == '$' => depth += 1,
+            '}' if depth == 0 => return Some(at),
+            '}' => depth -= 1,
+            _ => {}
+        }
+        previous = c;
+    }
+    None
+}
+
+fn name_at_start(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    if text.starts_with(|c: char| c.is_ascii_digit()) { "" } else { &text[..end] }
+}
+
+fn plain(name: &str, lookup: Lookup<'_>) -> Interpolated {
+    match lookup(name) {
+        Some(text) => Interpolated { text, unset: Vec::new() },
+        None => Interpolated { text: String::new(), unset: vec![name.to_owned()] },
+    }
+}
+
+/// Replaces what is between the braces.
+fn expand(inner: &str, lookup: Lookup<'_>) -> Result<Interpolated, String> {
+    let name = name_at_start(inner);
+    if name.is_empty() {
+        return Err(malformed(&format!("${{{inner}}}")));
+    }
+    let operator = &inner[name.len()..];
+    let value = lookup(name);
+    let (is_set, operator) = match operator.strip_prefix(':') {
+        Some(operator) => (value.as_ref().is_some_and(|value| !value.is_empty()), operator),
+        None => (value.is_some(), operator),
+    };
+    let found = || Interpolated { text: value.clone().unwrap_or_default(), unset: Vec::new() };
+    match (operator.split_at_checked(1), is_set) {
+        (Some(("-", _)), true) | (Some(("?", _)), true) => Ok(found()),
+        (Some(("-", default)), false) | (Some(("+", default)), true) => interpolate(default, lookup),
+        (Some(("+", _)), false) => Ok(Interpolated::default()),
+        (Some(("?", message)), false) => {
+            let message = interpolate(message, lookup)?.text;
+            let reason = if message.is_empty() { "it must have a value" } else { &message };
+            Err(format!("variable {name} is not set: {reason}"))
+        }
+        (None, _) if inner.len() == name.len() => Ok(plain(name, lookup)),
+        _ => Err(malformed(&format!("${{{inner}}}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "V" => Some("v".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_are_replaced_as_compose_does() {
+        for (text, expected) in [
+            ("no variable", "no variable"),
+            ("$V ${V} a${V}b", "v v avb"),
+            ("$$V $${V}", "$V ${V}"),
+            ("${V:-d} ${V-d} ${EMPTY:-d} ${EMPTY-d} ${NO:-d} ${NO-d}", "v v d  d d"),
+            ("${V:+a} ${V+a} ${EMPTY:+a} ${EMPTY+a} ${NO:+a} ${NO+a}", "a a  a  "),
+            ("${V:?m} ${V?m} ${EMPTY?m}", "v v "),
+            ("${NO:-${V}} ${NO:-${EMPTY:-deep}} ${NO:-a}b}", "v deep ab}"),
+            ("${NO:-http://x:80/?a=b}", "http://x:80/?a=b"),
+            ("${NO:-}", ""),
+            ("cost: 5$ $1 $(date) $", "cost: 5$ $1 $(date) $"),
+            ("{{.Node}} ${V}", "{{.Node}} v"),
+            ("${NO:-{}}", "{}"),
+            ("ü$V", "üv"),
+        ] {
+            let done = interpolate(text, &lookup).unwrap();
+            assert_eq!((done.text.as_str(), done.unset), (expected, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unset_variable_is_replaced_by_nothing_and_named() {
+        let done = interpolate("a$NO/${ALSO}b", &lookup).unwrap();
+        assert_eq!((done.text.as_str(), done.unset), ("a/b", vec!["NO".to_owned(), "ALSO".to_owned()]));
+    }
+
+    #[test]
+    fn a_required_variable_and_a_malformed_text_are_refused() {
+        for (text, part) in [
+            ("${NO:?say which}", "variable NO is not set: say which"),
+            ("${EMPTY:?}", "variable EMPTY is not set: it must have a value"),
+            ("${NO?${V}!}", "variable NO is not set: v!"),
+            ("${V", "not closed"),
+            ("${}", "no name"),
+            ("${V/a/b}", "not closed or has no name"),
+        ] {
+            let error = interpolate(text, &lookup).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Which services are active, and in which order they are applied: what a service depends on comes first.
+
+use std::collections::BTreeSet;
+
+use common::document::{Node, nearest};
+
+use crate::report::Report;
+
+/// The profile that activates all services.
+const ALL: &str = "*";
+
+/// Returns the names of the services without a profile, and of those with an active one.
+pub(crate) fn active(services: &Node, profiles: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_active = |service: &Node| match service.get("profiles").and_then(Node::items) {
+        None | Some([]) => true,
+        Some(own) => {
+            profiles.contains(ALL)
+                || own
+                    .iter()
+                    .any(|profile| profile.scalar().is_some_and(|name| profiles.contains(name.as_ref())))
+        }
+    };
+    let active = services.fields().filter(|service| is_active(service.value));
+    active.map(|service| service.name.to_owned()).collect()
+}
+
+/// Returns the active services in the order in which they are to be applied: that of the file, but each after
+/// those that it depends on.
+pub(crate) fn sorted(services: &Node, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
+    let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
+    for service in services.fields().filter(|service| active.contains(service.name)) {
+        sorting.visit(service.name);
+    }
+    sorting.done
+}
+
+struct Sorting<'a> {
+    services: &'a Node,
+    active: &'a BTreeSet<String>,
+    report: &'a mut Report,
+    done: Vec<String>,
+    /// The services that wait for the one that is visited.
+    way: Vec<String>,
+}
+
+impl Sorting<'_> {
+    fn visit(&mut self, name: &str) {
+        if self.done.iter().any(|done| done == name) {
+            return;
+        }
+        self.way.push(name.to_owned());
+        let needed = self.services.get(name).and_then(|service| service.get("depends_on")).cloned();
+        for needed in needed.iter().flat_map(Node::fields) {
+            let is_required = needed
+                .value
+                .get("required")
+                .and_then(Node::scalar)
+                .is_none_or(|required| required != "false");
+            if let Some(at) = self.way.iter().position(|waiting| waiting == needed.name) {
+                let path = self.way[at..].join(" -> ");
+                let detail = format!("depends_on goes in a circle: {path} -> {}", needed.name);
+                self.report.mistake(needed.place, detail);
+            } else if self.active.contains(needed.name) {
+                self.visit(needed.name);
+            } else if is_required {
+                let detail = self.missing(name, needed.name);
+                self.report.mistake(needed.place, detail);
+            }
+        }
+        self.way.pop();
+        self.done.push(name.to_owned());
+    }
+
+    fn missing(&self, service: &str, needed: &str) -> String {
+        let start = format!("{service} depends on {needed:?}");
+        if self.services.has_field(needed) {
+            return format!(
+                "{start}, whose profile is not active; add --profile, or take the dependency out"
+            );
+        }
+        let names: Vec<&str> = self.services.fields().map(|service| service.name).collect();
+        match nearest(needed, &names) {
+            Some(near) => format!("{start}, which is no service; did you mean {near:?}?"),
+            None => format!("{start}, which is no service of these files"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::merge::first;
+    use crate::testing::service_of;
+
+    fn order(yaml: &str, profiles: &[&str]) -> Result<Vec<String>, Vec<String>> {
+        let services = first(&service_of(yaml), "services");
+        let profiles = profiles.iter().map(|profile| (*profile).to_owned()).collect();
+        let mut report = Report::default();
+        let sorted = sorted(&services, &active(&services, &profiles), &mut report);
+        match report.has_mistakes() {
+            false => Ok(sorted),
+            true => Err(report.into_mistakes().into_iter().map(|found| found.detail).collect()),
+        }
+    }
+
+    #[test]
+    fn a_service_comes_after_those_that_it_depends_on() {
+        for (yaml, profiles, expected) in [
+            ("{a: {}, b: {}}", vec![], "a b"),
+            ("{web: {depends_on: [db, cache]}, cache: {}, db: {}}", vec![], "db cache web"),
+            ("{a: {depends_on: [b]}, b: {depends_on: {c: {condition: x}}}, c: {}}", vec![], "c b a"),
+            ("{a: {}, b: {profiles: [debug]}}", vec![], "a"),
+            ("{a: {}, b: {profiles: [debug, x]}}", vec!["x"], "a b"),
+            ("{a: {profiles: [y]}, b: {profiles: [x]}}", vec!["*"], "a b"),
+            ("{a: {depends_on: {b: {required: false}}}, b: {profiles: [x]}}", vec![], "a"),
+        ] {
+            assert_eq!(order(yaml, &profiles).unwrap().join(" "), expected, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn circles_and_missing_services_are_refused() {
+        for (yaml, detail) in [
+            (
+                "{a: {depends_on: [b]}, b: {depends_on: [c]}, c: {depends_on: [b]}}",
+                "depends_on goes in a circle: b -> c -> b",
+            ),
+            ("{a: {depends_on: [a]}}", "depends_on goes in a circle: a -> a"),
+            (
+                "{web: {depends_on: [databse]}, database: {}}",
+                "web depends on \"databse\", which is no service; did",
+            ),
+            ("{a: {depends_on: [b]}, b: {profiles: [x]}}", "a depends on \"b\", whose profile is not active"),
+        ] {
+            let found = order(yaml, &[]).unwrap_err();
+            assert!(found.len() == 1 && found[0].starts_with(detail), "{found:?}");
+        }
+    }
+}

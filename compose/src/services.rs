@@ -1,0 +1,136 @@
+//! The services of the merged files, translated and checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::document::{Field, Mistake, Node, Reading};
+use common::ids::AppName;
+use common::spec::ServiceInput;
+
+use crate::load::Variables;
+use crate::names::{label, text_at};
+use crate::report::{NoteKind, Report};
+use crate::source::Sources;
+use crate::translate::Draft;
+use crate::{check, fields, order};
+
+/// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
+const UNBUILT: &str = "unbuilt";
+
+/// Returns the active services in the order in which they are to be applied, and the names of all.
+pub(crate) fn all(
+    root: &Node,
+    app: &AppName,
+    profiles: &BTreeSet<String>,
+    variables: &Variables,
+    sources: &dyn Sources,
+    report: &mut Report,
+) -> (Vec<ServiceInput>, BTreeSet<String>) {
+    let none = Node::empty_map(root.place());
+    let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
+    if services.is_blank() && !report.has_mistakes() {
+        report.mistake(root.get("services").and_then(Node::place), "there are no services in these files");
+    }
+    let active = order::active(services, profiles);
+    let names = names(services, &active, app, report);
+    let order = order::sorted(services, &active, report);
+    let mut inputs = Vec::new();
+    for service in order.iter().filter_map(|name| services.field(name)) {
+        if !service.value.is_map() {
+            let detail =
+                format!("{}: a service is a map of fields, not {}", service.name, service.value.kind());
+            report.mistake(service.place, detail);
+            continue;
+        }
+        check::effects(service.name, service.value, report);
+        let translated = translated(service, &names[service.name], app, variables, sources, report);
+        inputs.extend(checked(service.name, &translated, report));
+    }
+    (inputs, names.into_values().collect())
+}
+
+/// Returns the whole names of the services, by their names in the file. A change of an active one is noted.
+fn names(
+    services: &Node,
+    active: &BTreeSet<String>,
+    app: &AppName,
+    report: &mut Report,
+) -> BTreeMap<String, String> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for service in services.fields() {
+        let short = label(service.name);
+        if short != service.name && active.contains(service.name) {
+            let detail = format!("the service is called {short}: its name becomes a host name");
+            report.note(NoteKind::Different, service.place, service.name, detail);
+        }
+        let whole = format!("{app}-{short}");
+        if let Some((other, _)) = names.iter().find(|(_, known)| **known == whole) {
+            let detail = format!("{} and {other} would both be called {whole}; rename one", service.name);
+            report.mistake(service.place, detail);
+        }
+        names.insert(service.name.to_owned(), whole);
+    }
+    names
+}
+
+/// The document of a service, and which of its fields are called otherwise in the file.
+struct Translated {
+    document: Node,
+    renamed: Vec<(String, String)>,
+}
+
+/// Translates a service.
+fn translated(
+    service: Field<'_>,
+    name: &str,
+    app: &AppName,
+    variables: &Variables,
+    sources: &dyn Sources,
+    report: &mut Report,
+) -> Translated {
+    let lookup = |name: &str| variables.get(name).cloned();
+    let document = Node::empty_map(service.place);
+    let mut draft =
+        Draft { service: service.name, document, renamed: Vec::new(), lookup: &lookup, sources, report };
+    draft.document.set("name", service.place, text_at(name, service.place));
+    draft.document.set("app", service.place, text_at(app.as_str(), service.place));
+    for (path, translate) in fields::translated() {
+        if let Some(field) = find(service.value, path).filter(|field| !field.value.is_null()) {
+            translate(field, &mut draft);
+        }
+    }
+    draft.set_defaults(service.place);
+    if let Some(build) = service.value.field("build").filter(|_| !draft.document.has_field("image")) {
+        let advice = fields::row("services.*.build").map_or("", |row| row.advice);
+        draft.document.set("image", build.place, text_at(UNBUILT, build.place));
+        draft.report.mistake(build.place, format!("{}: build is not honoured: {advice}", service.name));
+    }
+    Translated { document: draft.document, renamed: draft.renamed }
+}
+
+/// Returns the field with this path of names.
+fn find<'a>(node: &'a Node, path: &str) -> Option<Field<'a>> {
+    match path.split_once('.') {
+        Some((name, rest)) => find(node.get(name)?, rest),
+        None => node.field(path),
+    }
+}
+
+fn checked(service: &str, translated: &Translated, report: &mut Report) -> Option<ServiceInput> {
+    let Translated { document, renamed } = translated;
+    let Reading { value, mistakes } = ServiceInput::check(document);
+    for Mistake { place, detail, .. } in mistakes {
+        let detail = as_written(detail, renamed);
+        report.mistake(place.or(document.place()), format!("{service}: {detail}"));
+    }
+    value
+}
+
+/// Returns a message with the name that the field at its beginning has in the file.
+fn as_written(detail: String, renamed: &[(String, String)]) -> String {
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let found = renamed.iter().rev().find_map(|(name, written)| {
+        let rest = detail.strip_prefix(name.as_str()).filter(|rest| is_end(rest))?;
+        Some(format!("{written}{rest}"))
+    });
+    found.unwrap_or(detail)
+}

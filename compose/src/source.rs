@@ -1,0 +1,95 @@
+//! Where the texts come from: the files of a user, or a map in a test. Paths are handled as texts.
+
+use std::collections::BTreeMap;
+
+/// The path that stands for standard input.
+pub(crate) const STDIN: &str = "-";
+
+/// Reads the files that a Compose file names.
+pub trait Sources {
+    /// Returns the content of a file.
+    ///
+    /// # Errors
+    /// If there is no such file, or it cannot be read.
+    fn read(&self, path: &str) -> Result<String, SourceError>;
+}
+
+/// A file cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceError {
+    /// There is none at this path.
+    NotFound,
+    /// It is there; why it cannot be read, in words for the user.
+    Unreadable(String),
+}
+
+impl std::fmt::Display for SourceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("no such file"),
+            Self::Unreadable(reason) => write!(f, "cannot be read: {reason}"),
+        }
+    }
+}
+
+/// Files by their paths.
+impl Sources for BTreeMap<String, String> {
+    fn read(&self, path: &str) -> Result<String, SourceError> {
+        self.get(path).cloned().ok_or(SourceError::NotFound)
+    }
+}
+
+/// Returns the folder that a file is in; `""` for the current one.
+pub(crate) fn folder_of(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+        None => "",
+    }
+}
+
+/// Returns a path that is written relative to a folder, without `.` and, where the text tells it, without
+/// `..`.
+pub(crate) fn join(folder: &str, path: &str) -> String {
+    if path == STDIN {
+        return path.to_owned();
+    }
+    let whole = match (folder, path.starts_with('/')) {
+        (_, true) | ("", _) => path.to_owned(),
+        (folder, false) => format!("{folder}/{path}"),
+    };
+    let root = if whole.starts_with('/') { "/" } else { "" };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match (part, parts.last()) {
+            ("..", Some(last)) if *last != ".." => drop(parts.pop()),
+            (part, _) => parts.push(part),
+        }
+    }
+    format!("{root}{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_joined_as_texts() {
+        for (folder, path, joined) in [
+            ("", "a.yml", "a.yml"),
+            ("", "./a.yml", "a.yml"),
+            ("app", "./web.env", "app/web.env"),
+            ("app", "../common/a.yml", "common/a.yml"),
+            ("../app", "../a.yml", "../a.yml"),
+            ("..", "../a.yml", "../../a.yml"),
+            ("/srv/app", "web.env", "/srv/app/web.env"),
+            ("/srv/app", "/etc/web.env", "/etc/web.env"),
+            ("app", "-", "-"),
+        ] {
+            assert_eq!(join(folder, path), joined, "{folder} {path}");
+        }
+        for (path, folder) in [("a.yml", ""), ("app/a.yml", "app"), ("/a.yml", "/"), ("-", "")] {
+            assert_eq!(folder_of(path), folder, "{path}");
+        }
+    }
+}

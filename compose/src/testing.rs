@@ -1,0 +1,23 @@
+//! What the tests of several files use.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use common::document::Node;
+
+/// Returns a document.
+pub(crate) fn service_of(yaml: &str) -> Node {
+    let (mut documents, mistakes) = common::document::yaml(yaml);
+    assert_eq!(mistakes, [], "{yaml}");
+    documents.remove(0)
+}
+
+/// Returns a document as YAML on one line, without quotation marks.
+pub(crate) fn shown(node: &Node) -> String {
+    if let Some(items) = node.items() {
+        return format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", "));
+    }
+    if node.is_map() {
+        let fields = node.fields().map(|field| format!("{}: {}", field.name, shown(field.value)));
+        return format!("{{{}}}", fields.collect::<Vec<_>>().join(", "));
+    }
+    node.scalar().map_or("null".to_owned(), |text| text.into_owned())
+}

@@ -1,0 +1,102 @@
+//! What is wrong in files: all of it at once, each at its place, in words for the user.
+
+use super::*;
+
+#[test]
+fn every_mistake_is_found_at_its_line() {
+    let found = mistakes(
+        "services:\n  web:\n    imgae: nginx\n    mem_limit: much\n    restart: sometimes\n  api:\n    image: x\n    \
+         deploy: {replicas: two}\n    ports: ['http', {published: 80}]\n  job: {build: .}\n",
+    );
+    let expected = [
+        "2:3: web: image: an image is required, as for `docker run`",
+        "3:5: unknown field \"imgae\"; did you mean \"image\"?",
+        "4:16: web: mem_limit: \"much\" is not an amount of memory: write 64MiB, 64m or bytes",
+        "5:14: web: restart must be one of always, on-failure, never, not \"sometimes\"",
+        "8:24: api: replicas must be a whole number from 0 to 2000000, not \"two\"",
+        "9:13: api: ports[0]: \"http/tcp\" is not a port: write 80, 8080:80 or 0.0.0.0:8080:80/udp",
+        "9:21: api: ports: target is missing",
+        "10:9: job: build is not honoured: kubeleet runs images that exist: build and push it, and name it in `image`",
+    ];
+    assert_eq!(found, expected.map(|text| format!("compose.yaml:{text}")));
+}
+
+/// One mistake each, and the beginning of what is said.
+#[test]
+fn each_mistake_says_what_to_do() {
+    for (text, expected) in [
+        ("services: {}", "1:11: there are no services in these files"),
+        (
+            "servces: {web: {image: x}}\nservices: {a: {image: x}}",
+            "1:1: unknown field \"servces\"; did you mean",
+        ),
+        ("services:\n  web:", "2:3: web: a service is a map of fields, not null"),
+        ("services:\n\tweb: {}", "2:1: a tab indents this line; write spaces"),
+        ("services:\n  web: {image: '${TAG:?set it}'}", "2:16: variable TAG is not set: set it"),
+        ("services:\n  web: {image: '${TAG'}", "2:16: \"${TAG\" has a variable that is not closed"),
+        ("services:\n  web: {image: x, depends_on: [bd]}\n  db: {image: x}", "2:32: web depends on \"bd\""),
+        ("services:\n  web: {image: x, extends: base}", "2:28: extends: there is no service \"base\""),
+        (
+            "services:\n  a: {image: x, extends: b}\n  b: {image: x, extends: a}",
+            "2:26: extends goes in a circle: b -> a -> b",
+        ),
+        ("services:\n  web: {image: x, env_file: no.env}", "2:29: web: env_file no.env: no such file"),
+        ("include: [no.yaml]\nservices:\n  web: {image: x}", "1:11: no.yaml: no such file"),
+        ("services:\n  web: {image: x, privileged: true}", "2:19: web: privileged is not allowed"),
+        ("services:\n  web: {image: x, network_mode: host}", "2:33: web: network_mode: host is not allowed"),
+        ("services:\n  web: {image: x, security_opt: [seccomp:unconfined]}", "2:34: web: security_opt"),
+        (
+            "services:\n  web: {image: x, cpus: 1, deploy: {resources: {limits: {cpus: 2}}}}",
+            "2:64: web: cpus and",
+        ),
+        ("services:\n  a_b: {image: x}\n  a.b: {image: x}", "3:3: a.b and a_b would both be called app-a-b"),
+        ("services:\n  web: {image: x, ports: ['1-2:80']}", "2:27: web: ports: \"1-2:80\" leaves the choice"),
+        ("name: Bad\nservices:\n  web: {image: x}", "1:7: \"Bad\" cannot name an app"),
+        (
+            "services:\n  web: {image: x, deploy: 3}",
+            "2:27: services.web.deploy must be a map of fields, not a number",
+        ),
+        (
+            "services:\n  web: {image: x, profiles: a}",
+            "2:29: services.web.profiles must be a list, not a text",
+        ),
+        ("services:\n  web: {image: x, depends_on: db}", "2:31: services.web.depends_on must be a map"),
+        ("services: [web]", "1:11: services must be a map of fields, not a list"),
+        ("services:", "1:9: there are no services in these files"),
+    ] {
+        let found = mistakes(text);
+        let first = found.first().cloned().unwrap_or_default();
+        assert!(first.starts_with(&format!("compose.yaml:{expected}")), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn a_mistake_is_in_the_file_where_it_stands() {
+    let project = project(&["a.yaml", "b.yaml", "none.yaml"]);
+    let texts = [
+        ("a.yaml", "services:\n  web: {image: x, user: a b}\n"),
+        ("b.yaml", "services:\n  web: {cpus: many, env_file: bad.env}\n"),
+        ("bad.env", "A=1\nB C\n"),
+    ];
+    let found: Vec<_> = load(&project, &files(&texts)).unwrap_err().iter().map(ToString::to_string).collect();
+    let starts =
+        ["none.yaml: no such file", "a.yaml:2:25: web: user", "b.yaml:2:15: web: cpus", "bad.env:2:1: "];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:?}");
+}
+
+#[test]
+fn files_that_include_each_other_are_refused_with_their_path() {
+    let texts = [
+        ("a.yaml", "include: [b.yaml]\nservices:\n  a: {image: x}\n"),
+        ("b.yaml", "include: [a.yaml]\nservices:\n  b: {image: x}\n"),
+    ];
+    let found = load(&project(&["a.yaml"]), &files(&texts)).unwrap_err();
+    assert_eq!(found[0].to_string(), "b.yaml:1:11: include goes in a circle: a.yaml -> b.yaml -> a.yaml");
+    let texts = [
+        ("a.yaml", "include: [b.yaml]\nservices:\n  a: {image: x}\n"),
+        ("b.yaml", "services:\n  a: {image: y}\n"),
+    ];
+    let found = load(&project(&["a.yaml"]), &files(&texts)).unwrap_err();
+    assert_eq!(found[0].to_string(), "a.yaml:3:3: a is defined here and in b.yaml, which is included");
+}

@@ -1,0 +1,219 @@
+//! What files mean: each feature of the format once.
+
+use super::*;
+
+#[test]
+fn a_file_becomes_an_app_of_services() {
+    let app = app(
+        "name: shop\nservices:\n  web:\n    image: nginx\n    command: nginx -g 'daemon off;'\n    \
+         environment: {A: 1.10, B: true}\n    ports: ['8080:80']\n    deploy: {replicas: 3}\n  db: {image: postgres}\n",
+    );
+    assert_eq!(app.name.as_str(), "shop");
+    let names: Vec<_> = app.services.iter().map(|service| service.name().as_str()).collect();
+    assert_eq!(names, ["shop-web", "shop-db"]);
+    assert_eq!(
+        service(&app, "shop-web"),
+        serde_json::json!({
+            "name": "shop-web", "app": "shop", "replicas": 3, "image": "nginx",
+            "command": ["nginx", "-g", "daemon off;"], "environment": {"A": "1.10", "B": "true"},
+            "ports": [{"container": 80, "host": 8080, "protocol": "tcp"}],
+            "restart": "on-failure", "on_disconnect": "keep", "stop_grace_period": 10,
+        })
+    );
+    let expected = "compose.yaml:7:13: web: ports without an address are reachable on the node's loopback only; write \
+                    0.0.0.0:8080:80 to open one";
+    assert_eq!(notes(&app), [expected]);
+}
+
+/// A line of a service, and what it becomes.
+#[test]
+fn each_field_becomes_the_one_of_a_service() {
+    for (lines, field, value) in [
+        ("restart: 'no'", "restart", serde_json::json!("never")),
+        ("restart: no", "restart", serde_json::json!("never")),
+        ("restart: unless-stopped", "restart", serde_json::json!("always")),
+        ("restart: on-failure:3", "restart", serde_json::json!("on-failure")),
+        (
+            "restart: always\n    deploy: {restart_policy: {condition: none}}",
+            "restart",
+            serde_json::json!("never"),
+        ),
+        ("deploy: {restart_policy: {condition: any}}", "restart", serde_json::json!("always")),
+        ("mem_limit: 64m", "memory", serde_json::json!(64 << 20)),
+        ("mem_limit: 64MB", "memory", serde_json::json!(64 << 20)),
+        ("mem_limit: 67108864b", "memory", serde_json::json!(64 << 20)),
+        ("deploy: {resources: {limits: {memory: 1gb}}}", "memory", serde_json::json!(1 << 30)),
+        ("mem_limit: 0", "memory", serde_json::Value::Null),
+        ("cpus: 0.5", "cpus", serde_json::json!(0.5)),
+        ("deploy: {resources: {limits: {cpus: '0.50', pids: 10}}}", "cpus", serde_json::json!(0.5)),
+        ("pids_limit: '20'", "pids_limit", serde_json::json!(20)),
+        ("pids_limit: -1", "pids_limit", serde_json::Value::Null),
+        (
+            "ulimits: {nofile: 10, nproc: {soft: '1', hard: 2}}",
+            "ulimits",
+            serde_json::json!({"nofile": 10,
+            "nproc": {"soft": 1, "hard": 2}}),
+        ),
+        ("user: 1000", "user", serde_json::json!("1000")),
+        ("working_dir: /srv", "working_dir", serde_json::json!("/srv")),
+        ("tmpfs: /run", "tmpfs", serde_json::json!(["/run"])),
+        ("cap_drop: [ALL]", "cap_drop", serde_json::json!(["ALL"])),
+        ("init: true\n    read_only: 'true'", "read_only", serde_json::json!(true)),
+        ("stop_signal: SIGINT", "stop_signal", serde_json::json!("SIGINT")),
+        ("stop_grace_period: 1m30s", "stop_grace_period", serde_json::json!(90)),
+        ("entrypoint: [a, b]", "entrypoint", serde_json::json!(["a", "b"])),
+        ("scale: 4", "replicas", serde_json::json!(4)),
+        ("labels: [a=b, c]\n    deploy: {labels: {a: d}}", "labels", serde_json::json!({"a": "d", "c": ""})),
+        ("command:", "command", serde_json::Value::Null),
+    ] {
+        let app = app(&format!("services:\n  web:\n    image: a\n    {lines}\n"));
+        assert_eq!(service(&app, "app-web")[field], value, "{lines}");
+    }
+}
+
+#[test]
+fn variables_come_from_the_environment_and_the_env_file_beside_the_first_file() {
+    let texts = [
+        (
+            "x/compose.yaml",
+            "services:\n  web:\n    image: nginx:${TAG}\n    user: ${WHO:-app}\n    scale: ${N}\n",
+        ),
+        ("x/.env", "TAG=1\nN=2\n"),
+        ("other.env", "TAG=3\nN=4\n"),
+    ];
+    let mut project = project(&["x/compose.yaml"]);
+    project.environment.insert("WHO".to_owned(), "me".to_owned());
+    let app = load(&project, &files(&texts)).unwrap();
+    let web = service(&app, "app-web");
+    assert_eq!((&web["image"], &web["user"], &web["replicas"]), (&"nginx:1".into(), &"me".into(), &2.into()));
+    project.env_files.push("other.env".to_owned());
+    project.environment.insert("N".to_owned(), "5".to_owned());
+    let app = load(&project, &files(&texts)).unwrap();
+    let web = service(&app, "app-web");
+    assert_eq!((&web["image"], &web["replicas"]), (&"nginx:3".into(), &5.into()));
+}
+
+#[test]
+fn an_unset_variable_is_noted_once_at_its_place() {
+    let app = app("services:\n  web: {image: 'a$NO', user: 'x${NO}'}\n");
+    assert_eq!(notes(&app), ["compose.yaml:2:16: variable NO is not set; nothing stands in its place"]);
+}
+
+#[test]
+fn environment_files_come_before_the_environment_of_the_service() {
+    let text = "services:\n  web:\n    image: a\n    env_file:\n    - web.env\n    - {path: none.env, required: false}\n    \
+                - {path: raw.env, format: raw}\n    environment: [B=own, SHELL_ONLY, NOWHERE]\n";
+    let texts = [("d/compose.yaml", text), ("d/web.env", "A=\"1\"\nB=2\n"), ("d/raw.env", "C='3'\n")];
+    let mut project = project(&["d/compose.yaml"]);
+    project.environment.insert("SHELL_ONLY".to_owned(), "s".to_owned());
+    let app = load(&project, &files(&texts)).unwrap();
+    let expected = serde_json::json!({"A": "1", "B": "own", "C": "'3'", "SHELL_ONLY": "s"});
+    assert_eq!(service(&app, "app-web")["environment"], expected);
+}
+
+#[test]
+fn anchors_merges_and_extensions_are_read() {
+    let app = app(
+        "x-base: &base\n  image: a\n  environment: &env {A: 1}\nservices:\n  web:\n    <<: *base\n    user: x\n    \
+         environment: {<<: *env, B: 2}\n    x-note: anything\n",
+    );
+    let web = service(&app, "app-web");
+    assert_eq!(web["image"], "a");
+    assert_eq!(web["environment"], serde_json::json!({"A": "1", "B": "2"}));
+}
+
+#[test]
+fn several_files_are_merged_in_their_order() {
+    let base = "services:\n  web: {image: a, ports: ['80'], environment: [A=1]}\n  old: {image: b}\n";
+    let over = "services:\n  web: {image: c, ports: ['81'], environment: {A: 2}}\n  old: !reset null\n  new: {image: d}\n";
+    let app = app_of(&["a.yaml", "b.yaml"], &[("a.yaml", base), ("b.yaml", over)]);
+    let web = service(&app, "app-web");
+    assert_eq!((&web["image"], &web["environment"]["A"]), (&"c".into(), &"2".into()));
+    assert_eq!(web["ports"].as_array().unwrap().len(), 2);
+    assert_eq!(app.all_names.iter().map(String::as_str).collect::<Vec<_>>(), ["app-new", "app-web"]);
+}
+
+#[test]
+fn a_service_extends_one_of_its_own_file_or_of_another() {
+    let text = "services:\n  base: {image: a, user: x, env_file: base.env}\n  web: {extends: base, user: y}\n  \
+                far: {extends: {file: ../common/common.yaml, service: job}, command: go}\n";
+    let common = "services:\n  root: {image: deep, env_file: job.env}\n  job: {extends: {service: root}, init: true}\n";
+    let app = app_of(
+        &["d/compose.yaml"],
+        &[
+            ("d/compose.yaml", text),
+            ("common/common.yaml", common),
+            ("d/base.env", "A=1\n"),
+            ("common/job.env", "B=2\n"),
+        ],
+    );
+    let web = service(&app, "app-web");
+    assert_eq!(
+        (&web["image"], &web["user"], &web["environment"]["A"]),
+        (&"a".into(), &"y".into(), &"1".into())
+    );
+    let far = service(&app, "app-far");
+    assert_eq!(
+        (&far["image"], &far["init"], &far["environment"]["B"]),
+        (&"deep".into(), &true.into(), &"2".into())
+    );
+}
+
+#[test]
+fn an_included_application_has_its_own_folder_and_variables() {
+    let text = "include:\n- parts/db.yaml\n- {path: [more/a.yaml, more/b.yaml], env_file: vars.env}\n\
+                services:\n  web: {image: web, depends_on: [db, cache]}\n";
+    let app = app_of(
+        &["compose.yaml"],
+        &[
+            ("compose.yaml", text),
+            ("parts/db.yaml", "services:\n  db: {image: 'db:$TAG', env_file: db.env}\n"),
+            ("parts/.env", "TAG=7\n"),
+            ("parts/db.env", "A=1\n"),
+            ("more/a.yaml", "services:\n  cache: {image: 'cache:$TAG'}\n"),
+            ("more/b.yaml", "services:\n  cache: {user: x}\n"),
+            ("vars.env", "TAG=8\n"),
+        ],
+    );
+    let names: Vec<_> = app.services.iter().map(|service| service.name().as_str()).collect();
+    assert_eq!(names, ["app-db", "app-cache", "app-web"]);
+    assert_eq!(service(&app, "app-db")["image"], "db:7");
+    assert_eq!(service(&app, "app-db")["environment"]["A"], "1");
+    assert_eq!(service(&app, "app-cache")["image"], "cache:8");
+    assert_eq!(service(&app, "app-cache")["user"], "x");
+}
+
+#[test]
+fn profiles_come_from_the_command_line_and_the_environment() {
+    let text =
+        "services:\n  a: {image: x}\n  b: {image: x, profiles: [debug]}\n  c: {image: x, profiles: [test]}\n";
+    let names = |profiles: &[&str], variable: &str| {
+        let mut project = project(&["compose.yaml"]);
+        project.profiles = profiles.iter().map(|profile| (*profile).to_owned()).collect();
+        project.environment.insert("COMPOSE_PROFILES".to_owned(), variable.to_owned());
+        let app = load(&project, &files(&[("compose.yaml", text)])).unwrap();
+        assert_eq!(app.all_names.len(), 3);
+        app.services.iter().map(|service| service.name().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&[], ""), "app-a");
+    assert_eq!(names(&["debug"], ""), "app-a app-b");
+    assert_eq!(names(&["debug"], "x, test"), "app-a app-b app-c");
+    assert_eq!(names(&["*"], ""), "app-a app-b app-c");
+}
+
+#[test]
+fn what_is_not_honoured_is_noted_once_for_all_services() {
+    let text = "services:\n  a: {image: x, ports: ['127.0.0.1:80:80'], networks: [n]}\n  \
+                b: {image: x, networks: {n: {}}, depends_on: {a: {condition: service_healthy}}}\nnetworks: {n: {}}\n";
+    let notes = notes(&app(text));
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].starts_with("compose.yaml:2:45: a, b: networks is not honoured: "), "{notes:?}");
+    assert!(notes[1].contains("b: depends_on.a: service_healthy is not honoured"), "{notes:?}");
+}
+
+#[test]
+fn names_become_labels_and_that_is_noted() {
+    let app = app("services:\n  My_DB: {image: x}\n");
+    assert_eq!(app.services[0].name().as_str(), "app-my-db");
+    assert!(notes(&app)[0].contains("My_DB: the service is called my-db"), "{:?}", notes(&app));
+}

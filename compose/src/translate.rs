@@ -1,0 +1,286 @@
+//! What becomes of the fields of a Compose service: the fields of a kubeleet service, as a document whose
+//! values keep the places of the user's file. Values are checked where all services are checked, not here.
+//!
+//! Each function translates one field; the table of fields names it. They run in the order of the table.
+
+mod environment;
+mod ports;
+
+use common::document::{Field, Node, Place};
+
+pub(crate) use environment::{env_file, environment};
+pub(crate) use ports::ports;
+
+use crate::interpolate::Lookup;
+use crate::report::{NoteKind, Report};
+use crate::source::Sources;
+
+/// Sets fields of the service from a field of the Compose service.
+pub(crate) type Translate = fn(Field<'_>, &mut Draft<'_>);
+
+/// The service that is being made.
+pub(crate) struct Draft<'a> {
+    /// The name of the service in the file.
+    pub(crate) service: &'a str,
+    /// The document so far.
+    pub(crate) document: Node,
+    /// The fields of the document that are called otherwise in the file, and their names there.
+    pub(crate) renamed: Vec<(String, String)>,
+    pub(crate) lookup: Lookup<'a>,
+    pub(crate) sources: &'a dyn Sources,
+    pub(crate) report: &'a mut Report,
+}
+
+/// The most bytes that a label of a service may have.
+const MAX_LABEL_KEY: usize = 128;
+const MAX_LABEL_VALUE: usize = 256;
+
+impl Draft<'_> {
+    fn set(&mut self, name: &str, field: Field<'_>, value: Node) {
+        if name != field.name {
+            self.renamed.push((name.to_owned(), field.name.to_owned()));
+        }
+        self.document.set(name, field.place, value);
+    }
+
+    /// Sets a field that two fields of Compose can set.
+    fn set_once(&mut self, name: &str, field: Field<'_>, value: Node) {
+        let before = self.document.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+        let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
+        if differs {
+            let detail = format!("{} and the field below `deploy` for the same differ; keep one", field.name);
+            self.mistake(field.value.place(), &detail);
+        }
+        self.set(name, field, value);
+    }
+
+    fn mistake(&mut self, place: Option<Place>, detail: &str) {
+        self.report.mistake(place, format!("{}: {detail}", self.service));
+    }
+
+    fn note(&mut self, kind: NoteKind, place: Option<Place>, detail: impl Into<String>) {
+        self.report.note(kind, place, self.service, detail);
+    }
+
+    /// Sets what holds without the file saying so.
+    pub(crate) fn set_defaults(&mut self, place: Option<Place>) {
+        if !self.document.has_field("restart") {
+            self.document.set("restart", place, Node::null(place).with_text("on-failure"));
+        }
+    }
+}
+
+pub(crate) fn image(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("image", field, field.value.clone());
+}
+
+pub(crate) fn entrypoint(field: Field<'_>, draft: &mut Draft<'_>) {
+    arguments("entrypoint", field, draft);
+}
+
+pub(crate) fn command(field: Field<'_>, draft: &mut Draft<'_>) {
+    arguments("command", field, draft);
+}
+
+fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_>) {
+    match field.value.is_blank() && !field.value.is_null() {
+        true => {
+            let detail = format!("an empty {name} is not honoured: the image's own is used");
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+        false => draft.set(name, field, field.value.clone()),
+    }
+}
+
+pub(crate) fn working_dir(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("working_dir", field, field.value.clone());
+}
+
+pub(crate) fn user(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("user", field, field.value.clone());
+}
+
+pub(crate) fn init(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("init", field, field.value.unquoted());
+}
+
+pub(crate) fn read_only(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("read_only", field, field.value.unquoted());
+}
+
+pub(crate) fn tmpfs(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("tmpfs", field, field.value.clone());
+}
+
+pub(crate) fn cap_drop(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("cap_drop", field, field.value.clone());
+}
+
+pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("stop_signal", field, field.value.clone());
+}
+
+/// One that only changes the times of the image's check has no form here: the image's own times hold.
+pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_>) {
+    if field.value.has_value("test") || field.value.has_value("disable") {
+        draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));
+    } else {
+        let detail = "without `test` the image's own check counts, with the image's own times".to_owned();
+        draft.note(NoteKind::NotHonoured, field.place, detail);
+    }
+}
+
+pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set("stop_grace_period", field, field.value.clone());
+}
+
+pub(crate) fn replicas(field: Field<'_>, draft: &mut Draft<'_>) {
+    draft.set_once("replicas", field, field.value.unquoted());
+}
+
+/// 0 is no limit.
+pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_>) {
+    let is_zero = field.value.scalar().and_then(|text| text.parse::<f64>().ok()) == Some(0.0);
+    if !is_zero {
+        draft.set_once("cpus", field, field.value.clone());
+    }
+}
+
+/// 0 is no limit. Docker's units are binary, also those that end in `b`.
+pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_>) {
+    let value = match field.value.scalar() {
+        Some(text) if text == "0" => return,
+        Some(text) => {
+            let text = text.trim().to_ascii_lowercase();
+            let short = text.strip_suffix('b').filter(|rest| rest.ends_with(['k', 'm', 'g', 't']));
+            field.value.with_text(short.or(text.strip_suffix('b').filter(|n| is_number(n))).unwrap_or(&text))
+        }
+        None => field.value.clone(),
+    };
+    draft.set_once("memory", field, value);
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
+}
+
+pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_>) {
+    match field.value.scalar().as_deref() {
+        Some("-1" | "0") => {
+            let detail = "no limit of processes is not honoured: the node's own limit holds";
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+        _ => draft.set_once("pids_limit", field, field.value.unquoted()),
+    }
+}
+
+pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_>) {
+    let mut limits = Node::empty_map(field.value.place());
+    for limit in field.value.fields() {
+        let mut value = limit.value.unquoted();
+        let parts: Vec<_> =
+            limit.value.fields().map(|part| (part.name, part.place, part.value.unquoted())).collect();
+        for (name, place, part) in parts {
+            value.set(name, place, part);
+        }
+        limits.set(limit.name, limit.place, value);
+    }
+    draft.set("ulimits", field, if field.value.is_map() { limits } else { field.value.clone() });
+}
+
+/// A number of tries behind `on-failure:` is noted.
+pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_>) {
+    let text = field.value.scalar().map(|text| text.into_owned());
+    let policy = match text.as_deref() {
+        // YAML 1.1 reads a bare `no` as false.
+        Some("false") => field.value.with_text("no"),
+        Some(text) if text.starts_with("on-failure:") => {
+            let detail =
+                format!("the number of tries in restart: {text} is not honoured: restarts have no end");
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+            field.value.with_text("on-failure")
+        }
+        _ => field.value.clone(),
+    };
+    draft.set("restart", field, policy);
+}
+
+pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_>) {
+    let policy = match field.value.scalar().as_deref() {
+        Some("none") => field.value.with_text("no"),
+        Some("any") => field.value.with_text("always"),
+        _ => field.value.clone(),
+    };
+    draft.set("restart", field, policy);
+}
+
+pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_>) {
+    if let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated") {
+        let detail =
+            format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
+        draft.note(NoteKind::NotHonoured, field.place, detail);
+    }
+}
+
+pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_>) {
+    let mut labels = draft.document.get("labels").cloned().unwrap_or_else(|| Node::empty_map(field.place));
+    for label in field.value.fields() {
+        let length = label.value.scalar().map_or(0, |text| text.len());
+        if label.name.len() > MAX_LABEL_KEY || length > MAX_LABEL_VALUE {
+            let detail = format!(
+                "label {:?} is left out: the key of a label has at most {MAX_LABEL_KEY} bytes, its value \
+                 {MAX_LABEL_VALUE}",
+                label.name
+            );
+            draft.note(NoteKind::NotHonoured, label.place, detail);
+            continue;
+        }
+        let value = if label.value.is_null() { label.value.with_text("") } else { label.value.clone() };
+        labels.set(label.name, label.place, value);
+    }
+    draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
+}
+
+/// The order is that in which services are applied; what else is asked for is noted.
+pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_>) {
+    for needed in field.value.fields() {
+        let condition = needed.value.get("condition").and_then(Node::scalar);
+        if let Some(condition) = condition.filter(|condition| condition != "service_started") {
+            let detail = format!(
+                "depends_on.{}: {condition} is not honoured: the services are only applied in this order",
+                needed.name
+            );
+            draft.note(NoteKind::NotHonoured, needed.place, detail);
+        }
+    }
+}
+
+pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_>) {
+    const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
+    for option in field.value.items().unwrap_or_default() {
+        let text = option.scalar().unwrap_or_default();
+        if !ALWAYS_ON.contains(&text.as_ref()) {
+            let detail = format!(
+                "security_opt {text:?} is not allowed: no-new-privileges is always on; remove others"
+            );
+            draft.mistake(option.place(), &detail);
+        }
+    }
+}
+
+pub(crate) fn network_mode(field: Field<'_>, draft: &mut Draft<'_>) {
+    match field.value.scalar().as_deref() {
+        Some(mode) if mode == "host" || mode.starts_with("container:") => {
+            let detail = format!(
+                "network_mode: {mode} is not allowed: containers share no namespace with the machine; publish ports"
+            );
+            draft.mistake(field.value.place(), &detail);
+        }
+        Some("bridge" | "default") | None => {}
+        Some(mode) => {
+            let detail =
+                format!("network_mode: {mode} is not honoured: containers have the engine's own network");
+            draft.note(NoteKind::NotHonoured, field.place, detail);
+        }
+    }
+}

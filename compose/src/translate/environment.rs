@@ -1,0 +1,88 @@
+//! Environment variables: those of `env_file`, then those of `environment`.
+
+use common::document::{Field, Node, Place};
+
+use super::Draft;
+use crate::env_file::{self as file, Format};
+use crate::source::SourceError;
+
+/// The field of the service.
+const ENVIRONMENT: &str = "environment";
+
+/// Adds the variables of files. Their paths are complete already.
+pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_>) {
+    for entry in field.value.items().unwrap_or_default() {
+        let text = |name: &str| entry.get(name).and_then(Node::scalar).map(|text| text.into_owned());
+        let path = match entry.is_map() {
+            true => text("path"),
+            false => entry.scalar().map(|path| path.into_owned()),
+        };
+        let Some(path) = path else {
+            draft.mistake(entry.place(), "env_file: write the path of a file");
+            continue;
+        };
+        let format = match text("format").as_deref() {
+            None | Some("") => Format::Compose,
+            Some("raw") => Format::Raw,
+            Some(other) => {
+                let detail = format!("env_file: the format is `raw`, or left out, not {other:?}");
+                draft.mistake(entry.place(), &detail);
+                continue;
+            }
+        };
+        let is_required = text("required").as_deref() != Some("false");
+        add_file(&path, format, is_required, entry.place(), draft);
+    }
+}
+
+fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>, draft: &mut Draft<'_>) {
+    let content = match draft.sources.read(path) {
+        Ok(content) => content,
+        Err(SourceError::NotFound) if !is_required => return,
+        Err(error) => return draft.mistake(place, &format!("env_file {path}: {error}")),
+    };
+    match file::parse(&content, format, draft.lookup) {
+        Err((line, problem)) => {
+            let number = draft.report.add_file(path);
+            let place = Place { file: number, line, column: 1 };
+            draft.report.mistake(Some(place), problem);
+        }
+        Ok(variables) => {
+            for (name, value) in variables {
+                let at = Node::null(place);
+                let value = value.or_else(|| (draft.lookup)(&name));
+                if let Some(value) = value {
+                    set(&name, place, at.with_text(value), place, draft);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the variables of the service itself. One without a value takes that of the environment, if there is
+/// one.
+pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_>) {
+    if !field.value.is_map() {
+        return draft.set(ENVIRONMENT, field, field.value.clone());
+    }
+    for variable in field.value.fields() {
+        let value = match (variable.value.is_null(), variable.value.scalar()) {
+            (true, _) => (draft.lookup)(variable.name).map(|value| variable.value.with_text(value)),
+            // As it was written: a version such as 1.10 is no number.
+            (false, Some(text)) => Some(variable.value.with_text(text)),
+            (false, None) => Some(variable.value.clone()),
+        };
+        if let Some(value) = value {
+            set(variable.name, variable.place, value, field.place, draft);
+        }
+    }
+}
+
+fn set(name: &str, key_place: Option<Place>, value: Node, place: Option<Place>, draft: &mut Draft<'_>) {
+    if !draft.document.has_field(ENVIRONMENT) {
+        draft.document.set(ENVIRONMENT, place, Node::empty_map(place));
+    }
+    if let Some(variables) = draft.document.get_mut(ENVIRONMENT) {
+        variables.set(name, key_place, value);
+    }
+}
