@@ -3,26 +3,24 @@
 //!
 //! The process may die on any line: the next pass finds what was left, and decides anew.
 
+mod ending;
+mod of_containers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff;
-use common::lifecycle::Phase;
-use common::pod::EndedRun;
-use common::spec::OnDisconnect;
 use common::store::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
-use crate::ended_runs;
 use crate::measure::{self, StopReason};
 use crate::retry::RetryClass;
-use crate::runtime::{Container, ContainerState, RuntimeError};
-use crate::step::{Action, ContainerAction, DesiredState, Exit};
+use crate::runtime::{Container, RuntimeError};
+use crate::step::{Action, DesiredState};
 use crate::stop_order;
-use crate::table::{EndedPod, ManagedContainer, ManagedPod, PodStatus, RESTARTED};
+use crate::table::{ManagedContainer, ManagedPod, PodStatus};
 use crate::text::seconds;
 
 /// How long a pod is left alone after an action on it failed.
@@ -106,21 +104,6 @@ impl PodAction {
         self.report_status().await;
     }
 
-    async fn act_on_container(&self, index: usize, action: ContainerAction) {
-        match action {
-            ContainerAction::Create => self.create(index).await,
-            ContainerAction::BackOff { exit, wait, crash_streak } => {
-                self.note_run(index, exit).await;
-                self.back_off(index, exit, wait, crash_streak);
-            }
-            ContainerAction::Restart => self.restart(index).await,
-            ContainerAction::StopUnhealthy => self.stop_unhealthy(index).await,
-            ContainerAction::Recover => {
-                self.change_container(index, |container| container.set_reason("", String::new()));
-            }
-        }
-    }
-
     fn pod(&self) -> PodRef<'_> {
         PodRef { id: &self.managed.payload.id, assignment: &self.managed.assignment }
     }
@@ -176,51 +159,6 @@ impl PodAction {
         }
     }
 
-    /// Creates and starts a container that has waited for others, or that is gone.
-    async fn create(&self, index: usize) {
-        let worker = &self.context.worker;
-        let Some(request) = self.managed.request(worker, index) else { return };
-        let created = match worker.runtime.ensure_image(&request.container.image).await {
-            Ok(()) => {
-                let permit = worker.lease.permit_start(worker.now());
-                if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
-                    return;
-                }
-                worker.runtime.run(&request).await
-            }
-            Err(error) => Err(error),
-        };
-        match created {
-            Ok(container) => self.after_create(index, container),
-            Err(error @ RuntimeError::Engine(_)) => self.engine_failed("creating", &error),
-            Err(RuntimeError::Image(reason)) => {
-                let message = format!("pulling {} failed: {reason}", request.container.image);
-                self.after_failed_start(index, "ImagePullBackOff", message);
-            }
-            Err(
-                RuntimeError::Refused(reason)
-                | RuntimeError::NotFound(reason)
-                | RuntimeError::PortTaken(reason)
-                | RuntimeError::Failed(reason),
-            ) => self.after_failed_start(index, "StartFailed", reason),
-        }
-    }
-
-    fn after_create(&self, index: usize, container: Container) {
-        let (worker, pod) = (&self.context.worker, &self.managed.payload.id);
-        tracing::info!(%pod, container = container.handle, "container started");
-        worker.known.insert(&container);
-        let now = worker.now();
-        if container.state != ContainerState::Running {
-            self.context.doubted.insert(pod.clone(), container.handle.clone());
-        }
-        self.change_container(index, |managed| {
-            managed.handle = Some(container.handle);
-            managed.set_started(now);
-            managed.set_reason("", String::new());
-        });
-    }
-
     fn engine_failed(&self, operation: &str, error: &RuntimeError) {
         tracing::warn!(
             pod = %self.managed.payload.id, %error,
@@ -273,170 +211,6 @@ impl PodAction {
         }
     }
 
-    /// Notes a run that has ended, with the last lines that the container wrote.
-    async fn note_run(&self, index: usize, exit: Exit) {
-        let Some(managed) = self.managed.containers.get(index) else { return };
-        let container = self.managed.spec.containers[index].name.clone();
-        let handle = managed.handle.clone().unwrap_or_default();
-        let last_output = ended_runs::last_output(&*self.context.worker.runtime, &handle).await;
-        let run = EndedRun {
-            id: ended_runs::id(&self.managed.assignment, container.as_ref(), managed.restarts),
-            container: container.filter(|_| self.managed.has_several()),
-            node: self.context.worker.node.clone(),
-            ended_at: 0,
-            ran_for_ms: managed
-                .running_since
-                .map(|since| self.context.worker.now().since(since).as_millis() as u64),
-            exit_code: exit.code,
-            out_of_memory: exit.out_of_memory,
-            last_output,
-        };
-        self.update(|managed| {
-            managed.runs.push(run);
-            managed.is_reported = false;
-        });
-    }
-
-    /// Returns the containers that have ended since the last of their ends was noted.
-    fn unnoted_exits(&self) -> Vec<(usize, Exit)> {
-        let found: Vec<&Container> = self.containers.iter().collect();
-        let observed = self.managed.observe(&found).containers.into_iter().enumerate();
-        let exits = observed.filter_map(|(index, container)| match container?.state {
-            ContainerState::Exited { code, out_of_memory } => Some((index, Exit { code, out_of_memory })),
-            ContainerState::Created | ContainerState::Running | ContainerState::Unknown => None,
-        });
-        exits.filter(|(index, _)| self.managed.containers[*index].restart_at.is_none()).collect()
-    }
-
-    /// Stops a container that is unhealthy and keeps it: what follows its end follows any exit.
-    async fn stop_unhealthy(&self, index: usize) {
-        let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
-            return;
-        };
-        // A worker that dies after the stop learns from the record why the container ended.
-        self.report_status().await;
-        self.change_container(index, |container| container.was_unhealthy = true);
-        let worker = &self.context.worker;
-        match worker.runtime.halt(handle, self.managed.spec.grace()).await {
-            Ok(()) => {
-                measure::stop(StopReason::Unhealthy);
-                self.context.doubted.insert(self.managed.payload.id.clone(), handle.clone());
-            }
-            Err(error) => self.engine_failed("stopping", &error),
-        }
-    }
-
-    fn back_off(&self, index: usize, exit: Exit, wait: Duration, crash_streak: u32) {
-        let container = self.managed.containers.get(index);
-        let unhealthy = container.filter(|container| container.was_unhealthy);
-        let why = match unhealthy.and_then(|container| container.checks.problem()) {
-            Some((_, message)) => format!("unhealthy, so it was stopped: {message}"),
-            None => exit.describe(),
-        };
-        let message = format!("{why}; next start in {}", seconds(wait));
-        tracing::warn!(pod = %self.managed.payload.id, "{message}");
-        let at = self.context.worker.now().plus(wait);
-        self.change_container(index, |container| {
-            container.restart_at = Some(at);
-            container.crash_streak = crash_streak;
-            container.running_since = None;
-            container.exit_code = Some(exit.code);
-            container.set_reason("CrashLoopBackOff", message);
-        });
-    }
-
-    async fn restart(&self, index: usize) {
-        let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
-            return;
-        };
-        let worker = &self.context.worker;
-        let permit = worker.lease.permit_start(worker.now());
-        if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
-            return;
-        }
-        let restarted = worker.runtime.restart(handle).await;
-        drop(permit);
-        match restarted {
-            Ok(()) => self.after_restart(index),
-            Err(RuntimeError::NotFound(_)) => self.context.wakeups.request_reconcile(),
-            Err(error @ RuntimeError::Engine(_)) => self.engine_failed("restarting", &error),
-            Err(
-                RuntimeError::Image(reason)
-                | RuntimeError::Refused(reason)
-                | RuntimeError::PortTaken(reason)
-                | RuntimeError::Failed(reason),
-            ) => {
-                self.after_failed_start(index, "StartFailed", reason);
-            }
-        }
-    }
-
-    fn after_restart(&self, index: usize) {
-        measure::restart();
-        tracing::info!(pod = %self.managed.payload.id, "container restarted");
-        let now = self.context.worker.now();
-        let recovers_after = self.context.worker.config.restart_backoff;
-        self.change_container(index, |container| {
-            container.set_started(now);
-            container.restarts = container.restarts.saturating_add(1);
-            let message = after_restart_message(container.exit_code, recovers_after);
-            container.set_reason(RESTARTED, message);
-        });
-    }
-
-    fn after_failed_start(&self, index: usize, reason: &'static str, message: String) {
-        let limits = self.context.worker.restart_backoff();
-        let now = self.context.worker.now();
-        self.change_container(index, |container| {
-            let wait = backoff::delay(limits.first, limits.max, container.crash_streak);
-            container.restart_at = Some(now.plus(wait));
-            container.crash_streak = container.crash_streak.saturating_add(1);
-            container.set_reason(reason, format!("{message}; retrying in {}", seconds(wait)));
-        });
-    }
-
-    async fn finish_exited(&self, exit: Exit) {
-        let message = exit.describe();
-        let (outcome, reason) = match exit {
-            Exit { out_of_memory: true, .. } => (PodOutcome::Failed, "OOMKilled"),
-            Exit { code: 0, .. } => (PodOutcome::Succeeded, "Completed"),
-            Exit { .. } => (PodOutcome::Failed, "Error"),
-        };
-        for (index, exit) in self.unnoted_exits() {
-            self.note_run(index, exit).await;
-        }
-        let managed = self.context.table.get(&self.managed.payload.id);
-        let (status, runs) = managed.map(|managed| (managed.status(), managed.runs)).unwrap_or_default();
-        let report = FinishReport {
-            outcome,
-            reason,
-            message: &message,
-            exit_code: Some(exit.code),
-            containers: &status.containers,
-            runs: &runs,
-        };
-        match self.finish(&report).await {
-            Some(WriteOutcome::Done) => {
-                let ManagedPod { payload, assignment, .. } = &self.managed;
-                let ended_at = self.context.worker.now();
-                let phase = match outcome {
-                    PodOutcome::Succeeded => Phase::Succeeded,
-                    PodOutcome::Failed | PodOutcome::Stopped => Phase::Failed,
-                };
-                let (pod, assignment) = (payload.id.clone(), assignment.clone());
-                let ended = EndedPod { pod, assignment, phase, ended_at };
-                self.context.table.keep_ended(ended);
-                self.forget();
-            }
-            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
-                self.forget();
-                // Its container still exists, and may have to be removed.
-                self.context.wakeups.request_reconcile();
-            }
-            None => self.retry_later(),
-        }
-    }
-
     /// Reports the pod's status if Redis does not have it. Tries once for each pass, as the status may change
     /// meanwhile.
     async fn report_status(&self) {
@@ -471,9 +245,4 @@ impl PodAction {
             RetryClass::Fenced | RetryClass::Permanent(_) => self.update(|now| now.is_reported = true),
         }
     }
-}
-
-fn after_restart_message(exit_code: Option<i64>, recovers_after: Duration) -> String {
-    let exit = exit_code.map_or_else(String::new, |code| format!(" after exit code {code}"));
-    format!("started again{exit}; ready when it has run for {}", seconds(recovers_after))
 }
