@@ -10,6 +10,7 @@
 mod checks;
 mod container;
 mod depends_on;
+mod file_reference;
 mod host_ports;
 mod image;
 mod input;
@@ -23,6 +24,7 @@ use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
 pub use depends_on::{DependsOn, StartCondition, circle};
+pub use file_reference::{FileMode, FileReference};
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use crate::container_files::{self, FilesUnavailable};
 use crate::context::SessionContext;
 use crate::ended_runs;
 use crate::measure::{self, StopReason};
@@ -155,7 +156,7 @@ impl PodAction {
             let stops = group
                 .into_iter()
                 .filter(|container| is_chosen(container))
-                .map(|container| async { self.context.worker.runtime.stop(&container.handle, grace).await });
+                .map(|container| self.stop_container(container, grace));
             for stopped in join_all(stops).await {
                 if let Err(error) = stopped {
                     self.engine_failed("stopping", &error);
@@ -165,6 +166,13 @@ impl PodAction {
             }
         }
         true
+    }
+
+    async fn stop_container(&self, container: &Container, grace: Duration) -> Result<(), RuntimeError> {
+        let worker = &self.context.worker;
+        worker.runtime.stop(&container.handle, grace).await?;
+        worker.files.remove(container, worker.identity.cluster().as_ref());
+        Ok(())
     }
 
     /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under another
@@ -178,7 +186,12 @@ impl PodAction {
     /// Creates and starts a container that has waited for others, or that is gone.
     async fn create(&self, index: usize) {
         let worker = &self.context.worker;
-        let Some(request) = self.managed.request(worker, index) else { return };
+        let Some(mut request) = self.managed.request(worker, index) else { return };
+        let mut provided = match container_files::provide(worker, &request).await {
+            Ok(provided) => provided,
+            Err(unavailable) => return self.after_missing_files(index, unavailable),
+        };
+        request.files = std::mem::take(&mut provided.files);
         let created = match worker.runtime.ensure_image(&request.container.image).await {
             Ok(()) => {
                 let permit = worker.lease.permit_start(worker.now());
@@ -326,6 +339,11 @@ impl PodAction {
             return;
         };
         let worker = &self.context.worker;
+        if let Some(request) = self.managed.request(worker, index)
+            && let Err(unavailable) = container_files::restore(worker, &request).await
+        {
+            return self.after_missing_files(index, unavailable);
+        }
         let permit = worker.lease.permit_start(worker.now());
         if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
             return;
@@ -359,6 +377,10 @@ impl PodAction {
             let message = after_restart_message(container.exit_code, recovers_after);
             container.set_reason(RESTARTED, message);
         });
+    }
+
+    fn after_missing_files(&self, index: usize, FilesUnavailable { reason, message }: FilesUnavailable) {
+        self.after_failed_start(index, reason, message);
     }
 
     fn after_failed_start(&self, index: usize, reason: &'static str, message: String) {

@@ -13,6 +13,7 @@ mod input;
 mod mistakes;
 mod names;
 mod recovery;
+mod secrets;
 mod supervisor;
 mod upgrade;
 

@@ -10,6 +10,7 @@ mod containers;
 mod create;
 mod deadlines;
 mod errors;
+mod files;
 mod image;
 mod lenient;
 mod registry;
