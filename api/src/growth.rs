@@ -18,6 +18,8 @@ use crate::problem::{ApiProblem, ProblemKind};
 pub(crate) const BYTES_PER_POD: u64 = 1_229;
 /// About what a service takes in Redis beside its specification, which is stored twice.
 const BYTES_PER_SERVICE: u64 = 2_048;
+/// About what a version of a secret or config takes beside its content.
+const BYTES_PER_VALUE: u64 = 512;
 /// The shortest time between two readings of the state of Redis,
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// or this multiple of what the last one took.
@@ -30,6 +32,8 @@ const READING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Growth {
     services: u64,
     pods: u64,
+    /// Secrets and configs. The store counts them.
+    values: u64,
     bytes: u64,
 }
 
@@ -46,13 +50,19 @@ impl Growth {
     /// What changing the number of replicas adds.
     pub(crate) fn of_pods(before: u32, after: u32) -> Self {
         let pods = u64::from(after.saturating_sub(before));
-        Self { services: 0, pods, bytes: pods * BYTES_PER_POD }
+        Self { pods, bytes: pods * BYTES_PER_POD, ..Self::default() }
+    }
+
+    /// What storing a version of a secret or config adds; encrypted it is longer by a third.
+    pub(crate) fn of_value(bytes: usize) -> Self {
+        Self { values: 1, bytes: (bytes as u64) * 4 / 3 + BYTES_PER_VALUE, ..Self::default() }
     }
 
     fn plus(self, other: Self) -> Self {
         Self {
             services: self.services.saturating_add(other.services),
             pods: self.pods.saturating_add(other.pods),
+            values: self.values.saturating_add(other.values),
             bytes: self.bytes.saturating_add(other.bytes),
         }
     }
@@ -83,7 +93,7 @@ pub(crate) struct GrowthGate {
 }
 
 impl GrowthGate {
-    /// Admits `growth`, or says why not. What adds neither a service nor a pod is always admitted: Redis
+    /// Admits `growth`, or says why not. What adds neither a service, a pod nor a value is always admitted: Redis
     /// itself refuses it if nothing more fits. So is everything while Redis does not say how full it is.
     pub(crate) async fn admit(
         &self,
@@ -91,7 +101,7 @@ impl GrowthGate {
         limits: &GrowthLimits,
         growth: Growth,
     ) -> Result<(), ApiProblem> {
-        if growth.services == 0 && growth.pods == 0 {
+        if growth.services == 0 && growth.pods == 0 && growth.values == 0 {
             return Ok(());
         }
         self.refresh(store).await;
@@ -197,7 +207,8 @@ mod tests {
     }
 
     fn kind(usage: &Usage, growth: Growth) -> Option<ProblemKind> {
-        let limits = GrowthLimits { memory_percent: 80, max_services: 10, max_pods: 500_000 };
+        let limits =
+            GrowthLimits { memory_percent: 80, max_services: 10, max_pods: 500_000, max_secrets: 10 };
         refusal(usage, &limits, growth).map(|problem| problem.kind)
     }
 
@@ -226,7 +237,7 @@ mod tests {
             (usage(0, None, ClusterSize { pods: 499_999, ..size }), pods(1), None, "the last pod"),
             (
                 usage(0, None, ClusterSize { services: 10, ..size }),
-                Growth { services: 1, pods: 0, bytes: 0 },
+                Growth { services: 1, ..Growth::default() },
                 Some(ProblemKind::ClusterLimit),
                 "too many services",
             ),

@@ -23,6 +23,8 @@ const TAGS: &[(&str, &str)] = &[
     ("service", "What users want to run"),
     ("pod", "What runs, and what waits"),
     ("node", "Where pods run"),
+    ("secret", "Encrypted values that containers get as files"),
+    ("config", "Values that containers get as files"),
     ("queue", "Payloads in Redis, and dead letters"),
     ("event", "What happens in the cluster"),
     ("cluster", "The state of the whole cluster"),

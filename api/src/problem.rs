@@ -65,12 +65,14 @@ kinds! {
     InvalidQuery = "invalid-query", BAD_REQUEST, "Invalid query";
     InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "Invalid service";
     InvalidPayload = "invalid-payload", UNPROCESSABLE_ENTITY, "Invalid payload";
+    InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "Invalid secret or config";
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
     RouteNotFound = "route-not-found", NOT_FOUND, "Route not found";
     ServiceNotFound = "service-not-found", NOT_FOUND, "Service not found";
     PodNotFound = "pod-not-found", NOT_FOUND, "Pod not found";
     NodeNotFound = "node-not-found", NOT_FOUND, "Node not found";
+    ValueNotFound = "value-not-found", NOT_FOUND, "Secret or config not found";
     QueueNotFound = "queue-not-found", NOT_FOUND, "Queue not found";
     DeadLetterNotFound = "letter-not-found", NOT_FOUND, "Dead letter not found";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
@@ -78,6 +80,8 @@ kinds! {
     ServiceExists = "service-exists", CONFLICT, "Service already exists";
     ServiceDeleting = "service-deleting", CONFLICT, "Service is being deleted";
     ConcurrentModification = "service-busy", CONFLICT, "Concurrent modification";
+    ValueExists = "value-exists", CONFLICT, "Secret or config already exists";
+    SecretKeyMissing = "secret-key-missing", CONFLICT, "No key for secrets";
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
     DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";

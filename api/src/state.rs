@@ -135,7 +135,8 @@ fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     }
 }
 
-fn durability_view(durability: Durability) -> DurabilityView {
+/// Returns the durability of a write as the API shows it.
+pub(crate) fn durability_view(durability: Durability) -> DurabilityView {
     match durability {
         Durability::Confirmed { replicas } => DurabilityView {
             state: DurabilityState::Confirmed,

@@ -14,6 +14,7 @@ use crate::duration::HumanDuration;
 use crate::ids::NodeName;
 use crate::node::Resources;
 use crate::reserve::Reserve;
+use crate::secret_key::SecretKey;
 use crate::spec::{Cpus, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 use crate::store::{RedisUrl, UrlError};
 
@@ -158,6 +159,8 @@ pub struct GrowthLimits {
     pub max_services: u64,
     /// Maximum number of desired pods of the cluster.
     pub max_pods: u64,
+    /// Maximum number of secrets, and of configs, of the cluster.
+    pub max_secrets: u64,
 }
 
 /// What the operator of a node allows pods, and the limits of pods that set none.
@@ -229,6 +232,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Bearer token of the API. Without one the API listens on loopback only.
     pub token: Option<Secret>,
+    /// The key of secrets; without one, no secret can be created or read.
+    pub secret_key: Option<SecretKey>,
     /// Name of this node.
     pub node: NodeName,
     /// Labels of this node.
@@ -310,6 +315,8 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_REDIS_MEMORY_LIMIT", "percentage of Redis' maxmemory beyond which the API adds nothing"),
     ("KUBELEET_CLUSTER_MAX_SERVICES", "maximum number of services of the cluster"),
     ("KUBELEET_CLUSTER_MAX_PODS", "maximum number of pods of the cluster"),
+    ("KUBELEET_CLUSTER_MAX_SECRETS", "maximum number of secrets, and of configs, of the cluster"),
+    ("KUBELEET_SECRET_KEY_FILE", "file with the key of secrets, for APIs and workers"),
     ("KUBELEET_NODE", "worker name"),
     ("KUBELEET_LABELS", "labels of this node: zone=a,disk=ssd"),
     ("KUBELEET_RUNTIME", "docker, process or sim"),
@@ -419,6 +426,10 @@ impl Sources<'_> {
             metrics_listen: self.metrics_listen(p),
             max_connections: self.read(p, "KUBELEET_MAX_CONNECTIONS", 1024, positive) as usize,
             token: self.token(p),
+            secret_key: self.read(p, "KUBELEET_SECRET_KEY_FILE", None, |path| {
+                let text = (self.read_file)(path)?;
+                SecretKey::parse(&text).map(Some).map_err(|problem| format!("{path}: {problem}"))
+            }),
             node: self.node(p),
             labels: self.read(p, "KUBELEET_LABELS", BTreeMap::new(), labels),
             runtime: self.read(p, "KUBELEET_RUNTIME", RuntimeKind::Docker, |t| t.parse()),
@@ -428,6 +439,7 @@ impl Sources<'_> {
                 memory_percent: self.read(p, "KUBELEET_REDIS_MEMORY_LIMIT", 80, percentage),
                 max_services: self.read(p, "KUBELEET_CLUSTER_MAX_SERVICES", 10_000, positive),
                 max_pods: self.read(p, "KUBELEET_CLUSTER_MAX_PODS", 2_000_000, positive),
+                max_secrets: self.read(p, "KUBELEET_CLUSTER_MAX_SECRETS", 1_000, positive),
             },
             timing,
             guard: self.read(p, "KUBELEET_GUARD", true, boolean),

@@ -122,6 +122,13 @@ name!(
 );
 
 name!(
+    /// The name of a secret or a config, as Compose and Docker allow it.
+    ValueName, "name of a secret or config",
+    "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    |s| is_container_name(s)
+);
+
+name!(
     /// One assignment of a pod to a node: a new random UUID each time, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );

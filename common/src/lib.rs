@@ -2,8 +2,9 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API: [`api`].
-//! - The environment of a process: [`config`], [`clock`], [`telemetry`], [`failpoint`].
+//!   [`service`], [`value`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API:
+//!   [`api`].
+//! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
 
@@ -29,12 +30,14 @@ pub mod reserve;
 mod resources;
 pub mod saved_state;
 pub mod schema;
+pub mod secret_key;
 pub mod selector;
 pub mod service;
 pub mod spec;
 pub mod store;
 mod system_error;
 pub mod telemetry;
+pub mod value;
 
 pub use system_error::{system_error, without_error_numbers};
 

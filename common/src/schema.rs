@@ -10,16 +10,19 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName};
+use crate::ids::{AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, ValueName};
 use crate::spec::{
-    Command, ContainerSpec, Cpus, DependsOn, Environment, HealthTest, HttpHeaders, MAX_MEMORY_BYTES,
-    MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput,
-    StatusCodes, StopSignal, TextList, Ulimit,
+    Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
+    MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds,
+    ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit,
 };
+use crate::value::ValueBytes;
 
 /// More than any resource has, and whole as a floating point number.
 const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+/// A name, or an absolute path without parts such as `..`.
+const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
@@ -150,6 +153,43 @@ schemas! {
         "description": "A list of texts, or one text",
         "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
     });
+    ValueName => json!({
+        "type": "string", "description": "The name of a secret or config", "example": "db_password",
+        "minLength": 1, "maxLength": 63, "pattern": CONTAINER_NAME,
+    });
+    ValueBytes => json!({"type": "string", "description": "The content of a secret or config", "writeOnly": true});
+    FileReference => json!({
+        "description": "The name of a secret or config, or a map that says which file it becomes",
+        "example": "db_password",
+        "anyOf": [
+            {"type": "string", "pattern": CONTAINER_NAME},
+            {
+                "type": "object",
+                "required": ["source"],
+                "additionalProperties": false,
+                "properties": {
+                    "source": {
+                        "type": "string", "pattern": CONTAINER_NAME,
+                        "description": "The name of the secret or config",
+                    },
+                    "target": {
+                        "type": ["string", "null"], "pattern": TARGET,
+                        "description": "The file: an absolute path, or a name below /run/secrets (a config's: \
+                                        below /); by default the source",
+                    },
+                    "uid": owner("The number of the user that owns the file"),
+                    "gid": owner("The number of the group that owns the file"),
+                    "mode": {
+                        "description": "Octal digits of chmod(1), each 0 or one that can be read; by default 0444",
+                        "anyOf": [
+                            {"type": "string", "pattern": "^0?([4-7][04-7]{0,2})$"},
+                            {"type": "null"},
+                        ],
+                    },
+                },
+            },
+        ],
+    });
     StopSignal => json!({
         "description": "The name or the number of a signal",
         "example": "SIGQUIT",
@@ -240,6 +280,18 @@ schemas! {
             },
         ],
     });
+}
+
+/// The number of a user or group.
+fn owner(description: &str) -> Value {
+    json!({
+        "description": description,
+        "anyOf": [
+            {"type": "integer", "minimum": 0, "maximum": u32::MAX - 1},
+            {"type": "string", "pattern": "^[0-9]{1,9}$"},
+            {"type": "null"},
+        ],
+    })
 }
 
 fn condition() -> Value {

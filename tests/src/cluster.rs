@@ -117,6 +117,11 @@ impl Cluster {
         self.start("scheduler", name, &[])
     }
 
+    /// [`Cluster::scheduler`] with further settings.
+    pub fn scheduler_with(&self, settings: &[(&str, &str)]) -> Daemon {
+        self.start("scheduler", "scheduler", settings)
+    }
+
     /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`; the result is its exit code.
     pub fn healthcheck(&self, of: &str) -> Daemon {
         self.start(&format!("healthcheck {of}"), "healthcheck", &[])

@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
-use bollard::query_parameters::{EventsOptions, ListContainersOptions, RemoveContainerOptions};
+use bollard::query_parameters::{
+    DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, RemoveContainerOptions,
+};
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
 use testkit::require;
@@ -119,6 +121,19 @@ impl Docker {
             found.filter_map(|event| Some(event.time_nano? / 1_000_000)).collect()
         };
         [times_of("start"), times_of("die")]
+    }
+
+    /// What the engine tells about a container, as text.
+    pub async fn inspection(&self, id: &str) -> String {
+        format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
+    }
+
+    /// A file of a running container, as a tar.
+    pub async fn archive(&self, id: &str, path: &str) -> Vec<u8> {
+        let options = DownloadFromContainerOptionsBuilder::default().path(path).build();
+        let chunks: Vec<_> =
+            self.client.download_from_container(id, Some(options)).try_collect().await.unwrap();
+        chunks.concat()
     }
 
     /// Removes a container without telling any worker.

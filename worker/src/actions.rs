@@ -139,7 +139,7 @@ impl PodAction {
             let stops = group
                 .into_iter()
                 .filter(|container| is_chosen(container))
-                .map(|container| async { self.context.worker.runtime.stop(&container.handle, grace).await });
+                .map(|container| self.stop_container(container, grace));
             for stopped in join_all(stops).await {
                 if let Err(error) = stopped {
                     self.engine_failed("stopping", &error);
@@ -149,6 +149,13 @@ impl PodAction {
             }
         }
         true
+    }
+
+    async fn stop_container(&self, container: &Container, grace: Duration) -> Result<(), RuntimeError> {
+        let worker = &self.context.worker;
+        worker.runtime.stop(&container.handle, grace).await?;
+        worker.files.remove(container, worker.identity.cluster().as_ref());
+        Ok(())
     }
 
     /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under another

@@ -3,6 +3,7 @@
 
 use common::spec::Port;
 
+use crate::container_files::{self, FilesUnavailable};
 use crate::image_checks;
 use crate::runtime::{Container, RuntimeError};
 use crate::table::ManagedPod;
@@ -12,6 +13,8 @@ use crate::worker::Worker;
 pub(crate) enum Interrupted {
     /// The lease has expired: nothing may be started.
     NoLease,
+    /// A secret or config is not there.
+    NoFiles(FilesUnavailable),
     /// The engine failed to start a container of this image.
     Failed { error: RuntimeError, image: String },
 }
@@ -28,7 +31,9 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
     let spec = managed.spec.clone();
     let first = spec.containers.iter().enumerate().filter(|(_, container)| container.depends_on.is_empty());
     for (index, container) in first {
-        let Some(request) = managed.request(worker, index) else { continue };
+        let Some(mut request) = managed.request(worker, index) else { continue };
+        let mut provided = container_files::provide(worker, &request).await.map_err(Interrupted::NoFiles)?;
+        request.files = std::mem::take(&mut provided.files);
         // Pulls and starts may have taken minutes, and the lease may have expired meanwhile.
         let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
         let run = worker.runtime.run(&request).await;

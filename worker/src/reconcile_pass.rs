@@ -49,6 +49,9 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     // on.
     let idle = context.table.idle();
     let asked = Instant::now();
+    let cluster = context.worker.identity.cluster();
+    // Before the list: a container that is created meanwhile has files, and is not on the list.
+    let directories = context.worker.files.directories(cluster.as_ref());
     let listed = context.worker.list().await;
     if context.worker.engine.record(Probe::List, &listed) {
         context.wakeups.request_heartbeat();
@@ -56,6 +59,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     let containers = listed?;
     context.worker.known.replace(&containers, asked);
     context.worker.saved.observe(&containers);
+    context.worker.files.remove_leftovers(directories, &containers, cluster.as_ref());
     let mut by_pod: HashMap<_, Vec<&Container>> = HashMap::new();
     for container in &containers {
         by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::admission::{self, AdmittedJob, StartGuard, StartJob};
 use crate::broken_records::UNUSABLE_FIELDS;
+use crate::container_files::FilesUnavailable;
 use crate::context::SessionContext;
 use crate::first_start::{self, Interrupted};
 use crate::measure;
@@ -33,6 +34,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a pod is tried whose host port another program has, before it is given back.
 const MAX_PORT_FAILURES: u32 = 3;
+
+/// The longest wait for a secret or config: its creation wakes no worker.
+const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
 /// What comes after one phase of a start.
 enum Phase {
@@ -54,6 +58,8 @@ enum Phase {
 enum Obstacle {
     /// A problem of this pod, as reason and message of its status.
     Pod(&'static str, String),
+    /// A secret or config is not there.
+    Files(FilesUnavailable),
     /// A problem of the engine, which the node's heartbeat reports.
     Engine,
 }
@@ -209,6 +215,10 @@ impl PodStart {
                 self.acknowledge(managed, containers).await
             }
             Err(Interrupted::NoLease) => Phase::Claim,
+            Err(Interrupted::NoFiles(unavailable)) => {
+                measure::start("files");
+                Phase::Wait(managed.assignment, Obstacle::Files(unavailable))
+            }
             Err(Interrupted::Failed { error, image }) => {
                 self.after_failure(managed.assignment, error, &image)
             }
@@ -310,16 +320,38 @@ impl PodStart {
         let is_over = match obstacle {
             Obstacle::Pod(reason, message) => {
                 let wait = self.pod_backoff.next_exact();
-                let message = format!("{message}; retrying in {}", seconds(wait));
-                tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
-                if !self.report(&assignment, reason, &message).await {
-                    return Phase::Done;
+                match self.wait_reported(&assignment, reason, message, wait).await {
+                    Some(is_over) => is_over,
+                    None => return Phase::Done,
                 }
-                self.sleep(wait).await
+            }
+            Obstacle::Files(FilesUnavailable { reason, message }) => {
+                let wait = self.pod_backoff.next_exact().min(MAX_FILES_WAIT);
+                match self.wait_reported(&assignment, reason, message, wait).await {
+                    Some(is_over) => is_over,
+                    None => return Phase::Done,
+                }
             }
             Obstacle::Engine => self.wait_for_engine().await,
         };
         if is_over { Phase::Attempt(assignment) } else { Phase::Claim }
+    }
+
+    /// Reports why the pod does not run yet, and waits. Returns whether the time is over, and not Redis to be asked
+    /// first; `None` if this session is fenced.
+    async fn wait_reported(
+        &self,
+        assignment: &AssignmentId,
+        reason: &str,
+        message: String,
+        wait: Duration,
+    ) -> Option<bool> {
+        let message = format!("{message}; retrying in {}", seconds(wait));
+        tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
+        if !self.report(assignment, reason, &message).await {
+            return None;
+        }
+        Some(self.sleep(wait).await)
     }
 
     /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.

@@ -12,6 +12,7 @@ use common::store::{RedisProcess, Store};
 use crate::change_log::ChangeLog;
 use crate::engine_health::EngineHealth;
 use crate::env::WorkerEnv;
+use crate::file_store::FileStore;
 use crate::identity::Identity;
 use crate::known_containers::KnownContainers;
 use crate::lease::Lease;
@@ -45,6 +46,8 @@ pub(crate) struct Worker {
     pub(crate) known: KnownContainers,
     /// What is saved of the pods that run here.
     pub(crate) saved: SavedPods,
+    /// The files that containers get.
+    pub(crate) files: FileStore,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<ChangeLog>,
 }
@@ -67,6 +70,7 @@ impl Worker {
             liveness: LivenessPipe::none(),
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
+            files: FileStore::new(&config),
             runtime: env.runtime,
             clock: env.clock,
             pressure: env.pressure,

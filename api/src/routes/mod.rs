@@ -3,6 +3,7 @@
 
 mod backup;
 mod cluster;
+mod configs;
 mod events;
 mod health;
 mod index;
@@ -12,8 +13,10 @@ mod pods;
 mod problems;
 mod queues;
 mod schema;
+mod secrets;
 mod services;
 mod status;
+pub(crate) mod values;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -32,6 +35,10 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         ))
         .routes(routes!(services::scale_service))
         .routes(routes!(services::restart_service))
+        .routes(routes!(secrets::create_secret, secrets::list_secrets))
+        .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))
+        .routes(routes!(configs::create_config, configs::list_configs))
+        .routes(routes!(configs::get_config, configs::rotate_config, configs::delete_config))
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))

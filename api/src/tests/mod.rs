@@ -17,6 +17,7 @@ mod queues;
 mod server;
 mod services;
 mod shapes;
+mod values;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,10 +2,11 @@
 
 use common::api::{
     DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, ScaleInput,
-    ServiceView, StatusView,
+    ServiceView, StatusView, ValueInput, ValueView,
 };
 use common::event::ClusterEvent;
 use common::spec::ServiceInput;
+use common::value::ValueKind;
 use reqwest::Method;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -192,6 +193,44 @@ impl Client {
     pub(crate) async fn remove_node(&self, name: &str) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &["node", name], &[]);
         self.send_for_success(&format!("removing node {name}"), request).await
+    }
+
+    /// Returns all secrets or configs, without their contents.
+    pub(crate) async fn values(&self, kind: ValueKind) -> Result<Vec<ValueView>, ClientError> {
+        self.all_pages(&format!("listing {kind}s"), &[kind.as_str()], &[]).await
+    }
+
+    /// Returns a secret or config, without its content.
+    pub(crate) async fn value(&self, kind: ValueKind, name: &str) -> Result<ValueView, ClientError> {
+        let request = self.request(Method::GET, &[kind.as_str(), name], &[]);
+        self.send_for_json(&format!("reading {kind} {name}"), request).await
+    }
+
+    /// Creates a secret or config. Fails with status 409 if it exists.
+    pub(crate) async fn create_value(
+        &self,
+        kind: ValueKind,
+        input: &ValueInput,
+    ) -> Result<ValueView, ClientError> {
+        let request = self.request(Method::POST, &[kind.as_str()], &[]).json(input);
+        self.send_for_json(&format!("creating the {kind}"), request).await
+    }
+
+    /// Stores the next version of a secret or config.
+    pub(crate) async fn rotate_value(
+        &self,
+        kind: ValueKind,
+        name: &str,
+        input: &ValueInput,
+    ) -> Result<ValueView, ClientError> {
+        let request = self.request(Method::PUT, &[kind.as_str(), name], &[]).json(input);
+        self.send_for_json(&format!("rotating {kind} {name}"), request).await
+    }
+
+    /// Deletes a secret or config.
+    pub(crate) async fn delete_value(&self, kind: ValueKind, name: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &[kind.as_str(), name], &[]);
+        self.send_for_success(&format!("deleting {kind} {name}"), request).await
     }
 
     /// Returns the lengths of all queues.

@@ -45,6 +45,7 @@ mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
+mod value;
 mod values;
 mod version;
 mod wait;
@@ -53,6 +54,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use common::value::ValueKind;
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -84,6 +86,12 @@ pub(crate) enum UserCommand {
     /// List, inspect, cordon, uncordon and remove nodes.
     #[command(visible_aliases = ["no", "nodes"])]
     Node(node::NodeArgs),
+    /// Create, rotate, list and remove secrets: encrypted values that containers get as files.
+    #[command(visible_alias = "secrets")]
+    Secret(value::SecretArgs),
+    /// Create, rotate, list and remove configs: values that containers get as files.
+    #[command(visible_alias = "configs")]
+    Config(value::ConfigArgs),
     /// Inspect queues; requeue or drop dead letters.
     #[command(visible_alias = "queues")]
     Queue(queue::QueueArgs),
@@ -161,6 +169,13 @@ async fn dispatch(
         UserCommand::Man(args) => return shell::manual(&args, command_line, output),
         UserCommand::Explain(args) => return explain::run(&args, output),
         UserCommand::Schema => return explain::schema(output),
+        UserCommand::Secret(args) => match args.command()? {
+            value::SecretCommand::Key => return value::print_key(output),
+            value::SecretCommand::Value(command) => {
+                let mut context = Context { client: globals.client()?, output, globals };
+                return value::run(ValueKind::Secret, command, &mut context).await;
+            }
+        },
         other => other,
     };
     let mut context = Context { client: globals.client()?, output, globals };
@@ -172,6 +187,7 @@ async fn dispatch(
         UserCommand::App(args) => app::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
+        UserCommand::Config(args) => value::run(ValueKind::Config, args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
         UserCommand::Get(args) => operations::get(args, &mut context).await,
         UserCommand::Describe(args) => operations::describe(args, &mut context).await,
@@ -191,8 +207,10 @@ async fn dispatch(
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
-        UserCommand::Completions(_) | UserCommand::Man(_) | UserCommand::Explain(_) | UserCommand::Schema => {
-            Ok(Exit::Ok)
-        }
+        UserCommand::Completions(_)
+        | UserCommand::Man(_)
+        | UserCommand::Explain(_)
+        | UserCommand::Schema
+        | UserCommand::Secret(_) => Ok(Exit::Ok),
     }
 }

@@ -9,6 +9,8 @@ pub(super) enum ObjectType {
     Node,
     Queue,
     DeadLetter,
+    Secret,
+    Config,
 }
 
 /// An object as a user names it.
@@ -37,6 +39,8 @@ impl ObjectType {
             "no" | "node" | "nodes" => Some(Self::Node),
             "queue" | "queues" => Some(Self::Queue),
             "letter" | "letters" => Some(Self::DeadLetter),
+            "secret" | "secrets" => Some(Self::Secret),
+            "config" | "configs" => Some(Self::Config),
             _ => None,
         }
     }
@@ -50,6 +54,8 @@ impl ObjectType {
             Self::Node => "node",
             Self::Queue => "queue",
             Self::DeadLetter => "letter",
+            Self::Secret => "secret",
+            Self::Config => "config",
         }
     }
 }
@@ -132,6 +138,16 @@ pub(super) fn node(text: &str) -> Result<String, String> {
     name_of(ObjectType::Node, text)
 }
 
+/// Reads the name of a secret or config: `db_password`, `secret/db_password` or `config/app.conf`.
+pub(super) fn value(text: &str) -> Result<String, String> {
+    match split(text) {
+        ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
+        ObjectName { object_type: Some(other), .. } => {
+            Err(format!("this is a {}, but the command needs a secret or config", other.as_str()))
+        }
+    }
+}
+
 /// Reads the key of a queue: `sq` or `queue/sq`.
 pub(super) fn queue(text: &str) -> Result<String, String> {
     name_of(ObjectType::Queue, text)
@@ -158,7 +174,7 @@ mod tests {
 
     #[test]
     fn types_are_words_or_prefixes_of_names() {
-        use ObjectType::{App, DeadLetter, Node, Pod, Queue, Service};
+        use ObjectType::{App, Config, DeadLetter, Node, Pod, Queue, Secret, Service};
         for (line, object_type, name) in [
             ("svc web", Some(Service), "web"),
             ("services service/web", Some(Service), "web"),
@@ -169,6 +185,8 @@ mod tests {
             ("no/worker1", Some(Node), "worker1"),
             ("queue pq:worker1", Some(Queue), "pq:worker1"),
             ("letter/0123", Some(DeadLetter), "0123"),
+            ("secret db_password", Some(Secret), "db_password"),
+            ("configs/app.conf", Some(Config), "app.conf"),
             ("web", None, "web"),
             ("a/b", None, "a/b"),
         ] {

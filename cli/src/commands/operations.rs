@@ -2,6 +2,7 @@
 //! TYPE/NAME`. Each is a command of the type (`service ls`, `pod describe`) under another name.
 
 use clap::Args;
+use common::value::ValueKind;
 
 use super::app::{self, AppCommand};
 use super::batch::Batch;
@@ -17,19 +18,20 @@ use super::restart::RestartArgs as ServiceRestartArgs;
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
 use super::service_files::ComposeArgs;
+use super::value::{self, ValueCommand};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 
 /// What a command needs if no type is given.
 const TYPE_REQUIRED: &str =
-    "say of which type it is: service, app, pod, node or queue, for example `service/web`";
+    "say of which type it is: service, app, pod, node, secret, config or queue, for example `service/web`";
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
-    /// Type of object, with a name to show only that one: services, apps, pods, nodes, queues.
+    /// Type of object, with a name to show only that one: services, apps, pods, nodes, secrets, configs, queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -118,6 +120,12 @@ async fn list(
             pod::run(PodCommand::Ls(args), context).await
         }
         ObjectType::Node => node::run(NodeCommand::Ls(node::ListArgs { selector, style }), context).await,
+        ObjectType::Secret => {
+            value::run(ValueKind::Secret, ValueCommand::Ls(value::ListArgs { style }), context).await
+        }
+        ObjectType::Config => {
+            value::run(ValueKind::Config, ValueCommand::Ls(value::ListArgs { style }), context).await
+        }
         ObjectType::Queue => {
             let args = queue::ListArgs { style, ..queue::ListArgs::default() };
             queue::run(QueueCommand::Ls(args), context).await
@@ -143,6 +151,8 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         ObjectType::App => app::run(AppCommand::Describe { app: name }, context).await,
         ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
         ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
+        ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Describe { name }, context).await,
+        ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Describe { name }, context).await,
         ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
         ObjectType::DeadLetter => Err(CommandError::Usage(
             "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
@@ -192,6 +202,8 @@ async fn delete_all(
         ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,
         ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
         ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
+        ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Rm { names }, context).await,
+        ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Rm { names }, context).await,
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
         ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
     }

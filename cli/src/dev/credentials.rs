@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use common::config::{Config, RuntimeKind, Secret};
+use common::secret_key::SecretKey;
 
 use crate::dev_token::{SavedToken, replace_private};
 
@@ -63,6 +64,27 @@ impl Credentials {
         let Some((_, file)) = &self.redis else { return String::new() };
         format!("REDISCLI_AUTH=$(cat {}) ", file.display())
     }
+}
+
+/// Sets the key for secrets, unless the user has set one: that of the `dev` before, or a new one in a file in `home`
+/// that only this user can read.
+pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result<()> {
+    if config.secret_key.is_some() {
+        return Ok(());
+    }
+    let path = home.join("secret-key");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let text = SecretKey::generate().map_err(anyhow::Error::msg)?;
+            replace_private(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+            text
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let key = SecretKey::parse(&text).map_err(anyhow::Error::msg);
+    config.secret_key = Some(key.with_context(|| format!("cannot use {}", path.display()))?);
+    Ok(())
 }
 
 /// Returns 32 random hexadecimal digits.
@@ -129,6 +151,20 @@ mod tests {
         let credentials = Credentials::create(&mut config, home.path()).unwrap();
         assert_eq!(config.token.unwrap().expose(), "mine");
         assert_eq!((credentials.redis.is_some(), credentials.curl_option()), (true, String::new()));
+    }
+
+    #[test]
+    fn the_key_for_secrets_is_the_same_for_the_next_dev() {
+        let home = tempfile::tempdir().unwrap();
+        let mut ids = Vec::new();
+        for _ in 0..2 {
+            let mut config = config(RuntimeKind::Docker);
+            set_secret_key(&mut config, home.path()).unwrap();
+            ids.push(config.secret_key.unwrap().id().to_owned());
+        }
+        assert_eq!(ids[0], ids[1]);
+        let mode = home.path().join("secret-key").metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     // Processes are in the directory of their cluster.
     let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;
     let credentials = Credentials::create(&mut config, home.path())?;
+    credentials::set_secret_key(&mut config, home.path())?;
     let redis = home.path().join("redis");
     let redis =
         PrivateRedis::start(&redis, options.ha, home.kept().is_some(), credentials.password()).await?;

@@ -19,6 +19,7 @@ pub(crate) mod table;
 pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
+pub(crate) mod values;
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, DependsOn, Environment, HealthCheck, Memory, Port, StopSignal, TextList, Ulimit,
-    Violation, check_image, checks, units,
+    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Memory, Port, StopSignal, TextList,
+    Ulimit, Violation, check_image, checks, file_reference, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -66,6 +66,13 @@ pub struct ContainerSpec {
     /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
     pub tmpfs: TextList,
+    /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`, `uid`,
+    /// `gid` and `mode`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<FileReference>,
+    /// Configs that the container gets as files: names, or maps with `source`, `target`, `uid`, `gid` and `mode`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub configs: Vec<FileReference>,
     /// Linux capabilities that the container does not get, besides those that no container of the node gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["ALL"]))]
@@ -152,12 +159,16 @@ impl ContainerSpec {
             let problems = check.iter().flat_map(HealthCheck::problems);
             problems.map(move |(pointer, problem)| (format!("{field}{pointer}"), Some(problem)))
         });
+        let file_problems = file_reference::violations(&self.secrets, &self.configs).into_iter();
+        let file_problems = file_problems.map(|violation| (violation.pointer, violation.detail));
         single
             .chain(of_list("tmpfs", self.tmpfs.as_slice(), checks::tmpfs))
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
             .chain(health)
-            .filter_map(|(field, problem)| Some(Violation::new(format!("{prefix}/{field}"), problem?)))
+            .filter_map(|(field, problem)| Some((field, problem?)))
+            .chain(file_problems)
+            .map(|(field, problem)| Violation::new(format!("{prefix}/{field}"), problem))
             .collect()
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{StoreError, keys};
-use crate::ids::{NodeName, PodId, ServiceName};
+use crate::ids::{NodeName, PodId, ServiceName, ValueName};
+use crate::value::ValueKind;
 
 /// The most characters of a key or a problem that are kept: any program can write either.
 const MAX_TEXT: usize = 300;
@@ -49,6 +50,11 @@ impl BrokenKey {
     /// Describes an unreadable record of a service.
     pub fn service(name: &ServiceName, error: &StoreError) -> Self {
         Self::new(keys::service(name), error)
+    }
+
+    /// Describes an unreadable record of a secret or config.
+    pub fn value(kind: ValueKind, name: &ValueName, error: &StoreError) -> Self {
+        Self::new(keys::value(kind, name), error)
     }
 
     /// Describes the unreadable slots of a service.

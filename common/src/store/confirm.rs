@@ -16,7 +16,7 @@ use super::{Store, StoreError, keys};
 use crate::ids::{ServiceName, WriteId};
 
 /// How long a write of desired state waits for the replicas before it is answered as "not yet confirmed".
-const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
+pub(super) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
 /// The confirm loop leaves younger writes to their writers, which wait for the replicas and then remove the
 /// note.
 const MIN_AGE: Duration = Duration::from_secs(3);

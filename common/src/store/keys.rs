@@ -1,6 +1,7 @@
 //! Every key name, spelled once. `docs/reference/redis.md` lists type, writer and readers of each.
 
-use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId};
+use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId, ValueName};
+use crate::value::ValueKind;
 
 pub(crate) const EVENTS: &str = "events";
 pub(crate) const META: &str = "meta";
@@ -18,6 +19,8 @@ pub(crate) const HELD: &str = "held";
 pub(crate) const BEATS: &str = "beats";
 pub(crate) const SCHEDULERS: &str = "schedulers";
 pub(crate) const RECOVERY: &str = "recovery";
+pub(crate) const SECRETS: &str = "secrets";
+pub(crate) const CONFIGS: &str = "configs";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -49,11 +52,13 @@ keys! {
     lease(str) = "lease:";
     log(str) = "log:";
     recovery(NodeName) = "recovery:";
+    secret(ValueName) = "secret:";
+    config(ValueName) = "config:";
     aside(str) = "broken:";
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 16] = [
+pub(crate) const CLUSTER_WIDE: [&str; 18] = [
     EVENTS,
     META,
     SQ,
@@ -70,6 +75,8 @@ pub(crate) const CLUSTER_WIDE: [&str; 16] = [
     BEATS,
     SCHEDULERS,
     RECOVERY,
+    SECRETS,
+    CONFIGS,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -84,13 +91,13 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         META | UQ | UQ_WHY | UNCONFIRMED | HELD => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
-        SERVICES | PUSHED | NODES | FORMER_SPECS => "set",
+        SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS => "set",
         RECOVERY => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" => "set",
             "hb" | "spec" | "lease" => "string",
-            "node" | "pod" | "service" | "slots" => "hash",
+            "node" | "pod" | "service" | "slots" | "secret" | "config" => "hash",
             "log" => "stream",
             _ => return None,
         },
@@ -100,6 +107,22 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
 /// Returns the key that records that a pod is wanted: the slots of its service, or the set of pushed pods.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
+}
+
+/// Returns the record of a secret or config.
+pub(crate) fn value(kind: ValueKind, name: &ValueName) -> String {
+    match kind {
+        ValueKind::Secret => secret(name),
+        ValueKind::Config => config(name),
+    }
+}
+
+/// Returns the set with the names of all secrets, or of all configs.
+pub(crate) fn value_names(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Secret => SECRETS,
+        ValueKind::Config => CONFIGS,
+    }
 }
 
 /// Pub/sub channels. Messages are hints: a process that misses one reads the state again a little later.

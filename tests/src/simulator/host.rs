@@ -302,7 +302,8 @@ impl Runtime for SimulatedHost {
         _ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         let container = ContainerSpec::from_image("sandbox");
-        let request = ContainerRequest { identity: identity.clone(), container, sandbox: None };
+        let request =
+            ContainerRequest { identity: identity.clone(), container, sandbox: None, files: Vec::new() };
         async move {
             match self.call(EngineCall::Run(Box::new(request))).await? {
                 EngineReply::Container(container) => Ok(*container),

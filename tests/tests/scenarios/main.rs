@@ -15,6 +15,7 @@ mod mistakes;
 mod names;
 mod recovery;
 mod resources;
+mod secrets;
 mod supervisor;
 mod upgrade;
 

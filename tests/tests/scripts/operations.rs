@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, NodeName, PodId};
+use common::ids::{AssignmentId, NodeName, PodId, ValueName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
 use common::payload::Payload;
@@ -12,6 +12,7 @@ use common::store::{
     AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
     SessionResult, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
+use common::value::{StoredValue, ValueBytes, ValueKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
@@ -108,6 +109,7 @@ macro_rules! operation {
 /// place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
+        "value_put" | "value_delete" => values(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
         | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
@@ -126,6 +128,18 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
         _ => worker(fixture, case, placed).await,
     }
+}
+
+async fn values(fixture: &Fixture, case: Case) -> Operation {
+    let store = fixture.store.clone();
+    let name = ValueName::new("app.conf").unwrap();
+    let content = ValueBytes::new(b"listen 80".to_vec());
+    let first = StoredValue::seal(ValueKind::Config, name.clone(), 1, &content, None).unwrap();
+    if case.script == "value_delete" {
+        store.put_value(&first, 10).await.unwrap();
+        return operation!(None, [store, name] store.delete_value(ValueKind::Config, &name));
+    }
+    operation!(None, [store, first] store.put_value(&first, 10))
 }
 
 async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

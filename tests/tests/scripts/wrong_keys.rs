@@ -9,7 +9,7 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 13] = [
+const CLUSTER_KEYS: [&str; 15] = [
     "sq",
     "dq",
     "uq",
@@ -23,6 +23,8 @@ const CLUSTER_KEYS: [&str; 13] = [
     "held",
     "beats",
     "schedulers",
+    "secrets",
+    "configs",
 ];
 
 async fn overwrite(fixture: &Fixture, key: &str) {

@@ -6,6 +6,7 @@ use common::backoff;
 use common::spec::OnDisconnect;
 
 use super::PodAction;
+use crate::container_files::{self, FilesUnavailable};
 use crate::measure::{self, StopReason};
 use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::{ContainerAction, Exit};
@@ -31,7 +32,12 @@ impl PodAction {
     /// Creates and starts a container that has waited for others, or that is gone.
     async fn create(&self, index: usize) {
         let worker = &self.context.worker;
-        let Some(request) = self.managed.request(worker, index) else { return };
+        let Some(mut request) = self.managed.request(worker, index) else { return };
+        let mut provided = match container_files::provide(worker, &request).await {
+            Ok(provided) => provided,
+            Err(unavailable) => return self.after_missing_files(index, unavailable),
+        };
+        request.files = std::mem::take(&mut provided.files);
         let created = match worker.runtime.ensure_image(&request.container.image).await {
             Ok(()) => {
                 let permit = worker.lease.permit_start(worker.now());
@@ -115,6 +121,11 @@ impl PodAction {
             return;
         };
         let worker = &self.context.worker;
+        if let Some(request) = self.managed.request(worker, index)
+            && let Err(unavailable) = container_files::restore(worker, &request).await
+        {
+            return self.after_missing_files(index, unavailable);
+        }
         let permit = worker.lease.permit_start(worker.now());
         if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
             return;
@@ -147,6 +158,10 @@ impl PodAction {
             let message = after_restart_message(container.exit_code, recovers_after);
             container.set_reason(RESTARTED, message);
         });
+    }
+
+    fn after_missing_files(&self, index: usize, FilesUnavailable { reason, message }: FilesUnavailable) {
+        self.after_failed_start(index, reason, message);
     }
 
     fn after_failed_start(&self, index: usize, reason: &'static str, message: String) {

@@ -43,7 +43,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 22] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 24] {
     let ContainerSpec {
         name,
         image,
@@ -59,6 +59,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ulimits,
         read_only,
         tmpfs,
+        secrets,
+        configs,
         cap_drop,
         init,
         stop_signal,
@@ -91,6 +93,9 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
+        // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
+        ("secrets", any(secrets)),
+        ("configs", any(configs)),
         // A program of the engine, inside the container.
         ("init", any(init)),
         // The worker sends it, and SIGKILL after the grace period.

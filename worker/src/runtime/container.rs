@@ -1,6 +1,7 @@
 //! A container: what it is to be, and how an engine lists it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
@@ -76,6 +77,17 @@ pub struct ContainerRequest {
     pub container: ContainerSpec,
     /// The handle of the sandbox whose network it shares, if its pod has one.
     pub sandbox: Option<String>,
+    /// Files of the worker's machine that it gets, read-only.
+    pub files: Vec<MountedFile>,
+}
+
+/// A file that a container gets. Its content is not here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountedFile {
+    /// Where it is on the worker's machine.
+    pub source: PathBuf,
+    /// Where it is in the container.
+    pub target: String,
 }
 
 /// A container's state on the engine.

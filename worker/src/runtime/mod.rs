@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 pub(crate) use self::container::list_own;
-pub use self::container::{Container, ContainerRequest, ContainerState, Identity};
+pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that

@@ -143,6 +143,7 @@ impl ManagedPod {
             identity: Identity { container: name, ..self.identity(worker) },
             container: ContainerSpec { memory, ..spec.clone() },
             sandbox: self.sandbox.clone(),
+            files: Vec::new(),
         })
     }
 

@@ -92,7 +92,12 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     // The look at the containers that removes one without a record leaves them.
     let cluster = rig.store.cluster_id().await.unwrap();
     let identity = Identity { cluster, ..identity("w", "stale", "a") };
-    let stale = ContainerRequest { identity, container: ContainerSpec::from_image("alpine"), sandbox: None };
+    let stale = ContainerRequest {
+        identity,
+        container: ContainerSpec::from_image("alpine"),
+        sandbox: None,
+        files: Vec::new(),
+    };
     rig.engine.run(&stale).await.unwrap();
     rig.until_containers("stale", 0).await;
     for pod in ["ended", "crashed"] {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 use common::api::{NodeView, PodView, ServiceView};
+use common::value::ValueKind;
 
 use super::candidates::{List, Name};
 use crate::client::{Client, ClientError, PodFilter};
@@ -70,6 +71,8 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
             let name = |app: AppSummary| Name { text: app.name().to_string(), help: app.status().to_owned() };
             AppSummary::all(client.services(None).await?).into_iter().map(name).collect()
         }
+        ObjectType::Secret => values(client, ValueKind::Secret).await?,
+        ObjectType::Config => values(client, ValueKind::Config).await?,
         ObjectType::Pod => {
             let (pods, _) = client.some_pods(&PodFilter::default(), LIMIT).await?;
             pods.iter().map(pod_name).collect()
@@ -92,6 +95,11 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
             dead_letters.into_iter().map(|dead| Name { text: dead.id, help: dead.reason }).collect()
         }
     })
+}
+
+async fn values(client: &Client, kind: ValueKind) -> Result<Vec<Name>, ClientError> {
+    let values = client.values(kind).await?;
+    Ok(values.into_iter().map(|value| Name { text: value.name.to_string(), help: String::new() }).collect())
 }
 
 /// Returns the name of a pod of a service, `web-0`, or the uuid of another one: several may have its name.

@@ -465,6 +465,18 @@ scripts! {
             args: [field, seen_holder, holder],
         }
     }
+    value_delete {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [value_key, names],
+        args: [kind, name],
+    }
+    value_put {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [value_key, names],
+        args: [kind, name, version, value, kept, max_count],
+    }
     writes_confirmed {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,

@@ -9,6 +9,7 @@ use bollard::models::{
 };
 use common::spec::{Command, MAX_PIDS, Port, Ulimit};
 
+use super::files;
 use crate::runtime::ContainerRequest;
 
 /// Returns the body of the create call.
@@ -72,6 +73,7 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
         ulimits: Some(container.ulimits.iter().map(ulimit).collect()),
         readonly_rootfs: Some(container.read_only),
         tmpfs: Some(container.tmpfs.as_slice().iter().map(|entry| tmpfs(entry)).collect()),
+        mounts: Some(files::mounts(request)),
         init: container.init.then_some(true),
         cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
         port_bindings: Some(port_bindings(own_ports(request))),
@@ -113,12 +115,17 @@ fn port_bindings(ports: &[Port]) -> PortMap {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::runtime::MountedFile;
     use crate::runtime::testing::identity;
 
     fn host_config_of(json: &str) -> HostConfig {
         let container = serde_json::from_str(json).unwrap();
-        let request =
-            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
+        let request = ContainerRequest {
+            identity: identity("node", "pod", "assignment"),
+            container,
+            sandbox: None,
+            files: Vec::new(),
+        };
         create_body(&request, &["NET_RAW".to_owned()]).host_config.unwrap()
     }
 
@@ -156,8 +163,12 @@ mod tests {
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
             "tmpfs":["/run","/tmp:size=64m"],"cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
         let container = serde_json::from_str(json).unwrap();
-        let request =
-            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
+        let request = ContainerRequest {
+            identity: identity("node", "pod", "assignment"),
+            container,
+            sandbox: None,
+            files: Vec::new(),
+        };
         let body = create_body(&request, &["NET_RAW".to_owned()]);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
@@ -178,10 +189,29 @@ mod tests {
     }
 
     #[test]
+    fn files_are_mounted_read_only() {
+        let mut request = ContainerRequest {
+            identity: identity("node", "pod", "assignment"),
+            container: common::spec::ContainerSpec::from_image("x"),
+            sandbox: None,
+            files: Vec::new(),
+        };
+        request.files.push(MountedFile { source: "/m/0-db".into(), target: "/run/secrets/db".to_owned() });
+        let mounts = create_body(&request, &[]).host_config.unwrap().mounts.unwrap();
+        let [mount] = mounts.as_slice() else { panic!("{mounts:?}") };
+        assert_eq!(
+            (mount.source.as_deref(), mount.target.as_deref()),
+            (Some("/m/0-db"), Some("/run/secrets/db"))
+        );
+        assert_eq!((mount.read_only, mount.typ), (Some(true), Some(bollard::models::MountType::BIND)));
+    }
+
+    #[test]
     fn one_of_several_containers_has_the_network_of_its_sandbox_and_publishes_nothing() {
         let container = serde_json::from_str(r#"{"image":"x","ports":["8080:80"]}"#).unwrap();
         let identity = identity("node", "pod", "assignment");
-        let request = ContainerRequest { identity, container, sandbox: Some("id".to_owned()) };
+        let request =
+            ContainerRequest { identity, container, sandbox: Some("id".to_owned()), files: Vec::new() };
         let body = create_body(&request, &[]);
         assert_eq!(body.exposed_ports, Some(Vec::new()));
         let host = body.host_config.unwrap();
@@ -192,8 +222,12 @@ mod tests {
     #[test]
     fn an_empty_command_keeps_the_images_own() {
         let container = common::spec::ContainerSpec::from_image("x");
-        let request =
-            ContainerRequest { identity: identity("node", "pod", "assignment"), container, sandbox: None };
+        let request = ContainerRequest {
+            identity: identity("node", "pod", "assignment"),
+            container,
+            sandbox: None,
+            files: Vec::new(),
+        };
         let body = create_body(&request, &[]);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
         assert_eq!(body.healthcheck.unwrap().test, Some(vec!["NONE".to_owned()]), "the worker checks");

@@ -168,6 +168,15 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         (EngineCall::Start, 400 | 500) if message.contains("exec") => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
+        // The engine runs on another machine, or does not see the files of a worker that is itself in a container.
+        (EngineCall::Create | EngineCall::Start, 400)
+            if message.contains("bind source path does not exist") =>
+        {
+            RuntimeError::Failed(format!(
+                "the engine does not see the files that the worker has written for the container ({message}): they have to \
+                 share the directory; if the worker is in a container, mount the host's /dev/shm there"
+            ))
+        }
         (_, 400) => RuntimeError::Refused(message.to_owned()),
         (_, 503 | 504) => RuntimeError::Engine(format!("could not {call}: {message}")),
         _ if message.contains("context deadline exceeded") => {
@@ -260,6 +269,7 @@ mod tests {
                 "failed",
             ),
             (EngineCall::Create, 400, "invalid exec option", "refused"),
+            (EngineCall::Create, 400, "invalid mount config: bind source path does not exist: /x", "failed"),
             (
                 EngineCall::Start,
                 500,

@@ -12,6 +12,7 @@ mod create;
 mod deadlines;
 mod errors;
 mod exec;
+mod files;
 mod image;
 mod image_check;
 mod lenient;

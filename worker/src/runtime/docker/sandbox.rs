@@ -22,7 +22,12 @@ pub(super) async fn run(
     identity: &Identity,
     ports: &[Port],
 ) -> Result<Container, RuntimeError> {
-    let request = ContainerRequest { identity: identity.clone(), container: spec(ports), sandbox: None };
+    let request = ContainerRequest {
+        identity: identity.clone(),
+        container: spec(ports),
+        sandbox: None,
+        files: Vec::new(),
+    };
     ensure_image(docker).await?;
     containers::run(&docker.client, &request, &docker.dropped_capabilities).await
 }

@@ -59,6 +59,7 @@ impl Fixture {
             identity: identity(self.node.as_str(), &pod, "assignment"),
             container,
             sandbox: None,
+            files: Vec::new(),
         }
     }
 
@@ -426,6 +427,7 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         identity: identity("n", "p", "a"),
         container: ContainerSpec::from_image("busy"),
         sandbox: None,
+        files: Vec::new(),
     };
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");

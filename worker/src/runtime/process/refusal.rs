@@ -16,6 +16,8 @@ pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
         ("ulimits", !container.ulimits.is_empty()),
         ("read_only", container.read_only),
         ("tmpfs", !container.tmpfs.is_empty()),
+        ("secrets", !container.secrets.is_empty()),
+        ("configs", !container.configs.is_empty()),
         ("cap_drop", !container.cap_drop.is_empty()),
     ]
     .into_iter()
@@ -41,6 +43,8 @@ mod tests {
         assert_eq!(reason(r#"{"image":"x","command":["sleep","1"],"init":true,"ports":[80]}"#), None);
         assert_eq!(reason(r#"{"image":"x","entrypoint":["sleep","1"],"stop_signal":"INT"}"#), None);
         assert!(reason(r#"{"image":"x"}"#).unwrap().contains("`command`"));
+        let secret = reason(r#"{"image":"x","command":["a"],"secrets":["db"]}"#).unwrap();
+        assert!(secret.contains("`secrets`"), "{secret}");
         let several = reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true}"#).unwrap();
         assert!(several.contains("`user`, `read_only`"), "{several}");
     }

@@ -55,7 +55,12 @@ impl Drop for Fixture {
 fn request(pod: &str, script: &str) -> ContainerRequest {
     let mut container = ContainerSpec::from_image("ignored");
     container.command.0 = ["sh", "-c", script].map(str::to_owned).to_vec();
-    ContainerRequest { identity: identity("node", pod, "assignment"), container, sandbox: None }
+    ContainerRequest {
+        identity: identity("node", pod, "assignment"),
+        container,
+        sandbox: None,
+        files: Vec::new(),
+    }
 }
 
 fn exited(code: i64) -> ContainerState {

@@ -273,7 +273,8 @@ impl Runtime for SimRuntime {
         Box::pin(async move {
             self.respond(self.options.start_delay).await?;
             let container = ContainerSpec::from_image("sandbox");
-            let request = ContainerRequest { identity: identity.clone(), container, sandbox: None };
+            let request =
+                ContainerRequest { identity: identity.clone(), container, sandbox: None, files: Vec::new() };
             self.reply(self.start(&request)?)
         })
     }

@@ -10,6 +10,7 @@ fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
         identity: identity(node, pod, "a"),
         container: ContainerSpec::from_image(image),
         sandbox: None,
+        files: Vec::new(),
     }
 }
 

@@ -1,0 +1,184 @@
+//! What `/secret` and `/config` have in common. No answer, problem or log line has a part of a content.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use bytesize::ByteSize;
+use common::api::{DurabilityState, List, ValueInput, ValueView};
+use common::ids::ValueName;
+use common::store::{BrokenKey, Durability, PutValueOutcome};
+use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
+
+use crate::growth::Growth;
+use crate::params::{Paging, page_size};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::{AppState, durability_view};
+
+/// Attempts to rotate a value that others rotate at the same time.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Creates a secret or config.
+pub(super) async fn create(
+    app: &AppState,
+    kind: ValueKind,
+    input: ValueInput,
+) -> Result<Response, ApiProblem> {
+    let Some(name) = input.name.clone() else {
+        let problem = ApiProblem::new(ProblemKind::InvalidBody, format!("the {kind} has no name"));
+        return Err(problem.at("/name", "missing"));
+    };
+    let content = content_of(kind, input)?;
+    match put(app, kind, &name, 1, &content).await? {
+        (PutValueOutcome::Stored, durability) => written(app, kind, &name, 1, durability).await,
+        (PutValueOutcome::Same | PutValueOutcome::Conflict { .. }, _) => Err(ApiProblem::new(
+            ProblemKind::ValueExists,
+            format!("the {kind} {name} exists: PUT /{kind}/{name} stores its next version"),
+        )),
+        (PutValueOutcome::Full { count }, _) => Err(full(kind, count)),
+    }
+}
+
+/// Stores the next version of a secret or config.
+pub(super) async fn rotate(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+    input: ValueInput,
+) -> Result<Response, ApiProblem> {
+    if let Some(other) = input.name.as_ref().filter(|other| *other != name) {
+        let detail = format!("the body is about {other}, and the path about {name}");
+        return Err(ApiProblem::new(ProblemKind::InvalidBody, detail).at("/name", "not the name in the path"));
+    }
+    let content = content_of(kind, input)?;
+    for _ in 0..MAX_ATTEMPTS {
+        let ValueInfo { version, .. } = read(app, kind, name).await?;
+        let next = version.saturating_add(1);
+        match put(app, kind, name, next, &content).await? {
+            (PutValueOutcome::Stored | PutValueOutcome::Same, durability) => {
+                return written(app, kind, name, next, durability).await;
+            }
+            // Another request was faster, or has deleted it.
+            (PutValueOutcome::Conflict { .. }, _) => {}
+            (PutValueOutcome::Full { count }, _) => return Err(full(kind, count)),
+        }
+    }
+    let detail = format!("others keep rotating the {kind} {name}: try again");
+    Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
+}
+
+/// Lists secrets or configs. One whose record cannot be read is left out.
+pub(super) async fn list(
+    app: &AppState,
+    kind: ValueKind,
+    paging: Paging,
+) -> Result<Json<List<ValueView>>, ApiProblem> {
+    let limit = page_size(paging.limit)?;
+    let mut names = app.store.value_names(kind).await?;
+    names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_str() > after));
+    let more = names.len() > limit;
+    names.truncate(limit);
+    let next = names.last().filter(|_| more).map(ToString::to_string);
+    let infos = app.store.value_infos_each(kind, &names).await?;
+    let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(ValueView::from).collect();
+    Ok(Json(List { items, next }))
+}
+
+/// Shows a secret or config without its content.
+pub(super) async fn get(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+) -> Result<Json<ValueView>, ApiProblem> {
+    Ok(Json(read(app, kind, name).await?.into()))
+}
+
+/// Deletes a secret or config.
+pub(super) async fn delete(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+) -> Result<StatusCode, ApiProblem> {
+    match app.store.delete_value(kind, name).await? {
+        (true, _) => Ok(StatusCode::NO_CONTENT),
+        (false, _) => Err(not_found(kind, name)),
+    }
+}
+
+/// Returns the problem of a value that does not exist.
+pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
+    let detail = format!("there is no {kind} {name}: POST /{kind} creates it, and GET /{kind} lists all");
+    ApiProblem::new(ProblemKind::ValueNotFound, detail)
+}
+
+async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<ValueInfo, ApiProblem> {
+    let info = app.store.value_info(kind, name).await;
+    let info =
+        info.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::value(kind, name, error)))?;
+    info.ok_or_else(|| not_found(kind, name))
+}
+
+async fn put(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+    version: u64,
+    content: &ValueBytes,
+) -> Result<(PutValueOutcome, Durability), ApiProblem> {
+    let key = app.config.secret_key.as_ref();
+    if kind == ValueKind::Secret && key.is_none() {
+        return Err(ApiProblem::new(
+            ProblemKind::SecretKeyMissing,
+            "this API has no key for secrets: write one with `kubeleet secret key > FILE`, give it to all APIs and \
+             workers, set their KUBELEET_SECRET_KEY_FILE, and start them again",
+        ));
+    }
+    app.admit(Growth::of_value(content.expose().len())).await?;
+    let sealed = StoredValue::seal(kind, name.clone(), version, content, key).map_err(|problem| {
+        tracing::error!(%kind, %name, problem, "a value cannot be encrypted");
+        ApiProblem::internal()
+    })?;
+    Ok(app.store.put_value(&sealed, app.config.growth.max_secrets).await?)
+}
+
+fn content_of(kind: ValueKind, input: ValueInput) -> Result<ValueBytes, ApiProblem> {
+    let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidValue, detail);
+    let content = input.content().map_err(|problem| invalid(problem.to_owned()))?;
+    match content.expose().len() {
+        0 => Err(invalid(format!("the {kind} is empty"))),
+        bytes if bytes > MAX_VALUE_BYTES => Err(invalid(format!(
+            "the {kind} has {}, and at most {} are allowed: give pods large files as a volume or in their image",
+            ByteSize(bytes as u64).display().iec(),
+            ByteSize(MAX_VALUE_BYTES as u64).display().iec(),
+        ))),
+        _ => Ok(content),
+    }
+}
+
+fn full(kind: ValueKind, count: u64) -> ApiProblem {
+    let detail = format!(
+        "the cluster has {count} {kind}s, as many as are allowed: delete some, or raise \
+         KUBELEET_CLUSTER_MAX_SECRETS of the API"
+    );
+    ApiProblem::new(ProblemKind::ClusterLimit, detail)
+}
+
+/// Responds to a write.
+async fn written(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+    version: u64,
+    durability: Durability,
+) -> Result<Response, ApiProblem> {
+    let durability = durability_view(durability);
+    let status = match (durability.state, version) {
+        (DurabilityState::Unconfirmed, _) => StatusCode::ACCEPTED,
+        (DurabilityState::Confirmed | DurabilityState::SingleMachine, 1) => StatusCode::CREATED,
+        (DurabilityState::Confirmed | DurabilityState::SingleMachine, _) => StatusCode::OK,
+    };
+    // It may be rotated or deleted meanwhile.
+    let view = ValueView { version, durability: Some(durability), ..read(app, kind, name).await?.into() };
+    let location = [(LOCATION, format!("/{kind}/{name}"))];
+    Ok((status, location, Json(view)).into_response())
+}

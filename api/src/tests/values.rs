@@ -1,0 +1,79 @@
+//! `/secret` and `/config`.
+
+use common::secret_key::SecretKey;
+
+use super::Api;
+
+/// A configuration reads its key from a file, and those of tests read no files.
+pub(super) fn start_with_key() -> Option<Api> {
+    let mut api = Api::start()?;
+    let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    let mut config = (*api.app.config).clone();
+    config.secret_key = Some(key);
+    api.app.config = config.into();
+    api.router = crate::router::router(api.app.clone());
+    Some(api)
+}
+
+#[tokio::test]
+async fn a_secret_is_created_rotated_listed_and_deleted_and_never_shown() {
+    let Some(api) = start_with_key() else { return };
+    let created = api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await;
+    assert_eq!((created.status, created.header("location")), (201, "/secret/db"), "{created:?}");
+    assert_eq!(created.json()["version"], 1);
+    api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await.problem(409, "value-exists");
+    let rotated = api.send("PUT", "/secret/db", &[], r#"{"data":"aHVudGVyMw=="}"#).await.expect(200);
+    assert_eq!(rotated["version"], 2);
+    for path in ["/secret", "/secret/db"] {
+        let text = api.get(path).await.text;
+        assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");
+    }
+    assert_eq!(api.get("/secret").await.json()["items"][0]["name"], "db");
+    api.get("/config/db").await.problem(404, "value-not-found");
+    assert_eq!(api.delete("/secret/db").await.status, 204);
+    api.delete("/secret/db").await.problem(404, "value-not-found");
+    api.send("PUT", "/secret/db", &[], r#"{"value":"x"}"#).await.problem(404, "value-not-found");
+}
+
+#[tokio::test]
+async fn without_a_key_only_configs_can_be_created() {
+    let Some(api) = Api::start() else { return };
+    let refused = api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await;
+    let detail = refused.problem(409, "secret-key-missing")["detail"].to_string();
+    assert!(detail.contains("kubeleet secret key") && !detail.contains("hunter2"), "{detail}");
+    let created = api.post("/config", r#"{"name":"app.conf","value":"listen 80"}"#).await;
+    assert_eq!(created.status, 201, "{created:?}");
+}
+
+#[tokio::test]
+async fn an_invalid_value_is_refused_without_a_part_of_it() {
+    let Some(api) = Api::start() else { return };
+    let large = format!(r#"{{"name":"a","value":"{}"}}"#, "hunter2".repeat(40_000));
+    for (body, status, slug) in [
+        (r#"{"name":"a"}"#, 422, "invalid-value"),
+        (r#"{"name":"a","value":""}"#, 422, "invalid-value"),
+        (r#"{"name":"a","value":"hunter2","data":"hunter2"}"#, 422, "invalid-value"),
+        (r#"{"name":"a","data":"hunter2!"}"#, 422, "invalid-value"),
+        (&large, 422, "invalid-value"),
+        (r#"{"value":"hunter2"}"#, 400, "invalid-body"),
+        (r#"{"name":"a","value":7734777}"#, 400, "invalid-body"),
+        (r#"{"name":"a","value":["hunter2"]}"#, 400, "invalid-body"),
+        (r#"{"name":"a","other":"hunter2"}"#, 400, "invalid-body"),
+        (r#"{"name":"a","value":"hunter2"#, 400, "malformed-body"),
+    ] {
+        let answer = api.post("/config", body).await;
+        answer.problem(status, slug);
+        assert!(!answer.text.contains("hunter2") && !answer.text.contains("7734777"), "{}", answer.text);
+    }
+    let other = api.send("PUT", "/config/a", &[], r#"{"name":"b","value":"hunter2"}"#).await;
+    other.problem(400, "invalid-body");
+}
+
+#[tokio::test]
+async fn no_more_configs_than_the_settings_allow_are_created() {
+    let Some(api) = Api::start_with(&[("KUBELEET_CLUSTER_MAX_SECRETS", "1")]) else { return };
+    assert_eq!(api.post("/config", r#"{"name":"a","value":"x"}"#).await.status, 201);
+    let refused = api.post("/config", r#"{"name":"b","value":"x"}"#).await;
+    let detail = refused.problem(403, "cluster-limit")["detail"].to_string();
+    assert!(detail.contains("KUBELEET_CLUSTER_MAX_SECRETS"), "{detail}");
+}

@@ -1,0 +1,266 @@
+//! Secrets and configs that a container gets as files, in the forms that Compose has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::Violation;
+use crate::ids::ValueName;
+use crate::value::ValueKind;
+
+/// The most secrets, and the most configs, of one container.
+const MAX_FILES: usize = 64;
+/// Where secrets are unless their target is an absolute path.
+const SECRETS_DIRECTORY: &str = "/run/secrets";
+/// The longest target.
+const MAX_TARGET: usize = 4096;
+
+/// A secret or config that a container gets as a file. Read from its name, or from a map with these fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileReference {
+    /// The name of the secret or config.
+    pub source: ValueName,
+    /// The file: an absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The number of the user that owns the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The number of the group that owns the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+    /// The permissions of the file, by default `0444`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<FileMode>,
+}
+
+impl FileReference {
+    /// Returns the path of the file in the container.
+    pub fn path(&self, kind: ValueKind) -> String {
+        let target = self.target.as_deref().unwrap_or(self.source.as_str());
+        match kind {
+            _ if target.starts_with('/') => target.to_owned(),
+            ValueKind::Secret => format!("{SECRETS_DIRECTORY}/{target}"),
+            ValueKind::Config => format!("/{target}"),
+        }
+    }
+}
+
+/// The permissions of a file: octal digits as of chmod(1), each 0 or one that can be read. Read from a text, or from
+/// a number whose decimal digits are taken as the octal ones: YAML has no octal numbers of this form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(u32);
+
+impl FileMode {
+    /// Returns the permission bits.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for FileMode {
+    fn default() -> Self {
+        Self(0o444)
+    }
+}
+
+impl std::str::FromStr for FileMode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim().trim_start_matches("0o").trim_start_matches('0');
+        // A number such as 256, which is 0400 in decimal, has a digit that grants something but not to read.
+        let is_valid = (1..=3).contains(&digits.len())
+            && digits.bytes().all(|digit| matches!(digit, b'0' | b'4'..=b'7'));
+        let bits = u32::from_str_radix(digits, 8).ok().filter(|_| is_valid);
+        bits.map(Self).ok_or_else(|| format!("{text:?} is not a mode of a file: write \"0444\" or \"0400\""))
+    }
+}
+
+impl Serialize for FileMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:04o}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for FileMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = text_or_number(deserializer, "the mode of a file, such as \"0444\"")?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileReference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Long {
+            source: ValueName,
+            #[serde(default)]
+            target: Option<String>,
+            #[serde(default)]
+            uid: Option<OwnerId>,
+            #[serde(default)]
+            gid: Option<OwnerId>,
+            #[serde(default)]
+            mode: Option<FileMode>,
+        }
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = FileReference;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name, or a map with source, target, uid, gid and mode")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FileReference, E> {
+                let source = ValueName::new(text).map_err(E::custom)?;
+                Ok(FileReference { source, target: None, uid: None, gid: None, mode: None })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FileReference, A::Error> {
+                let Long { source, target, uid, gid, mode } =
+                    Long::deserialize(MapAccessDeserializer::new(map))?;
+                let number = |id: Option<OwnerId>| id.map(|OwnerId(number)| number);
+                Ok(FileReference { source, target, uid: number(uid), gid: number(gid), mode })
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// The number of a user or group, which Compose writes as a text.
+struct OwnerId(u32);
+
+impl<'de> Deserialize<'de> for OwnerId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = text_or_number(deserializer, "the number of a user or group, such as \"1000\"")?;
+        // The largest number stands for none in chown(2).
+        let number = text.parse().ok().filter(|number| *number < u32::MAX);
+        number.map(Self).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is not the number of a user or group: write \"1000\""))
+        })
+    }
+}
+
+fn text_or_number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    expecting: &'static str,
+) -> Result<String, D::Error> {
+    struct Reader(&'static str);
+    impl Visitor<'_> for Reader {
+        type Value = String;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
+            Ok(number.to_string())
+        }
+    }
+    deserializer.deserialize_any(Reader(expecting))
+}
+
+/// Returns what is wrong with the files of a container, with pointers below it.
+pub(super) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut paths = BTreeMap::new();
+    for (field, kind, files) in
+        [("secrets", ValueKind::Secret, secrets), ("configs", ValueKind::Config, configs)]
+    {
+        if files.len() > MAX_FILES {
+            violations.push(Violation::new(field, format!("at most {MAX_FILES} {field}")));
+        }
+        for (index, file) in files.iter().enumerate() {
+            let pointer = format!("{field}/{index}");
+            let path = file.path(kind);
+            if let Some(problem) = target_problem(file.target.as_deref(), kind) {
+                violations.push(Violation::new(format!("{pointer}/target"), problem));
+            } else if let Some(other) = paths.insert(path.clone(), pointer.clone()) {
+                violations.push(Violation::new(pointer, format!("{path} is the file of {other} already")));
+            }
+        }
+    }
+    violations
+}
+
+fn target_problem(target: Option<&str>, kind: ValueKind) -> Option<String> {
+    let target = target?;
+    let path = target.strip_prefix('/').unwrap_or(target);
+    let is_absolute = path.len() < target.len();
+    let is_clean = !path.contains('\0')
+        && target.len() <= MAX_TARGET
+        && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    let has_directory = path.contains('/') && !is_absolute;
+    (!is_clean || has_directory).then(|| {
+        let name = if kind == ValueKind::Secret { "db_password" } else { "app.conf" };
+        format!("must be a name such as {name}, or the absolute path of a file")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> FileReference {
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
+    }
+
+    #[test]
+    fn a_file_is_read_in_every_form_of_compose() {
+        let short = read(r#""db""#);
+        assert_eq!(
+            (short.path(ValueKind::Secret), short.path(ValueKind::Config)),
+            ("/run/secrets/db".into(), "/db".into())
+        );
+        let long = read(r#"{"source":"db","target":"pw","uid":"103","gid":104,"mode":"0440"}"#);
+        assert_eq!(long.path(ValueKind::Secret), "/run/secrets/pw");
+        assert_eq!((long.uid, long.gid, long.mode.map(FileMode::bits)), (Some(103), Some(104), Some(0o440)));
+        assert_eq!(read(r#"{"source":"db","target":"/etc/pw"}"#).path(ValueKind::Config), "/etc/pw");
+        let again = serde_json::to_string(&long).unwrap();
+        assert_eq!(read(&again), long, "what is stored is read again");
+        for bad in [
+            r#"{"target":"a"}"#,
+            r#"{"source":"a","x":1}"#,
+            "7",
+            r#""a b""#,
+            r#"{"source":"a","uid":"root"}"#,
+        ] {
+            assert!(serde_json::from_str::<FileReference>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_was_written_in_decimal_is_refused() {
+        for (json, bits) in [("\"0400\"", 0o400), ("\"444\"", 0o444), ("440", 0o440), ("\"0o600\"", 0o600)] {
+            let mode: FileMode = serde_json::from_str(json).unwrap();
+            assert_eq!(mode.bits(), bits, "{json}");
+        }
+        // 0400, 0440, 0444, 0600, 0640 and 0644 in decimal.
+        for bad in ["256", "288", "292", "384", "416", "420", "\"\"", "\"0\"", "\"04444\"", "\"rw\"", "-1"] {
+            assert!(serde_json::from_str::<FileMode>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_file_and_belongs_to_one_value() {
+        let pointers = |secrets: &str, configs: &str| -> Vec<String> {
+            let list = |json: &str| serde_json::from_str::<Vec<FileReference>>(json).unwrap();
+            violations(&list(secrets), &list(configs)).into_iter().map(|found| found.pointer).collect()
+        };
+        assert_eq!(pointers(r#"["a","b"]"#, r#"["a"]"#), Vec::<String>::new());
+        assert_eq!(pointers(r#"["a","a"]"#, "[]"), ["secrets/1"]);
+        assert_eq!(pointers(r#"["a"]"#, r#"[{"source":"b","target":"/run/secrets/a"}]"#), ["configs/0"]);
+        for target in ["", "/", "a/b", "../a", "/a/../b", "/a/", "."] {
+            let json = format!(r#"[{{"source":"a","target":"{target}"}}]"#);
+            assert_eq!(pointers(&json, "[]"), ["secrets/0/target"], "{target}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+-- Stores a version of a secret or a config: the first one, or the one after the current one. The oldest of more
+-- than `kept` versions is dropped.
+-- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
+--        | {'FULL', number of values}
+local value_key, names = head_keys()
+-- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's.
+local kind, name, version, value, kept, max_count = head_args()
+local current, current_value = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version), 1, 2)
+local count = redis.call('SCARD', names)
+-- A number that was written by hand ends no other version.
+current = tonumber(current) or 0
+version = tonumber(version)
+
+if version == current and current_value == value then return { 'SAME' } end
+if version ~= current + 1 then return { 'CONFLICT', current } end
+if current == 0 and count >= tonumber(max_count) then return { 'FULL', count } end
+
+local field = string.format('%.0f', version)
+redis.call('HSET', value_key, 'current', field, 'v:' .. field, value, 'updated_at', STAMP)
+redis.call('HSETNX', value_key, 'created_at', STAMP)
+redis.call('HDEL', value_key, string.format('v:%.0f', version - tonumber(kept)))
+redis.call('SADD', names, name)
+emit('cluster', string.lower(kind) .. '/' .. name, kind .. (current == 0 and 'Created' or 'Rotated'), '', '', '',
+  'version ' .. field .. ' was stored')
+return { 'OK' }

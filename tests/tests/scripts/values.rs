@@ -1,0 +1,94 @@
+//! Secrets and configs: versions, limits, and what of them is in Redis.
+
+use common::ids::ValueName;
+use common::secret_key::SecretKey;
+use common::store::{PutValueOutcome, StoreError};
+use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
+use kubeleet_tests::Fixture;
+use kubeleet_tests::keyspace::Entry;
+
+fn name(text: &str) -> ValueName {
+    ValueName::new(text).unwrap()
+}
+
+fn config(text: &str, version: u64, content: &str) -> StoredValue {
+    let content = ValueBytes::new(content.as_bytes().to_vec());
+    StoredValue::seal(ValueKind::Config, name(text), version, &content, None).unwrap()
+}
+
+async fn put(fixture: &Fixture, value: &StoredValue) -> PutValueOutcome {
+    fixture.store.put_value(value, 2).await.unwrap().0
+}
+
+#[tokio::test]
+async fn versions_follow_each_other_and_the_oldest_are_dropped() {
+    let fixture = Fixture::new().await;
+    let [first, second] = [1, 2].map(|version| config("a", version, &version.to_string()));
+    assert_eq!(
+        put(&fixture, &second).await,
+        PutValueOutcome::Conflict { current: 0 },
+        "there is no first one"
+    );
+    assert_eq!(put(&fixture, &first).await, PutValueOutcome::Stored);
+    assert_eq!(put(&fixture, &first).await, PutValueOutcome::Same, "the reply to the first call was lost");
+    let other = config("a", 1, "other");
+    assert_eq!(put(&fixture, &other).await, PutValueOutcome::Conflict { current: 1 });
+    for version in 2..=KEPT_VERSIONS + 2 {
+        let next = config("a", version, &version.to_string());
+        assert_eq!(put(&fixture, &next).await, PutValueOutcome::Stored);
+    }
+    let keyspace = fixture.keyspace().await;
+    let Some(Entry::Hash(fields)) = keyspace.get("config:a") else { panic!("{keyspace:?}") };
+    let kept: Vec<&String> = fields.keys().filter(|field| field.starts_with("v:")).collect();
+    assert_eq!(kept, ["v:3", "v:4", "v:5", "v:6", "v:7"]);
+    let current = fixture.store.current_value(ValueKind::Config, &name("a")).await.unwrap().unwrap();
+    assert_eq!((current.version(), current.open(None).unwrap().expose()), (7, &b"7"[..]));
+    let info = fixture.store.value_info(ValueKind::Config, &name("a")).await.unwrap().unwrap();
+    assert!(info.version == 7 && info.created_at <= info.updated_at && info.created_at > 0, "{info:?}");
+}
+
+#[tokio::test]
+async fn no_more_than_the_allowed_number_is_stored() {
+    let fixture = Fixture::new().await;
+    for text in ["a", "b"] {
+        assert_eq!(put(&fixture, &config(text, 1, "x")).await, PutValueOutcome::Stored);
+    }
+    assert_eq!(put(&fixture, &config("c", 1, "x")).await, PutValueOutcome::Full { count: 2 });
+    assert_eq!(put(&fixture, &config("a", 2, "y")).await, PutValueOutcome::Stored, "a version is no new one");
+    assert_eq!(fixture.store.value_names(ValueKind::Config).await.unwrap(), [name("a"), name("b")]);
+    assert!(fixture.store.delete_value(ValueKind::Config, &name("a")).await.unwrap().0);
+    assert!(!fixture.store.delete_value(ValueKind::Config, &name("a")).await.unwrap().0);
+    assert_eq!(put(&fixture, &config("c", 1, "x")).await, PutValueOutcome::Stored);
+    assert_eq!(fixture.store.value_info(ValueKind::Config, &name("a")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_secret_and_a_config_can_have_one_name_and_redis_has_no_secret_in_clear() {
+    let fixture = Fixture::new().await;
+    let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    let content = ValueBytes::new(b"hunter2-in-clear".to_vec());
+    let secret = StoredValue::seal(ValueKind::Secret, name("a"), 1, &content, Some(&key)).unwrap();
+    assert_eq!(put(&fixture, &secret).await, PutValueOutcome::Stored);
+    assert_eq!(put(&fixture, &config("a", 1, "x")).await, PutValueOutcome::Stored);
+    let found = fixture.store.current_value(ValueKind::Secret, &name("a")).await.unwrap().unwrap();
+    assert_eq!(found.open(Some(&key)).unwrap(), content);
+    let stored: String = fixture.redis.cli(&["HGET", "secret:a", "v:1"]).await;
+    assert!(stored.starts_with("chacha20poly1305:") && !stored.contains("hunter2"), "{stored}");
+    // Moved to another name by hand.
+    let () = fixture.redis.cli(&["RENAME", "secret:a", "secret:b"]).await;
+    let moved = fixture.store.current_value(ValueKind::Secret, &name("b")).await.unwrap().unwrap();
+    assert!(moved.open(Some(&key)).is_err());
+}
+
+#[tokio::test]
+async fn a_broken_record_harms_no_other_one() {
+    let fixture = Fixture::new().await;
+    for text in ["a", "b"] {
+        put(&fixture, &config(text, 1, "x")).await;
+    }
+    let _: u64 = fixture.redis.cli(&["HSET", "config:a", "current", "many"]).await;
+    let both = [name("a"), name("b")];
+    let infos = fixture.store.value_infos_each(ValueKind::Config, &both).await.unwrap();
+    assert!(matches!(infos[0], Err(StoreError::Corrupt { .. })), "{infos:?}");
+    assert_eq!(infos[1].as_ref().unwrap().as_ref().map(|info| info.version), Some(1));
+}

@@ -1,0 +1,310 @@
+//! The files that containers of this node get: a directory for each container, in memory, that only the worker's
+//! user can enter. The engine mounts the files; the directories of containers that are gone are removed.
+//!
+//! All calls are on a file system in memory and take microseconds, so they block their thread.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use common::config::Config;
+use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
+use common::value::ValueBytes;
+use rustix::fs::{FsWord, statfs};
+use sha2::{Digest, Sha256};
+
+use crate::runtime::{Container, Identity};
+
+/// Where files are if the state directory is on a disk.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// The types of file systems in memory, as statfs(2) names them: tmpfs and ramfs.
+const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// A file to be written.
+pub(crate) struct NewFile {
+    /// Its name in the container's directory.
+    pub(crate) name: String,
+    pub(crate) content: ValueBytes,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    /// The permission bits.
+    pub(crate) mode: u32,
+}
+
+/// The directories of this node's containers.
+pub(crate) struct FileStore {
+    state_dir: PathBuf,
+    node: NodeName,
+    in_use: InUse,
+}
+
+type InUse = Arc<Mutex<HashSet<String>>>;
+
+/// While it exists the directory of a container stays, although the engine does not list the container yet.
+pub(crate) struct DirectoryGuard {
+    name: String,
+    in_use: InUse,
+}
+
+impl Drop for DirectoryGuard {
+    fn drop(&mut self) {
+        lock(&self.in_use).remove(&self.name);
+    }
+}
+
+impl FileStore {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { state_dir: config.state_dir.clone(), node: config.node.clone(), in_use: InUse::default() }
+    }
+
+    /// Keeps the directory of a container until the result is dropped.
+    pub(crate) fn guard(&self, identity: &Identity) -> DirectoryGuard {
+        let name = directory_of(identity);
+        lock(&self.in_use).insert(name.clone());
+        DirectoryGuard { name, in_use: self.in_use.clone() }
+    }
+
+    /// Writes the files of a container, in the place of those that are there. Returns their paths.
+    ///
+    /// # Errors
+    /// Why they cannot be written, as a sentence without their content.
+    pub(crate) fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
+        let directory = self.root()?.join(directory_of(identity));
+        create_private(self.base()?, &directory)?;
+        files.iter().map(|file| write_file(&directory, file)).collect()
+    }
+
+    /// Returns whether a container has all files of these names.
+    pub(crate) fn has_all(&self, identity: &Identity, names: &[String]) -> bool {
+        let Ok(root) = self.root() else { return false };
+        let directory = root.join(directory_of(identity));
+        names.iter().all(|name| directory.join(name).is_file())
+    }
+
+    /// Returns the directories of containers of `cluster`, but those that are being started.
+    pub(crate) fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
+        let in_use = lock(&self.in_use).clone();
+        let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
+        else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let prefix = cluster_prefix(cluster);
+        names.filter(|name| name.starts_with(&prefix) && !in_use.contains(name)).collect()
+    }
+
+    /// Removes those of `directories` that belong to none of these containers, which were listed after them.
+    pub(crate) fn remove_leftovers(
+        &self,
+        directories: Vec<String>,
+        containers: &[Container],
+        cluster: Option<&ClusterId>,
+    ) {
+        if directories.is_empty() {
+            return;
+        }
+        let kept: HashSet<String> =
+            containers.iter().map(|container| directory_name(cluster, container)).collect();
+        for name in directories.into_iter().filter(|name| !kept.contains(name)) {
+            self.remove_directory(&name);
+        }
+    }
+
+    /// Removes the files of a container that is gone.
+    pub(crate) fn remove(&self, container: &Container, cluster: Option<&ClusterId>) {
+        self.remove_directory(&directory_name(cluster, container));
+    }
+
+    fn remove_directory(&self, name: &str) {
+        let Ok(root) = self.root() else { return };
+        match fs::remove_dir_all(root.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%error, directory = name, "the files of a removed container cannot be removed");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Returns the directory of this node.
+    fn root(&self) -> Result<PathBuf, String> {
+        let base = self.base()?;
+        if base == self.state_dir {
+            return Ok(base.join("files").join(self.node.as_str()));
+        }
+        let user = format!("kubeleet-{}", rustix::process::geteuid().as_raw());
+        let place = hex(&Sha256::digest(self.state_dir.as_os_str().as_encoded_bytes())[..6]);
+        Ok(base.join(user).join(place).join(self.node.as_str()))
+    }
+
+    /// Returns the file system that has the files: the one of the state directory if that is in memory, else
+    /// `/dev/shm`.
+    fn base(&self) -> Result<&Path, String> {
+        let shared = Path::new(SHARED_MEMORY);
+        match [self.state_dir.as_path(), shared].into_iter().find(|path| is_in_memory(path)) {
+            Some(base) => Ok(base),
+            None => Err(format!(
+                "secrets and configs are kept in memory only, and neither KUBELEET_STATE_DIR ({}) nor \
+                 {SHARED_MEMORY} is a file system in memory: set KUBELEET_STATE_DIR to a directory on a tmpfs",
+                self.state_dir.display()
+            )),
+        }
+    }
+}
+
+fn lock(in_use: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    in_use.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the name of a container's directory: of the cluster, so that each cluster removes only its own, and of
+/// what its labels say.
+fn directory_of(identity: &Identity) -> String {
+    let Identity { cluster, pod, assignment, container, .. } = identity;
+    cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
+}
+
+/// A container without a label of its cluster is of this one: it was created before the cluster had an id.
+fn directory_name(cluster: Option<&ClusterId>, container: &Container) -> String {
+    let Container { pod, assignment, name, .. } = container;
+    cluster_prefix(container.cluster.as_ref().or(cluster)) + &hash(pod, assignment, name.as_ref())
+}
+
+fn cluster_prefix(cluster: Option<&ClusterId>) -> String {
+    let digest = Sha256::digest(cluster.map_or("", |cluster| cluster.as_str()));
+    format!("{}-", hex(&digest[..4]))
+}
+
+fn hash(pod: &PodId, assignment: &AssignmentId, container: Option<&ContainerName>) -> String {
+    let mut hasher = Sha256::new();
+    for part in [pod.as_str(), assignment.as_str(), container.map_or("", |name| name.as_str())] {
+        hasher.update(part);
+        hasher.update([0]);
+    }
+    hex(&hasher.finalize()[..10])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_in_memory(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type))
+}
+
+/// Creates a directory below `base`, and those between, that only this user can enter. One that another user could
+/// have made is refused: `/dev/shm` is open to everybody.
+fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
+    let below = directory.strip_prefix(base).unwrap_or(directory);
+    let mut path = base.to_owned();
+    for part in below.components() {
+        path.push(part);
+        let failed = |error: std::io::Error| format!("{} cannot be created: {error}", path.display());
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let found = fs::symlink_metadata(&path).map_err(failed)?;
+        let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+        if !is_own || found.mode() & 0o077 != 0 {
+            return Err(format!(
+                "{} is not a directory that only the worker's user can enter: remove it",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file under another name first: a container that has the file mounted keeps the one it has.
+fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
+    let path = directory.join(&file.name);
+    let new = directory.join(format!("{}.new", file.name));
+    let write = || -> std::io::Result<()> {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        target.write_all(file.content.expose())?;
+        if file.uid.is_some() || file.gid.is_some() {
+            chown(&new, file.uid, file.gid)?;
+        }
+        fs::set_permissions(&new, Permissions::from_mode(file.mode))?;
+        fs::rename(&new, &path)
+    };
+    match write() {
+        Ok(()) => Ok(path),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(format!(
+            "the file {} cannot be given to the user {} or the group {}: the worker has to be root for that",
+            file.name,
+            file.uid.map_or_else(|| "(unchanged)".to_owned(), |uid| uid.to_string()),
+            file.gid.map_or_else(|| "(unchanged)".to_owned(), |gid| gid.to_string()),
+        )),
+        Err(error) => Err(format!("the file {} cannot be written: {error}", file.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::runtime::ContainerState;
+    use crate::runtime::testing::identity;
+
+    fn store(folder: &Path) -> FileStore {
+        FileStore {
+            state_dir: folder.to_owned(),
+            node: NodeName::new("w1").unwrap(),
+            in_use: InUse::default(),
+        }
+    }
+
+    fn file(name: &str, content: &str, mode: u32) -> NewFile {
+        let content = ValueBytes::new(content.as_bytes().to_vec());
+        NewFile { name: name.to_owned(), content, uid: None, gid: None, mode }
+    }
+
+    fn remove_root(store: &FileStore) {
+        fs::remove_dir_all(store.root().unwrap().parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn files_are_in_memory_and_only_the_workers_user_can_enter_their_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, one) = (store(folder.path()), identity("w1", "pod", "a"));
+        let paths = store.write(&one, &[file("0-db", "hunter2", 0o440)]).unwrap();
+        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "hunter2");
+        assert_eq!(paths[0].metadata().unwrap().mode() & 0o777, 0o440);
+        assert_eq!(paths[0].parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
+        assert!(is_in_memory(&paths[0]));
+        store.write(&one, &[file("0-db", "changed", 0o400)]).unwrap();
+        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "changed");
+        assert!(store.has_all(&one, &["0-db".to_owned()]) && !store.has_all(&one, &["1-x".to_owned()]));
+        remove_root(&store);
+    }
+
+    #[test]
+    fn what_no_container_has_is_removed_unless_its_start_is_under_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path());
+        let [lives, starts, left] = ["1", "2", "3"].map(|pod| identity("w1", pod, "a"));
+        let other = Identity { cluster: Some(ClusterId::new("other").unwrap()), ..left.clone() };
+        let name = [file("0-db", "x", 0o444)];
+        for one in [&lives, &starts, &left, &other] {
+            store.write(one, &name).unwrap();
+        }
+        let cluster = lives.cluster.as_ref();
+        let guard = store.guard(&starts);
+        let container = Container::new("h".into(), &lives, ContainerState::Running);
+        store.remove_leftovers(store.directories(cluster), std::slice::from_ref(&container), cluster);
+        let has = |one: &Identity| store.has_all(one, &["0-db".to_owned()]);
+        assert_eq!([&lives, &starts, &left, &other].map(has), [true, true, false, true]);
+        drop(guard);
+        store.remove(&container, cluster);
+        store.remove_leftovers(store.directories(cluster), &[], cluster);
+        assert_eq!([&lives, &starts, &other].map(has), [false, false, true]);
+        remove_root(&store);
+    }
+}
