@@ -390,6 +390,9 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         "{sums:?}"
     );
     assert!(fixture.store.repair(&sums[0]).await.unwrap() && !fixture.store.repair(&sums[0]).await.unwrap());
+    let () = fixture.redis.cli(&["HSET", "node:w1", "used_pods", "", "used_memory", ""]).await;
+    let emptied = fixture.store.check().await.unwrap().remove(0);
+    assert!(fixture.store.repair(&emptied).await.unwrap(), "an empty text is read as 0: {emptied:?}");
     assert_eq!(fixture.store.check().await.unwrap(), []);
     for finding in &found {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");

@@ -10,8 +10,14 @@ local seen = {}
 for amount in string.gmatch(seen_used, '%S+') do seen[#seen + 1] = amount end
 local actual = head_resources()
 if is_fenced(node_key, incarnation) then return 'CHANGED' end
-local reservations, used_pods = unpack(redis.call('HMGET', node_key, 'reservations', 'used_pods'), 1, 2)
-if (reservations or '0') ~= seen_reservations or (used_pods or '0') ~= seen_pods then return 'CHANGED' end
+-- A caller reads a field that is missing or empty as 0.
+local function is_as_seen(field, seen_amount)
+  local amount = redis.call('HGET', node_key, field)
+  return (not amount or amount == '') and seen_amount == '0' or amount == seen_amount
+end
+if not is_as_seen('reservations', seen_reservations) or not is_as_seen('used_pods', seen_pods) then
+  return 'CHANGED'
+end
 local differences = {}
 local function compare(field, seen_amount, amount)
   if seen_amount ~= amount then
@@ -21,7 +27,7 @@ end
 compare('used_pods', seen_pods, pods)
 for r = 1, RESOURCE_COUNT do
   local field = 'used_' .. RESOURCES[r]
-  if (redis.call('HGET', node_key, field) or '0') ~= seen[r] then return 'CHANGED' end
+  if not is_as_seen(field, seen[r]) then return 'CHANGED' end
   compare(field, seen[r], actual[r])
 end
 for p = 1, port_count do
