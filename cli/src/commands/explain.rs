@@ -101,16 +101,15 @@ fn markdown() -> String {
     for (title, names) in ServiceInput::field_groups() {
         text.push_str(&format!("\n## {title}\n"));
         for (name, field) in fields.iter().filter(|(name, _)| names.contains(&name.as_str())) {
-            let whole = schema.whole(field);
-            let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
-            let mut meaning = description(&whole);
-            if !meaning.ends_with('.') {
-                meaning.push('.');
-            }
-            let body = format!("{meaning} Value: {}.{}", schema.type_of(field), example.unwrap_or_default());
-            text.push_str(&format!("\n### `{name}`\n\n{}", lines(&body)));
+            text.push_str(&schema.entry(name, field));
         }
     }
+    text.push_str("\n## A container in `containers`, beside the fields above\n");
+    let containers = schema.0["properties"]["containers"].clone();
+    let of_list = schema.fields(&containers).into_iter();
+    let among_others =
+        of_list.filter(|(name, _)| ServiceInput::fields_among_others().contains(&name.as_str()));
+    among_others.for_each(|(name, field)| text.push_str(&schema.entry(&name, &field)));
     text
 }
 
@@ -163,6 +162,18 @@ fn list_of(items: &str) -> String {
 struct Schema(Value);
 
 impl Schema {
+    /// Returns what the reference says about a field.
+    fn entry(&self, name: &str, field: &Value) -> String {
+        let whole = self.whole(field);
+        let example = whole.get("example").map(|example| format!(" Example: `{example}`."));
+        let mut meaning = description(&whole);
+        if !meaning.ends_with('.') {
+            meaning.push('.');
+        }
+        let body = format!("{meaning} Value: {}.{}", self.type_of(field), example.unwrap_or_default());
+        format!("\n### `{name}`\n\n{}", lines(&body))
+    }
+
     /// Returns the part that a reference leads to, or the part itself. What stands beside the reference holds.
     fn resolved(&self, part: &Value) -> Value {
         let Some(name) = part["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) else {

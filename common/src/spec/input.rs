@@ -68,18 +68,22 @@ impl ServiceInput {
         &self.service.name
     }
 
+    /// Returns the names of the fields that only a container in a list of `containers` has.
+    pub fn fields_among_others() -> &'static [&'static str] {
+        &ContainerSpec::AMONG_OTHERS
+    }
+
     /// Returns the names of the fields of a document, in groups with a title.
     pub fn field_groups() -> [(&'static str, Vec<&'static str>); 3] {
         let without_aliases = |names: Vec<&'static str>| {
             names.into_iter().filter(|name| !REPLICAS_NAMES[1..].contains(name)).collect::<Vec<_>>()
         };
+        let mut of_container = document::field_names::<ContainerSpec>();
+        of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         [
             ("The service", without_aliases(document::field_names::<ServiceFields>())),
             ("Its pods", document::field_names::<PodSpec>()),
-            (
-                "A container: at the top level if it is the only one, or in `containers`",
-                document::field_names::<ContainerSpec>(),
-            ),
+            ("A container: at the top level if it is the only one, or in `containers`", of_container),
         ]
     }
 
