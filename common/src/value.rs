@@ -70,7 +70,7 @@ impl Serialize for ValueBytes {
     }
 }
 
-/// Read from a text. Errors do not quote what was found.
+/// Read from a text. Errors do not quote what was found: a reader that is asked for a text would.
 impl<'de> Deserialize<'de> for ValueBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for ValueBytes {
                 Self::refuse()
             }
         }
-        deserializer.deserialize_str(Reader)
+        deserializer.deserialize_any(Reader)
     }
 }
 
