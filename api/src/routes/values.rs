@@ -25,7 +25,7 @@ pub(super) async fn create(
     input: ValueInput,
 ) -> Result<Response, ApiProblem> {
     let Some(name) = input.name.clone() else {
-        let problem = ApiProblem::new(ProblemKind::InvalidBody, format!("the {kind} has no name"));
+        let problem = ApiProblem::new(ProblemKind::InvalidValue, format!("the {kind} has no name"));
         return Err(problem.at("/name", "missing"));
     };
     let content = content_of(kind, input)?;
@@ -48,7 +48,9 @@ pub(super) async fn rotate(
 ) -> Result<Response, ApiProblem> {
     if let Some(other) = input.name.as_ref().filter(|other| *other != name) {
         let detail = format!("the body is about {other}, and the path about {name}");
-        return Err(ApiProblem::new(ProblemKind::InvalidBody, detail).at("/name", "not the name in the path"));
+        return Err(
+            ApiProblem::new(ProblemKind::InvalidValue, detail).at("/name", "not the name in the path")
+        );
     }
     let content = content_of(kind, input)?;
     for _ in 0..MAX_ATTEMPTS {

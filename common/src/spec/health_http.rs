@@ -23,7 +23,7 @@ const RESERVED_HEADERS: [&str; 8] =
 pub struct HttpCheck {
     /// Port inside the container; it need not be published.
     #[serde(deserialize_with = "units::port")]
-    #[schema(minimum = 1, example = 8080)]
+    #[schema(minimum = 1, maximum = 65535, example = 8080)]
     pub port: u16,
     /// Path, and perhaps a query.
     #[serde(default = "root", skip_serializing_if = "is_root")]
@@ -57,7 +57,7 @@ impl HttpCheck {
 pub struct TcpCheck {
     /// Port inside the container; it need not be published.
     #[serde(deserialize_with = "units::port")]
-    #[schema(minimum = 1, example = 5432)]
+    #[schema(minimum = 1, maximum = 65535, example = 5432)]
     pub port: u16,
 }
 

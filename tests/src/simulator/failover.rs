@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::store::RedisCommand;
+use worker::runtime::{Container, ContainerState};
 
 use super::bus::{EngineCall, EngineRequest};
 use super::host::{SimulatedHost, must_not_run_twice};
@@ -131,9 +132,9 @@ impl World {
     /// their nodes has no record.
     pub(super) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
-            let mut unrecorded = host.running();
-            unrecorded.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
-            if unrecorded.len() >= 3 {
+            let unrecorded = self.unrecorded_containers(host);
+            let running = unrecorded.iter().filter(|container| container.state == ContainerState::Running);
+            if running.count() >= 3 {
                 unrecorded.iter().for_each(|container| host.end_container(&container.handle, None));
             }
         }
@@ -146,10 +147,16 @@ impl World {
         let is_held =
             |host: &SimulatedHost| held.get(&host.name()).is_some_and(|hold| hold.ends_with(" records"));
         for host in self.cluster.hosts.iter().filter(|host| is_held(host)) {
-            let mut unrecorded = host.running();
-            unrecorded.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
+            let unrecorded = self.unrecorded_containers(host);
             unrecorded.iter().for_each(|container| host.end_container(&container.handle, None));
         }
+    }
+
+    /// The containers of pods without a record, also those that have ended: one of several may have.
+    fn unrecorded_containers(&self, host: &SimulatedHost) -> Vec<Container> {
+        let mut containers = host.containers();
+        containers.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
+        containers
     }
 
     /// The pods and assignments whose containers are not to be stopped by any decision: those that run where
