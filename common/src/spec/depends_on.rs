@@ -1,10 +1,10 @@
-//! What has to be before something starts: `depends_on` in the forms that Compose has.
+//! What has to be before something starts: `depends_on`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 /// How far the other one has to be.
@@ -24,7 +24,7 @@ pub enum StartCondition {
 }
 
 /// The names that something depends on, each with its condition. Read from a list of names, or from a map of
-/// names to conditions: `db: service_healthy`, or `db: {condition: service_healthy}`.
+/// names to conditions: `db: service_healthy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DependsOn(pub BTreeMap<String, StartCondition>);
@@ -54,37 +54,7 @@ impl<'de> Deserialize<'de> for DependsOn {
                 Ok(DependsOn(names.into_iter().map(|name| (name, StartCondition::default())).collect()))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DependsOn, A::Error> {
-                let map = BTreeMap::<String, Condition>::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(DependsOn(map.into_iter().map(|(name, Condition(condition))| (name, condition)).collect()))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-/// A condition by itself, or in a map as Compose has it.
-struct Condition(StartCondition);
-
-impl<'de> Deserialize<'de> for Condition {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Condition;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a condition such as service_healthy, or a map with `condition`")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Condition, E> {
-                StartCondition::deserialize(de::value::StrDeserializer::new(text)).map(Condition)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Condition, A::Error> {
-                #[derive(Deserialize)]
-                #[serde(deny_unknown_fields)]
-                struct Long {
-                    #[serde(default)]
-                    condition: StartCondition,
-                }
-                let Long { condition } = Long::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Condition(condition))
+                BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(DependsOn)
             }
         }
         deserializer.deserialize_any(Reader)
@@ -132,13 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_in_every_form_of_compose() {
+    fn it_is_read_from_a_list_or_a_map() {
         use StartCondition::{ServiceCompletedSuccessfully, ServiceHealthy, ServiceStarted};
         let table = [
             (r#"["a","b"]"#, vec![("a", ServiceStarted), ("b", ServiceStarted)]),
-            (r#"{"a":{"condition":"service_healthy"}}"#, vec![("a", ServiceHealthy)]),
+            (r#"{"a":"service_healthy"}"#, vec![("a", ServiceHealthy)]),
             (r#"{"a":"service_completed_successfully"}"#, vec![("a", ServiceCompletedSuccessfully)]),
-            (r#"{"a":"healthy","b":{}}"#, vec![("a", ServiceHealthy), ("b", ServiceStarted)]),
+            (r#"{"a":"healthy","b":"started"}"#, vec![("a", ServiceHealthy), ("b", ServiceStarted)]),
             ("[]", vec![]),
         ];
         for (json, expected) in table {

@@ -44,6 +44,7 @@ impl HttpCheck {
             ("/port".to_owned(), port_problem(self.port)),
             ("/path".to_owned(), path_problem(&self.path)),
             ("/headers".to_owned(), self.headers.number_problem()),
+            ("/status".to_owned(), self.status.problem()),
         ];
         let headers = self.headers.iter().map(|(name, value)| {
             (format!("/headers/{}", json_pointer::escape(name)), header_problem(name, value))
@@ -145,6 +146,11 @@ impl StatusCodes {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
 
+    fn problem(&self) -> Option<String> {
+        let (first, last) = self.0.iter().find(|(first, last)| first > last)?;
+        Some(format!("{first}-{last} has no status: write {last}-{first}"))
+    }
+
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -171,7 +177,8 @@ impl std::str::FromStr for StatusCodes {
         let status = |text: &str| text.trim().parse().ok().filter(|status| (100..=599).contains(status));
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            status(first).zip(status(last)).filter(|(first, last)| first <= last).ok_or_else(bad)
+            // Whether the first is the smaller one is a matter of `HttpCheck::problems`.
+            status(first).zip(status(last)).ok_or_else(bad)
         };
         let ranges = text.split(',').map(range).collect::<Result<Vec<_>, _>>()?;
         if ranges.len() > MAX_STATUS_RANGES {
@@ -247,7 +254,7 @@ mod tests {
             assert_eq!(status.to_string(), shown);
             assert_eq!(shown.parse(), Ok(status));
         }
-        for bad in ["99", "600", "200.5", r#""""#, r#""399-200""#, r#""2xx""#, "[]", "[[]]", "-1", "true"] {
+        for bad in ["99", "600", "200.5", r#""""#, r#""2xx""#, "[]", "[[]]", "-1", "true"] {
             assert!(serde_json::from_str::<StatusCodes>(bad).is_err(), "{bad}");
         }
     }
