@@ -55,7 +55,7 @@ async fn an_invalid_value_is_refused_without_a_part_of_it() {
         (r#"{"name":"a","value":"hunter2","data":"hunter2"}"#, 422, "invalid-value"),
         (r#"{"name":"a","data":"hunter2!"}"#, 422, "invalid-value"),
         (&large, 422, "invalid-value"),
-        (r#"{"value":"hunter2"}"#, 400, "invalid-body"),
+        (r#"{"value":"hunter2"}"#, 422, "invalid-value"),
         (r#"{"name":"a","value":7734777}"#, 400, "invalid-body"),
         (r#"{"name":"a","value":["hunter2"]}"#, 400, "invalid-body"),
         (r#"{"name":"a","other":"hunter2"}"#, 400, "invalid-body"),
@@ -66,7 +66,7 @@ async fn an_invalid_value_is_refused_without_a_part_of_it() {
         assert!(!answer.text.contains("hunter2") && !answer.text.contains("7734777"), "{}", answer.text);
     }
     let other = api.send("PUT", "/config/a", &[], r#"{"name":"b","value":"hunter2"}"#).await;
-    other.problem(400, "invalid-body");
+    other.problem(422, "invalid-value");
 }
 
 #[tokio::test]
