@@ -23,6 +23,7 @@ const TAGS: &[(&str, &str)] = &[
     ("service", "What users want to run"),
     ("pod", "What runs, and what waits"),
     ("node", "Where pods run"),
+    ("volume", "The data of services"),
     ("queue", "Payloads in Redis, and dead letters"),
     ("event", "What happens in the cluster"),
     ("cluster", "The state of the whole cluster"),

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use common::document::{self, Node, Vocabulary};
-use common::ids::{InvalidName, NodeName, PodId, ServiceName};
+use common::ids::{InvalidName, NodeName, PodId, ServiceName, VolumeName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -46,6 +46,14 @@ impl PathName for NodeName {
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
         Self::new(text).map_err(|error| invalid_name(ProblemKind::NodeNotFound, &error))
+    }
+}
+
+impl PathName for VolumeName {
+    const PARAMETER: &str = "name";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::VolumeNotFound, &error))
     }
 }
 

@@ -69,6 +69,7 @@ kinds! {
     NodeNotFound = "node-not-found", NOT_FOUND, "Node not found";
     QueueNotFound = "queue-not-found", NOT_FOUND, "Queue not found";
     DeadLetterNotFound = "letter-not-found", NOT_FOUND, "Dead letter not found";
+    VolumeNotFound = "volume-not-found", NOT_FOUND, "Volume not found";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
     BodyTimeout = "request-timeout", REQUEST_TIMEOUT, "Request body timed out";
     ServiceExists = "service-exists", CONFLICT, "Service already exists";
@@ -77,6 +78,7 @@ kinds! {
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";
     DeadLetterConflict = "dead-letter-conflict", CONFLICT, "Dead letter cannot be requeued";
     NodeInUse = "node-in-use", CONFLICT, "Node is in use";
+    VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";

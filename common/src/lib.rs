@@ -32,6 +32,7 @@ pub mod spec;
 pub mod store;
 mod system_error;
 pub mod telemetry;
+pub mod volume;
 
 pub use system_error::{system_error, without_error_numbers};
 

@@ -70,6 +70,7 @@ mod throttle;
 mod timings;
 mod unknown_pods;
 mod unlabelled;
+mod volumes;
 mod wakeups;
 mod worker;
 

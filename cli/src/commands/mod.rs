@@ -42,6 +42,7 @@ mod status;
 mod tests;
 mod values;
 mod version;
+mod volume;
 mod wait;
 mod watch;
 
@@ -75,6 +76,9 @@ pub(crate) enum UserCommand {
     /// List, inspect, cordon, uncordon and remove nodes.
     #[command(visible_aliases = ["no", "nodes"])]
     Node(node::NodeArgs),
+    /// List, inspect and remove persistent volumes.
+    #[command(visible_aliases = ["vol", "volumes"])]
+    Volume(volume::VolumeArgs),
     /// Inspect queues; requeue or drop dead letters.
     #[command(visible_alias = "queues")]
     Queue(queue::QueueArgs),
@@ -162,6 +166,7 @@ async fn dispatch(
         UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
+        UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
         UserCommand::Get(args) => operations::get(args, &mut context).await,
         UserCommand::Describe(args) => operations::describe(args, &mut context).await,

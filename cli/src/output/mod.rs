@@ -18,6 +18,7 @@ pub(crate) mod table;
 pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
+pub(crate) mod volumes;
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -11,6 +11,7 @@ mod queues;
 mod recovery;
 mod services;
 mod status;
+mod volumes;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,6 +25,7 @@ pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView}
 pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
+pub use volumes::VolumeView;
 
 /// A collection, or one page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

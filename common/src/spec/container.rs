@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Command, Cpus, DependsOn, Environment, Memory, Port, StopSignal, TextList, Ulimit, Violation,
-    check_image, checks, units,
+    VolumeMount, check_image, checks, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -65,6 +65,10 @@ pub struct ContainerSpec {
     /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
     pub tmpfs: TextList,
+    /// Volumes: `data:/var/lib/app` stays with its replica, `/cache` goes with the pod. A map has `source`, `target`,
+    /// `read_only`, `kind` and `space`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
     /// Linux capabilities that the container does not get, besides those that no container of the node gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["ALL"]))]
@@ -130,12 +134,13 @@ impl ContainerSpec {
             .chain(of_list("tmpfs", self.tmpfs.as_slice(), checks::tmpfs))
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
+            .chain(self.volume_problems())
             .filter_map(|(field, problem)| Some(Violation::new(format!("{prefix}/{field}"), problem?)))
             .collect()
     }
 }
 
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

@@ -1,6 +1,6 @@
 //! Every key name, spelled once. `docs/reference/redis.md` lists type, writer and readers of each.
 
-use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId};
+use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId, VolumeName};
 
 pub(crate) const EVENTS: &str = "events";
 pub(crate) const META: &str = "meta";
@@ -18,6 +18,7 @@ pub(crate) const HELD: &str = "held";
 pub(crate) const BEATS: &str = "beats";
 pub(crate) const SCHEDULERS: &str = "schedulers";
 pub(crate) const RECOVERY: &str = "recovery";
+pub(crate) const VOLUMES: &str = "volumes";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -49,11 +50,13 @@ keys! {
     lease(str) = "lease:";
     log(str) = "log:";
     recovery(NodeName) = "recovery:";
+    volume(VolumeName) = "volume:";
+    removals(NodeName) = "rv:";
     aside(str) = "broken:";
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 16] = [
+pub(crate) const CLUSTER_WIDE: [&str; 17] = [
     EVENTS,
     META,
     SQ,
@@ -70,6 +73,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 16] = [
     BEATS,
     SCHEDULERS,
     RECOVERY,
+    VOLUMES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -84,13 +88,13 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         META | UQ | UQ_WHY | UNCONFIRMED | HELD => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
-        SERVICES | PUSHED | NODES | FORMER_SPECS => "set",
+        SERVICES | PUSHED | NODES | FORMER_SPECS | VOLUMES => "set",
         RECOVERY => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
-            "cs" | "stop" => "set",
+            "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" => "string",
-            "node" | "pod" | "service" | "slots" => "hash",
+            "node" | "pod" | "service" | "slots" | "volume" => "hash",
             "log" => "stream",
             _ => return None,
         },

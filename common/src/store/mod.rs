@@ -37,6 +37,7 @@ mod services;
 mod session;
 mod spec_cache;
 mod stored_spec;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -74,6 +75,7 @@ pub use session::{
 };
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
+pub use volumes::{RemoveVolumeOutcome, VolumeReport};
 
 /// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
 /// connections.

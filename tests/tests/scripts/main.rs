@@ -24,6 +24,7 @@ mod scheduling;
 mod services;
 mod session;
 mod stored_forms;
+mod volumes;
 mod wrong_keys;
 
 use kubeleet_tests::Fixture;

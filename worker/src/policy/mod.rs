@@ -43,7 +43,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 20] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 21] {
     let ContainerSpec {
         name,
         image,
@@ -59,6 +59,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ulimits,
         read_only,
         tmpfs,
+        volumes,
         cap_drop,
         init,
         stop_signal,
@@ -89,6 +90,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
+        // Of the engine, or in memory: a path of the host is no valid value, nor are options of a driver.
+        ("volumes", any(volumes)),
         // A program of the engine, inside the container.
         ("init", any(init)),
         // The worker sends it, and SIGKILL after the grace period.

@@ -11,7 +11,7 @@ use common::spec::Port;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, EngineVolume, Hint, Identity, Runtime, RuntimeError};
 
 const COMPONENT: &str = "engine";
 
@@ -66,6 +66,14 @@ impl Runtime for FailpointRuntime {
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         with_failpoints("run_sandbox", self.0.run_sandbox(identity, ports))
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        with_failpoints("volumes", self.0.volumes(node))
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        with_failpoints("remove_volume", self.0.remove_volume(handle))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

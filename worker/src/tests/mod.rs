@@ -11,3 +11,4 @@ mod recovering;
 mod rig;
 mod sessions;
 mod several;
+mod volumes;

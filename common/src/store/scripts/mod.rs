@@ -16,7 +16,8 @@ use redis::ScriptInvocation;
 
 use super::keys;
 use crate::ids::{
-    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, SchedulerId, ServiceName, SpecId, WriteId,
+    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, SchedulerId, ServiceName, SpecId,
+    VolumeName, WriteId,
 };
 use crate::lifecycle::{Phase, PodEvent};
 use crate::node::Resources;
@@ -300,6 +301,7 @@ text_args!(
     &SchedulerId,
     &ServiceName,
     &SpecId,
+    &VolumeName,
     &WriteId
 );
 

@@ -12,6 +12,7 @@ mod external_worker;
 mod host_ports;
 mod ready;
 mod resources;
+mod volumes;
 
 use std::fmt;
 use std::time::Duration;
@@ -28,8 +29,14 @@ pub(super) const NODE_FILTERS: &[NodeFilter] = &[ready::READY, cordoned::SCHEDUL
 
 /// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
 /// batch.
-pub(super) const POD_FILTERS: &[NodeFilter] =
-    &[resources::POD_SLOTS, resources::CPU, resources::MEMORY, host_ports::FREE, external_worker::IMAGE_ONLY];
+pub(super) const POD_FILTERS: &[NodeFilter] = &[
+    resources::POD_SLOTS,
+    resources::CPU,
+    resources::MEMORY,
+    host_ports::FREE,
+    external_worker::IMAGE_ONLY,
+    volumes::DATA_IS_HERE,
+];
 
 /// One check of a node for a pod, with the reason and the explanation of a refusal.
 pub(super) struct NodeFilter {
@@ -50,6 +57,9 @@ impl Reason {
     pub const NO_NODES: Self = Self("NoNodes");
     /// Another pod, or another program, has a host port that the pod needs.
     pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
+
+    /// The data of a volume of the pod is on another node, or is being removed.
+    pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 
     /// Returns the word.
     pub fn as_str(self) -> &'static str {

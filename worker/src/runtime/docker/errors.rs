@@ -24,6 +24,8 @@ pub(super) enum EngineCall {
     Logs,
     Import,
     RemoveImage,
+    ListVolumes,
+    RemoveVolume,
 }
 
 impl EngineCall {
@@ -43,6 +45,8 @@ impl EngineCall {
             EngineCall::Logs => "logs",
             EngineCall::Import => "import",
             EngineCall::RemoveImage => "remove_image",
+            EngineCall::ListVolumes => "list_volumes",
+            EngineCall::RemoveVolume => "remove_volume",
         }
     }
 }
@@ -63,6 +67,8 @@ impl fmt::Display for EngineCall {
             EngineCall::Logs => "read the container's logs",
             EngineCall::Import => "import the image",
             EngineCall::RemoveImage => "remove the image",
+            EngineCall::ListVolumes => "list volumes",
+            EngineCall::RemoveVolume => "remove the volume",
         })
     }
 }

@@ -17,6 +17,7 @@ mod sandbox;
 #[cfg(test)]
 mod tests;
 mod view;
+mod volumes;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,7 +40,9 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
-use super::{Container, ContainerRequest, EngineInfo, Hint, Identity, Runtime, RuntimeError, label};
+use super::{
+    Container, ContainerRequest, EngineInfo, EngineVolume, Hint, Identity, Runtime, RuntimeError, label,
+};
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -332,6 +335,14 @@ impl Runtime for DockerRuntime {
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(sandbox::run(self, identity, ports))
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        Box::pin(volumes::list(&self.client, node))
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(volumes::remove(&self.client, handle))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

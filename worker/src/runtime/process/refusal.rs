@@ -16,6 +16,7 @@ pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
         ("ulimits", !container.ulimits.is_empty()),
         ("read_only", container.read_only),
         ("tmpfs", !container.tmpfs.is_empty()),
+        ("volumes", !container.volumes.is_empty()),
         ("cap_drop", !container.cap_drop.is_empty()),
     ]
     .into_iter()
@@ -41,7 +42,9 @@ mod tests {
         assert_eq!(reason(r#"{"image":"x","command":["sleep","1"],"init":true,"ports":[80]}"#), None);
         assert_eq!(reason(r#"{"image":"x","entrypoint":["sleep","1"],"stop_signal":"INT"}"#), None);
         assert!(reason(r#"{"image":"x"}"#).unwrap().contains("`command`"));
-        let several = reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true}"#).unwrap();
-        assert!(several.contains("`user`, `read_only`"), "{several}");
+        let several =
+            reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true,"volumes":["/d"]}"#)
+                .unwrap();
+        assert!(several.contains("`user`, `read_only`, `volumes`"), "{several}");
     }
 }
