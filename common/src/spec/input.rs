@@ -7,7 +7,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContainerSpec, MAX_REPLICAS, OnDisconnect, PodSpec, REPLICAS_NAMES, Violation, units};
+use super::{ContainerSpec, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::ServiceName;
 use crate::json_pointer;
@@ -107,9 +107,8 @@ impl ServiceInput {
             pod.containers = vec![at_top];
             Form::Short
         };
-        // What is written to a volume on one node must not be written from two pods.
-        if !has_policy && !pod.persistent_volumes().is_empty() {
-            pod.on_disconnect = OnDisconnect::Stop;
+        if !has_policy {
+            pod.on_disconnect = pod.default_on_disconnect();
         }
         let own = document::field_names::<ServiceFields>();
         let of_pod = document::field_names::<PodSpec>();
@@ -228,6 +227,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::spec::OnDisconnect;
 
     fn normalize(json: &str) -> Result<DesiredService, Vec<Violation>> {
         ServiceInput::from_value(&serde_json::from_str(json).unwrap()).expect("parses").normalize()

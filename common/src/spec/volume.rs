@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, Memory, PodSpec, Violation, checks};
+use super::{ContainerSpec, Memory, OnDisconnect, PodSpec, Violation, checks};
 
 /// What becomes of the data of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -73,6 +73,12 @@ impl PodSpec {
             }
         }
         found
+    }
+
+    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is written
+    /// to a persistent volume must not be written by two pods.
+    pub fn default_on_disconnect(&self) -> OnDisconnect {
+        if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }
 
     /// Returns what is wrong among the volumes of several containers, with pointers below `/containers`.
@@ -142,8 +148,8 @@ impl VolumeMount {
             }
             (VolumeKind::Tmpfs, Some(_)) => Some("a tmpfs has no source".to_owned()),
             (_, Some(source)) if !is_source(source) => Some(format!(
-                "{source:?} cannot be the name of a volume: 1 to {MAX_SOURCE} letters, digits, '.', '_' or '-', \
-                 beginning with a letter or digit"
+                "{source:?} cannot be the name of a volume: write 1 to {MAX_SOURCE} of A-Z, a-z, 0-9, '.', '_' and '-', \
+                 not beginning with one of the last three"
             )),
             _ => None,
         }

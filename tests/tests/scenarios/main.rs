@@ -15,6 +15,7 @@ mod names;
 mod recovery;
 mod supervisor;
 mod upgrade;
+mod volumes;
 
 use std::time::Duration;
 

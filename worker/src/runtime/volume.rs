@@ -21,7 +21,7 @@ pub struct RequestedVolume<'a> {
 }
 
 /// Returns the volumes that the engine keeps for a container: all but those in memory. Asking twice for the same
-/// container, or for two containers of a pod with the same source, gives the same volumes.
+/// container, or for two containers of a pod with the same source, returns the same volumes.
 pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
