@@ -97,7 +97,7 @@ async fn a_volume_is_removed_when_its_service_does_not_want_it_and_its_node_has_
     service(&fixture, 1).await;
     fixture.assign_all(&w1).await;
     fixture.run_all(&w1).await;
-    let remove = || fixture.store.remove_volume(&name(0));
+    let remove = || async { fixture.store.remove_volume(&name(0)).await };
     assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveVolumeOutcome::Used);
     let claim = volume(&fixture, 0).await.claim;
     let present = [claim.clone()];
