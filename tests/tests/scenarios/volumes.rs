@@ -83,7 +83,8 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
 async fn a_pod_waits_for_the_node_that_has_its_data() {
     let _lock = beside_others().await;
     let cluster = Cluster::new(Timing::Short).await;
-    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    // Dropped after the workers, which would create again what it removes.
+    let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
     let http = api.http();
@@ -109,5 +110,4 @@ async fn a_pod_waits_for_the_node_that_has_its_data() {
     })
     .await;
     until_says(&http, &first, &["found /data", "new /cache"]).await;
-    drop(docker);
 }
