@@ -66,8 +66,7 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
 ];
 
 /// Fields that people know from elsewhere, and why they are missing here.
-const NOT_SUPPORTED: [(&str, &str); 18] = [
-    ("volumes", "kubeleet has no volumes"),
+const NOT_SUPPORTED: [(&str, &str); 17] = [
     ("networks", "kubeleet has no networks"),
     ("network_mode", "kubeleet has no networks"),
     ("secrets", "kubeleet has no secrets; see environment"),
