@@ -196,7 +196,8 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
 }
 
 /// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". For a host port
-/// it says which pod has it, for a volume where its data is; other details have numbers that change, and each change would be an event.
+/// it says which pod has it, for a volume where its data is; other details have numbers that change, and each
+/// change would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
-use super::watch;
+use super::{object, watch};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::{ListStyle, volumes};
@@ -36,14 +36,14 @@ pub(crate) enum VolumeCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Name of the volume.
-        #[arg(value_name = "VOLUME")]
+        #[arg(value_name = "VOLUME", value_parser = object::volume)]
         name: String,
     },
     /// Remove volumes that no service uses, with their data.
     #[command(visible_aliases = ["remove", "delete"])]
     Rm {
         /// Names of the volumes.
-        #[arg(value_name = "VOLUME", required = true)]
+        #[arg(value_name = "VOLUME", required = true, value_parser = object::volume)]
         names: Vec<String>,
     },
 }
@@ -52,21 +52,16 @@ pub(crate) enum VolumeCommand {
 #[derive(Debug, Default, PartialEq, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    style: ListStyle,
+    pub(super) style: ListStyle,
 }
 
 /// Runs a subcommand.
 pub(super) async fn run(command: VolumeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     match command {
         VolumeCommand::Ls(args) => list(&args, context).await,
-        VolumeCommand::Describe { name } => describe(untyped(&name), context).await,
+        VolumeCommand::Describe { name } => describe(&name, context).await,
         VolumeCommand::Rm { names } => remove(&names, context).await,
     }
-}
-
-/// Returns the name without the type that `-o name` prints.
-fn untyped(name: &str) -> &str {
-    name.strip_prefix("volume/").unwrap_or(name)
 }
 
 async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
@@ -91,7 +86,7 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
 
 async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
-    for name in names.iter().map(|name| untyped(name)) {
+    for name in names {
         let result = context.client.remove_volume(name).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
             let text = format!("volume {name} is being removed");

@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, Memory, OnDisconnect, PodSpec, Violation, checks};
+use crate::value::ValueKind;
 
 /// What becomes of the data of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
@@ -105,11 +106,14 @@ impl PodSpec {
 impl ContainerSpec {
     /// Returns what is wrong with its volumes, by the pointer below the container.
     pub(super) fn volume_problems(&self) -> Vec<(String, Option<String>)> {
-        let in_memory = self.tmpfs.as_slice().iter().map(|entry| entry.split(':').next().unwrap_or_default());
-        let mut targets: BTreeSet<&str> = in_memory.collect();
+        let in_memory = self.tmpfs.as_slice().iter();
+        let in_memory = in_memory.map(|entry| entry.split(':').next().unwrap_or_default().to_owned());
+        let files = [(ValueKind::Secret, &self.secrets), (ValueKind::Config, &self.configs)];
+        let files = files.into_iter().flat_map(|(kind, files)| files.iter().map(move |file| file.path(kind)));
+        let mut targets: BTreeSet<String> = in_memory.chain(files).collect();
         let mut problems = Vec::new();
         for (at, volume) in self.volumes.iter().enumerate() {
-            let is_twice = !targets.insert(volume.target.as_str());
+            let is_twice = !targets.insert(volume.target.clone());
             let twice = is_twice.then(|| format!("{} is mounted twice", volume.target));
             problems.push((format!("volumes/{at}"), volume.problem().or(twice)));
         }
@@ -345,11 +349,12 @@ mod tests {
 
     #[test]
     fn a_path_has_one_volume_and_a_source_one_kind() {
-        let container: ContainerSpec =
-            serde_json::from_str(r#"{"image":"x","tmpfs":["/a:size=1m"],"volumes":["d:/a","d:/b","/b"]}"#)
-                .unwrap();
+        let container: ContainerSpec = serde_json::from_str(
+            r#"{"image":"x","tmpfs":["/a:size=1m"],"configs":["c"],"volumes":["d:/a","d:/b","/b","/c"]}"#,
+        )
+        .unwrap();
         let pointers: Vec<String> = container.violations("").into_iter().map(|v| v.pointer).collect();
-        assert_eq!(pointers, ["/volumes/0", "/volumes/2"]);
+        assert_eq!(pointers, ["/volumes/0", "/volumes/2", "/volumes/3"]);
         let pod: PodSpec = serde_json::from_str(
             r#"{"containers":[{"image":"x","name":"a","volumes":["d:/a"]},
                 {"image":"x","name":"b","volumes":[{"source":"d","target":"/a","kind":"local"},"e:/e","d:/d"]}]}"#,

@@ -40,6 +40,9 @@ impl Hash for Requirements {
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
+        if !self.bound_volumes.is_empty() {
+            self.bound_volumes.hash(state);
+        }
     }
 }
 

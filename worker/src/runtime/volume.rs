@@ -141,7 +141,7 @@ mod tests {
                 {"type":"tmpfs","target":"/run"}]}"#,
         )
         .unwrap();
-        ContainerRequest { identity, container, sandbox: None }
+        ContainerRequest { identity, container, sandbox: None, files: Vec::new() }
     }
 
     fn handles(request: &ContainerRequest) -> Vec<String> {

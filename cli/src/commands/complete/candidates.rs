@@ -26,6 +26,7 @@ impl Kind {
             "SERVICE" | "SERVICE REPLICAS" => Some(Self::Names(ObjectType::Service)),
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
+            "VOLUME" => Some(Self::Names(ObjectType::Volume)),
             "QUEUE" => Some(Self::Names(ObjectType::Queue)),
             "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
             "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),

@@ -162,7 +162,8 @@ mod tests {
         let json = r#"{"image":"x","entrypoint":"sh -c","command":["a"],"working_dir":"/srv","user":"1000:1000",
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
             "tmpfs":["/run","/tmp:size=64m"],
-            "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],"cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
+            "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],
+            "cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest {
             identity: identity("node", "pod", "assignment"),

@@ -21,8 +21,8 @@ use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
 use super::{
-    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime,
-    RuntimeError,
+    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    Runtime, RuntimeError,
 };
 
 /// How the simulated engine behaves.

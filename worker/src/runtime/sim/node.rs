@@ -35,8 +35,14 @@ impl SimNode {
         let crashes = request.container.image.starts_with("crash");
         let exec_exit_code = Some(i64::from(request.container.image.starts_with("unhealthy")));
         let volumes = self.create_volumes(request);
-        let mut simulated =
-            SimContainer { container: container.clone(), volumes, crashes, exec_exit_code, execs: 0, starts: 0 };
+        let mut simulated = SimContainer {
+            container: container.clone(),
+            volumes,
+            crashes,
+            exec_exit_code,
+            execs: 0,
+            starts: 0,
+        };
         simulated.start();
         self.containers.insert(name, simulated);
         self.send_hint(&identity.pod, !crashes);
