@@ -90,9 +90,9 @@ impl PodSpec {
                 let before = self.containers[..index].iter().flat_map(|other| &other.volumes);
                 let mut same = before.filter(|other| other.source.is_some() && other.source == volume.source);
                 if let Some(other) = same.find(|other| other.kind != volume.kind) {
-                    let source = volume.source.as_deref().unwrap_or_default();
+                    let name = volume.source.as_deref().unwrap_or_default();
                     let detail = format!(
-                        "{source} is {} in another container of the pod: one source has one kind",
+                        "{name} is {} in another container of the pod: one source has one kind",
                         other.kind.as_str()
                     );
                     violations.push(Violation::new(format!("/containers/{index}/volumes/{at}"), detail));

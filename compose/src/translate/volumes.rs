@@ -27,8 +27,8 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_>) {
 fn short(text: &str, item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
-        [source, _, ..] if source.starts_with(['/', '.', '~']) => {
-            not_honoured(item, &format!("{source} is a path of the machine, which containers do not get"), draft);
+        [path, _, ..] if path.starts_with(['/', '.', '~']) => {
+            not_honoured(item, &format!("{path} is a path of the machine, which containers do not get"), draft);
             None
         }
         [source, target, options] => {
@@ -53,8 +53,8 @@ fn long(item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
     let text = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default();
     match text("type").as_ref() {
         "bind" => {
-            let source = text("source");
-            not_honoured(item, &format!("{source} is a path of the machine, which containers do not get"), draft);
+            let path = text("source");
+            not_honoured(item, &format!("{path} is a path of the machine, which containers do not get"), draft);
             return None;
         }
         other @ ("npipe" | "cluster" | "image") => {
@@ -114,17 +114,17 @@ pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Rep
             of_source.push((service, volume));
         }
     }
-    for (source, uses) in &uses {
+    for (name, uses) in &uses {
         for (service, volume) in uses {
-            if shared.contains(source) {
-                let detail = format!("volume {source} is not shared: each replica of a service has its own");
+            if shared.contains(name) {
+                let detail = format!("volume {name} is not shared: each replica of a service has its own");
                 report.note(NoteKind::Different, volume.place(), service, detail);
             }
-            let declared = root.get("volumes").and_then(|declared| declared.get(source));
+            let declared = root.get("volumes").and_then(|declared| declared.get(name));
             let options = declared.into_iter().flat_map(Node::fields);
             for option in options.filter(|option| !option.name.starts_with(EXTENSION) && !option.value.is_blank()) {
                 let detail = format!(
-                    "volumes.{source}.{} is not honoured: it is a plain volume of the replica's node",
+                    "volumes.{name}.{} is not honoured: it is a plain volume of the replica's node",
                     option.name
                 );
                 report.note(NoteKind::NotHonoured, option.place, service, detail);
