@@ -51,7 +51,7 @@ fn long(item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
         return Some(item.clone());
     }
     let text = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default();
-    match text("type").as_ref() {
+    match &*text("type") {
         "bind" => {
             let path = text("source");
             not_honoured(item, &format!("{path} is a path of the machine, which containers do not get"), draft);
@@ -103,15 +103,15 @@ pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Rep
     let mut uses: BTreeMap<String, Vec<(&str, &Node)>> = BTreeMap::new();
     let mut shared: BTreeSet<String> = BTreeSet::new();
     for (service, document) in services {
-        let replicas = document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse().ok());
+        let replicas = document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
         for volume in document.get("volumes").and_then(Node::items).unwrap_or_default() {
             let Some(source) = source_of(volume) else { continue };
             let of_source = uses.entry(source.clone()).or_default();
-            if replicas.is_some_and(|count: u64| count > 1) || of_source.iter().any(|(other, _)| other != service)
+            if replicas.is_some_and(|count| count > 1) || of_source.iter().any(|(other, _)| other != service)
             {
                 shared.insert(source);
             }
-            of_source.push((service, volume));
+            of_source.push((*service, volume));
         }
     }
     for (name, uses) in &uses {
