@@ -75,7 +75,6 @@ mod throttle;
 mod timings;
 mod unknown_pods;
 mod unlabelled;
-mod volumes;
 mod wakeups;
 mod worker;
 

@@ -20,7 +20,6 @@ pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
-pub(crate) mod volumes;
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -38,7 +38,6 @@ mod session;
 mod spec_cache;
 mod stored_spec;
 mod values;
-mod volumes;
 
 use std::sync::Arc;
 
@@ -77,7 +76,6 @@ pub use session::{
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
 pub use values::PutValueOutcome;
-pub use volumes::{RemoveVolumeOutcome, VolumeReport};
 
 /// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
 /// connections.

@@ -18,7 +18,6 @@ mod resources;
 mod secrets;
 mod supervisor;
 mod upgrade;
-mod volumes;
 
 use std::time::Duration;
 

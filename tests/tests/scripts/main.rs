@@ -25,7 +25,6 @@ mod services;
 mod session;
 mod stored_forms;
 mod values;
-mod volumes;
 mod wrong_keys;
 
 use kubeleet_tests::Fixture;

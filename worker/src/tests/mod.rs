@@ -12,4 +12,3 @@ mod recovering;
 mod rig;
 mod sessions;
 mod several;
-mod volumes;
