@@ -23,6 +23,7 @@ const TAGS: &[(&str, &str)] = &[
     ("service", "What users want to run"),
     ("pod", "What runs, and what waits"),
     ("node", "Where pods run"),
+    ("volume", "The data of services"),
     ("secret", "Encrypted values that containers get as files"),
     ("config", "Values that containers get as files"),
     ("queue", "Payloads in Redis, and dead letters"),

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use common::document::{self, Node, Vocabulary};
-use common::ids::{InvalidName, NodeName, PodId, ServiceName, ValueName};
+use common::ids::{InvalidName, NodeName, PodId, ServiceName, ValueName, VolumeName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -54,6 +54,14 @@ impl PathName for ValueName {
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
         Self::new(text).map_err(|error| invalid_name(ProblemKind::ValueNotFound, &error))
+    }
+}
+
+impl PathName for VolumeName {
+    const PARAMETER: &str = "name";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::new(text).map_err(|error| invalid_name(ProblemKind::VolumeNotFound, &error))
     }
 }
 

@@ -75,6 +75,7 @@ kinds! {
     ValueNotFound = "value-not-found", NOT_FOUND, "Secret or config not found";
     QueueNotFound = "queue-not-found", NOT_FOUND, "Queue not found";
     DeadLetterNotFound = "letter-not-found", NOT_FOUND, "Dead letter not found";
+    VolumeNotFound = "volume-not-found", NOT_FOUND, "Volume not found";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
     BodyTimeout = "request-timeout", REQUEST_TIMEOUT, "Request body timed out";
     ServiceExists = "service-exists", CONFLICT, "Service already exists";
@@ -89,6 +90,7 @@ kinds! {
     InsufficientCpu = "insufficient-cpu", CONFLICT, "Insufficient CPU";
     InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
+    VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "Body too large";

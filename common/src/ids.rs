@@ -129,6 +129,25 @@ name!(
 );
 
 name!(
+    /// A persistent volume: the service, the name in the service and the replica, as in `web_data_0`.
+    VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    |s| s.len() <= 140
+        && s.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+);
+
+impl VolumeName {
+    /// Returns the name of a service's persistent volume. No two have the same: a service has no `_` in its name, and
+    /// the replica is the digits at the end.
+    ///
+    /// # Errors
+    /// If `source` cannot be the name of a volume.
+    pub fn of_replica(service: &ServiceName, source: &str, replica: u32) -> Result<Self, InvalidName> {
+        Self::new(format!("{service}_{source}_{replica}"))
+    }
+}
+
+name!(
     /// One assignment of a pod to a node: a new random UUID each time, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );

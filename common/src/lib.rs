@@ -38,6 +38,7 @@ pub mod store;
 mod system_error;
 pub mod telemetry;
 pub mod value;
+pub mod volume;
 
 pub use system_error::{system_error, without_error_numbers};
 

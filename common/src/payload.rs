@@ -101,6 +101,14 @@ impl Payload {
         if let Some(violation) = pod.containers.iter().find_map(|c| c.violations("").into_iter().next()) {
             return Err(InvalidPayload::NotAPod(violation.to_string()));
         }
+        if let Some(volume) = pod.persistent_volumes().first() {
+            let reason = format!(
+                "the persistent volume {} needs a service, whose replica it belongs to: apply a service, or give the \
+                 volume `kind: local`",
+                volume.source
+            );
+            return Err(InvalidPayload::NotAPod(reason));
+        }
         Ok(InlineSpec { pod, unknown })
     }
 }

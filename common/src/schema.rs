@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, ValueName};
+use crate::ids::{
+    AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, ValueName, VolumeName,
+};
 use crate::spec::{
     Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
     MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds,
-    ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit,
+    ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -23,6 +25,7 @@ const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 /// A name, or an absolute path without parts such as `..`.
 const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})$";
+const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
@@ -69,6 +72,10 @@ schemas! {
         "description": "A version-4 UUID; a pod that was pushed by hand may have any other printable text",
         "example": "5cf3b8a1-7c0e-4c1f-9d2a-3f0d1f6f2b11",
         "minLength": 1, "maxLength": 128, "pattern": r"^[^\s\x00-\x1f\x7f-\x9f]+$",
+    });
+    VolumeName => json!({
+        "type": "string", "description": "A persistent volume: service, source and replica", "example": "web_data_0",
+        "minLength": 1, "maxLength": 140, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,139}$",
     });
     AssignmentId => json!({
         "type": "string", "description": "One assignment of a pod to a node; compared by equality only",
@@ -210,6 +217,41 @@ schemas! {
                 "properties": {
                     "soft": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
                     "hard": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
+                },
+            },
+        ],
+    });
+    VolumeMount => json!({
+        "description": "A volume: `data:/var/lib/app` (persistent), `/cache` (local), or a map",
+        "example": "data:/var/lib/app",
+        "anyOf": [
+            {"type": "string", "pattern": format!("^({VOLUME_SOURCE}:)?/[^:\\x00]+(:(ro|rw))?$")},
+            {
+                "type": "object",
+                "required": ["target"],
+                "additionalProperties": false,
+                "properties": {
+                    "type": {"type": "string", "enum": ["volume", "tmpfs"]},
+                    "kind": {
+                        "type": "string", "enum": ["local", "persistent", "tmpfs"],
+                        "description": "What becomes of its data: it goes with the pod, it stays with the replica, or \
+                                        it is in memory. Persistent if there is a source, or else local",
+                    },
+                    "source": {
+                        "type": ["string", "null"], "pattern": format!("^{VOLUME_SOURCE}$"),
+                        "description": "Its name in the service",
+                    },
+                    "target": {"type": "string", "pattern": "^/[^:\\x00]+$", "description": "Its path in the container"},
+                    "read_only": {"type": "boolean", "default": false},
+                    "space": {
+                        "type": ["integer", "string", "null"],
+                        "description": "How much it is meant to hold: bytes, or a text such as `10G`",
+                        "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
+                    },
+                    "tmpfs": {
+                        "type": ["object", "null"], "additionalProperties": false,
+                        "properties": {"size": {"type": ["integer", "string", "null"]}},
+                    },
                 },
             },
         ],

@@ -22,6 +22,7 @@ mod pod_checks;
 mod stop_signal;
 mod ulimit;
 mod units;
+mod volume;
 
 use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
@@ -39,6 +40,7 @@ pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub(crate) use units::replicas;
 pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
+pub use volume::{PersistentVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;

@@ -10,7 +10,7 @@ use crate::load::Variables;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
 use crate::source::Sources;
-use crate::translate::Draft;
+use crate::translate::{Draft, note_uses};
 use crate::{check, fields, order};
 
 /// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
@@ -33,7 +33,7 @@ pub(crate) fn all(
     let active = order::active(services, profiles);
     let names = names(services, &active, app, report);
     let order = order::sorted(services, &active, report);
-    let mut inputs = Vec::new();
+    let (mut inputs, mut documents) = (Vec::new(), Vec::new());
     for service in order.iter().filter_map(|name| services.field(name)) {
         if !service.value.is_map() {
             let detail =
@@ -44,7 +44,9 @@ pub(crate) fn all(
         check::effects(service.name, service.value, report);
         let translated = translated(service, &names[service.name], app, variables, sources, report);
         inputs.extend(checked(service.name, &translated, report));
+        documents.push((service.name, translated.document));
     }
+    note_uses(root, &documents, report);
     (inputs, names.into_values().collect())
 }
 

@@ -5,11 +5,13 @@
 
 mod environment;
 mod ports;
+mod volumes;
 
 use common::document::{Field, Node, Place};
 
 pub(crate) use environment::{env_file, environment};
 pub(crate) use ports::ports;
+pub(crate) use volumes::{note_uses, volumes};
 
 use crate::interpolate::Lookup;
 use crate::report::{NoteKind, Report};
@@ -146,18 +148,19 @@ pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-/// 0 is no limit. Docker's units are binary, also those that end in `b`.
+/// 0 is no limit.
 pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_>) {
-    let value = match field.value.scalar() {
-        Some(text) if text == "0" => return,
-        Some(text) => {
-            let text = text.trim().to_ascii_lowercase();
-            let short = text.strip_suffix('b').filter(|rest| rest.ends_with(['k', 'm', 'g', 't']));
-            field.value.with_text(short.or(text.strip_suffix('b').filter(|n| is_number(n))).unwrap_or(&text))
-        }
-        None => field.value.clone(),
-    };
-    draft.set_once("memory", field, value);
+    if field.value.scalar().as_deref() != Some("0") {
+        draft.set_once("memory", field, binary_amount(field.value));
+    }
+}
+
+/// Returns an amount of bytes as kubeleet reads it. Docker's units are binary, also those that end in `b`.
+fn binary_amount(value: &Node) -> Node {
+    let Some(text) = value.scalar() else { return value.clone() };
+    let text = text.trim().to_ascii_lowercase();
+    let short = text.strip_suffix('b').filter(|rest| rest.ends_with(['k', 'm', 'g', 't']));
+    value.with_text(short.or(text.strip_suffix('b').filter(|n| is_number(n))).unwrap_or(&text))
 }
 
 fn is_number(text: &str) -> bool {

@@ -196,7 +196,8 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
 }
 
 /// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". For a host port
-/// it says which pod has it; other details have numbers that change, and each change would be an event.
+/// it says which pod has it, for a volume where its data is; other details have numbers that change, and each
+/// change would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();
@@ -207,8 +208,10 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
 
 fn counted(refusal: &Refusal) -> String {
     let reason = format!("{} {}", refusal.count, refusal.reason);
-    let is_port = refusal.reason == Reason::HOST_PORT_TAKEN.as_str();
-    match refusal.nodes.first().filter(|_| is_port) {
+    let is_constant = [Reason::HOST_PORT_TAKEN, Reason::VOLUME_ELSEWHERE]
+        .iter()
+        .any(|reason| refusal.reason == reason.as_str());
+    match refusal.nodes.first().filter(|_| is_constant) {
         Some(example) => format!("{reason} ({})", example.detail),
         None => reason,
     }

@@ -1,18 +1,21 @@
 //! Turns payloads from the queue into pods that can be placed: parses them and reads their specifications.
 
 use bytes::Bytes;
-use common::ids::{PodId, ServiceName};
+use common::ids::{NodeName, PodId, ServiceName};
 use common::payload::{InvalidPayload, Payload};
 use common::spec::PodSpec;
 use common::store::{Store, StoreError};
+use common::volume::{VolumeClaim, VolumeState};
 
-use crate::decide::{PodRequest, Requirements};
+use crate::decide::{BoundVolume, PodRequest, Requirements};
 
 /// A pod to be placed.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingPod {
     pub(crate) payload: Payload,
     pub(crate) request: PodRequest,
+    /// The persistent volumes that it needs.
+    pub(crate) volumes: Vec<VolumeClaim>,
 }
 
 /// A payload that is no valid pod.
@@ -59,6 +62,7 @@ impl Intake {
         for payload in parsed {
             intake.add(store, payload).await?;
         }
+        locate_volumes(store, &mut intake.pending).await?;
         Ok(intake)
     }
 
@@ -97,13 +101,45 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
+/// Reads where the data of the pods' volumes is. A volume whose record is unreadable keeps its pod waiting: it counts
+/// as being removed.
+///
+/// # Errors
+/// See [`StoreError`].
+pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
+    let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut records = store.volumes_each(&names).await?.into_iter();
+    for pod in pods {
+        let of_pod = pod.volumes.iter().zip(records.by_ref());
+        let bound = of_pod.filter_map(|(claim, record)| match record {
+            Ok(record) => record.map(|volume| BoundVolume {
+                name: claim.name.clone(),
+                node: volume.node,
+                is_removing: volume.state == VolumeState::Removing,
+            }),
+            Err(error) => {
+                tracing::error!(volume = %claim.name, %error, "a pod waits, because the record of its volume is broken");
+                let node = NodeName::new("unknown").expect("a word is a name");
+                Some(BoundVolume { name: claim.name.clone(), node, is_removing: true })
+            }
+        });
+        pod.request.requirements.bound_volumes = bound.collect();
+    }
+    Ok(())
+}
+
 fn invalid_pod(payload: Payload, error: &InvalidPayload) -> InvalidPod {
     InvalidPod { raw: payload.raw, id: Some(payload.id), reason: error.to_string() }
 }
 
 fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
+    // A pushed pod has none: its payload was checked.
+    let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
     let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), service };
-    PendingPod { payload, request }
+    PendingPod { payload, request, volumes: volumes.unwrap_or_default() }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{
-    DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, RemoveContainerOptions,
+    DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, ListVolumesOptions,
+    RemoveContainerOptions, RemoveVolumeOptions,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -141,6 +142,11 @@ impl Docker {
         remove(&self.client, id).await;
     }
 
+    /// The names of the volumes of this test's nodes.
+    pub async fn volumes(&self) -> Vec<String> {
+        volumes_of(&self.client, &self.prefix).await
+    }
+
     async fn labelled(&self) -> Vec<Container> {
         labelled(&self.client).await
     }
@@ -236,6 +242,17 @@ async fn labelled(client: &Client) -> Vec<Container> {
     found.into_iter().map(read).collect()
 }
 
+/// The names of the volumes of nodes whose names start with `prefix`.
+async fn volumes_of(client: &Client, prefix: &str) -> Vec<String> {
+    let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
+    let options = ListVolumesOptions { filters: Some(filters) };
+    let found = client.list_volumes(Some(options)).await.unwrap().volumes.unwrap_or_default();
+    let of_test = |volume: &bollard::models::Volume| {
+        volume.labels.get("kubeleet.node").is_some_and(|node| node.starts_with(prefix))
+    };
+    found.into_iter().filter(of_test).map(|volume| volume.name).collect()
+}
+
 async fn remove(client: &Client, id: &str) {
     let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
     // It fails only if the container is gone already or is being removed.
@@ -258,6 +275,9 @@ impl Drop for Docker {
                     }
                 }
                 removals.join_all().await;
+                for volume in volumes_of(&client, &prefix).await {
+                    let _gone = client.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
+                }
             });
         };
         let _joined = std::thread::spawn(clean_up).join();

@@ -15,6 +15,7 @@ use common::store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, DeclareOutcome, DrainOutcome,
     PodRef, PutMode, Registration, Session, Store,
 };
+use common::volume::VolumeClaim;
 
 use testkit::fixtures;
 
@@ -156,9 +157,25 @@ impl Fixture {
         for payload in payloads {
             let host_ports = self.host_ports(&payload).await;
             let (node, incarnation) = (session.node().clone(), incarnation.clone());
-            assignments.push(Assignment { payload, node, incarnation, request: REQUEST, host_ports });
+            let volumes = self.volumes(&payload).await;
+            assignments.push(Assignment {
+                payload,
+                node,
+                incarnation,
+                request: REQUEST,
+                host_ports,
+                volumes,
+            });
         }
         self.store.assign(&self.scheduler, DEAD_AFTER, &assignments).await.unwrap()
+    }
+
+    /// Returns the persistent volumes that a pod needs.
+    pub async fn volumes(&self, payload: &Payload) -> Vec<VolumeClaim> {
+        let Some(spec) = &payload.spec else { return Vec::new() };
+        let spec = self.store.pod_spec(spec).await.unwrap().unwrap();
+        let service = ServiceName::new(payload.name.as_str()).unwrap();
+        VolumeClaim::of_replica(&service, &spec, payload.replica)
     }
 
     /// Moves all payloads pending on a node to `rq` and claims them.

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
 use worker::runtime::{
-    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError,
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
 };
 
 use crate::invariants::Running;
@@ -165,6 +165,14 @@ impl Runtime for RecordedEngine {
             self.note(&container.handle, Act::Started);
             Ok(container)
         })
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        self.inner.volumes(node)
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        self.inner.remove_volume(handle)
     }
 
     fn has_sandboxes(&self) -> bool {

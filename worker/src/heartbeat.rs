@@ -131,6 +131,10 @@ impl HeartbeatLoop {
                 wakeups.request_full_reconcile();
                 return;
             }
+            if message == b"volumes" {
+                wakeups.request_volumes();
+                return;
+            }
             is_log_requested |= may_request_logs(message);
             is_recovery_requested |= Store::may_request_recovery(message);
         };

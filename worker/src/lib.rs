@@ -75,6 +75,7 @@ mod throttle;
 mod timings;
 mod unknown_pods;
 mod unlabelled;
+mod volumes;
 mod wakeups;
 mod worker;
 

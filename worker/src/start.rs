@@ -212,6 +212,9 @@ impl PodStart {
         match first_start::start(&worker, &mut managed).await {
             Ok(containers) => {
                 measure::start_took(begun.elapsed());
+                if managed.spec.containers.iter().any(|container| !container.volumes.is_empty()) {
+                    self.context.wakeups.request_volumes();
+                }
                 self.acknowledge(managed, containers).await
             }
             Err(Interrupted::NoLease) => Phase::Claim,

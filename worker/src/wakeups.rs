@@ -11,6 +11,7 @@ pub(crate) struct Wakeups {
     reconcile: Notify,
     full_reconcile: AtomicBool,
     sweep: AtomicBool,
+    volumes: Notify,
 }
 
 impl Wakeups {
@@ -21,6 +22,7 @@ impl Wakeups {
             reconcile: Notify::new(),
             full_reconcile: AtomicBool::new(true),
             sweep: AtomicBool::new(false),
+            volumes: Notify::new(),
         }
     }
 
@@ -53,6 +55,16 @@ impl Wakeups {
     /// Returns whether the next look was requested to be a full one, and consumes the request.
     pub(crate) fn take_full_reconcile(&self) -> bool {
         self.full_reconcile.swap(false, Ordering::AcqRel)
+    }
+
+    /// Requests a look at the volumes.
+    pub(crate) fn request_volumes(&self) {
+        self.volumes.notify_one();
+    }
+
+    /// Waits for a requested look at the volumes, and consumes the request.
+    pub(crate) async fn volumes_requested(&self) {
+        self.volumes.notified().await;
     }
 
     /// Requests a sweep of the in-flight list (`rq`) before the next payload is taken.

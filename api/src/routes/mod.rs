@@ -17,6 +17,7 @@ mod secrets;
 mod services;
 mod status;
 pub(crate) mod values;
+mod volumes;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -46,6 +47,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))
         .routes(routes!(nodes::uncordon_node))
+        .routes(routes!(volumes::list_volumes))
+        .routes(routes!(volumes::get_volume, volumes::remove_volume))
         .routes(routes!(queues::list_queues))
         .routes(routes!(queues::list_dead_letters))
         .routes(routes!(queues::peek_queue))

@@ -13,8 +13,9 @@ use common::service::Service;
 use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
 use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
+use serde::Deserialize;
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
@@ -210,9 +211,18 @@ pub(crate) async fn patch_service(
     Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
+/// What goes with a deleted service.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeleteOptions {
+    /// Whether its persistent volumes are removed with their data. Otherwise they stay.
+    volumes: Option<bool>,
+}
+
 /// Deletes a service: its pods are stopped, then it is forgotten.
 #[utoipa::path(
-    delete, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch), responses(
+    delete, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, DeleteOptions, IfMatch), responses(
         (status = 202, description = "The pods are being stopped", body = ServiceView),
         (status = 204, description = "Deleted, and already forgotten"),
         (status = 404, description = "There is no such service"),
@@ -222,11 +232,18 @@ pub(crate) async fn patch_service(
 pub(crate) async fn delete_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
+    Params(options): Params<DeleteOptions>,
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
     let (outcome, written) = app.store.delete_service_if(&name, condition.revision()).await?;
+    // Only after the service: what is not being deleted keeps its data. A request that is repeated finishes what the
+    // first one began, also if the service is gone by now.
+    let is_deleted = matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Missing);
+    let has_removed =
+        options.volumes.unwrap_or(false) && is_deleted && app.store.remove_volumes_of(&name).await? > 0;
     match outcome {
         DeleteOutcome::Deleted => {}
+        DeleteOutcome::Missing if has_removed => return Ok(StatusCode::NO_CONTENT.into_response()),
         DeleteOutcome::Missing => return Err(not_found(&name)),
         DeleteOutcome::Conflict { revision } => return Err(revision_conflict(&name, revision)),
     }

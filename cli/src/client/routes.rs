@@ -2,7 +2,7 @@
 
 use common::api::{
     DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, ScaleInput,
-    ServiceView, StatusView, ValueInput, ValueView,
+    ServiceView, StatusView, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
 use common::spec::ServiceInput;
@@ -136,9 +136,28 @@ impl Client {
     }
 
     /// Asks for a service and its pods to be deleted.
-    pub(crate) async fn delete_service(&self, name: &str) -> Result<(), ClientError> {
+    /// With `volumes`, its persistent volumes go as well.
+    pub(crate) async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
         let operation = format!("deleting service {name}");
-        self.send_for_success(&operation, self.request(Method::DELETE, &["service", name], &[])).await
+        let query: Vec<_> = volumes.then(|| ("volumes", "true".to_owned())).into_iter().collect();
+        self.send_for_success(&operation, self.request(Method::DELETE, &["service", name], &query)).await
+    }
+
+    /// Returns all persistent volumes.
+    pub(crate) async fn volumes(&self) -> Result<Vec<VolumeView>, ClientError> {
+        self.all_pages("listing volumes", &["volume"], &[]).await
+    }
+
+    /// Returns one persistent volume.
+    pub(crate) async fn volume(&self, name: &str) -> Result<VolumeView, ClientError> {
+        let operation = format!("reading volume {name}");
+        self.send_for_json(&operation, self.request(Method::GET, &["volume", name], &[])).await
+    }
+
+    /// Asks for a persistent volume to be removed with its data.
+    pub(crate) async fn remove_volume(&self, name: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["volume", name], &[]);
+        self.send_for_success(&format!("removing volume {name}"), request).await
     }
 
     /// Returns all selected pods.

@@ -1,7 +1,7 @@
 //! Flags of `run` about the program in the container, in the spellings of `docker run`.
 
 use clap::Args;
-use common::spec::{Command, ContainerSpec, StopSignal, TextList};
+use common::spec::{Command, ContainerSpec, StopSignal, TextList, VolumeMount};
 
 #[derive(Debug, Args)]
 pub(super) struct ContainerArgs {
@@ -23,6 +23,9 @@ pub(super) struct ContainerArgs {
     /// Directory in memory; repeatable.
     #[arg(long, value_name = "PATH[:OPTIONS]")]
     tmpfs: Vec<String>,
+    /// Volume: `data:/path` stays with its replica, `/path` goes with the pod; repeatable.
+    #[arg(long, short, value_name = "[NAME:]PATH[:ro]")]
+    volume: Vec<VolumeMount>,
     /// Linux capability that the container does not get; repeatable.
     #[arg(long, value_name = "CAPABILITY")]
     cap_drop: Vec<String>,
@@ -44,6 +47,7 @@ impl ContainerArgs {
             init: self.init,
             read_only: self.read_only,
             tmpfs: TextList(self.tmpfs.clone()),
+            volumes: self.volume.clone(),
             cap_drop: self.cap_drop.clone(),
             pids_limit: self.pids_limit,
             stop_signal: self.stop_signal,

@@ -26,7 +26,7 @@ pub(super) async fn wait(
     let filter = PodFilter { service: Some(name.clone()), ..PodFilter::default() };
     let pods = context.client.pods(&filter).await?;
     if remove {
-        context.client.delete_service(&name).await?;
+        context.client.delete_service(&name, false).await?;
     }
     Ok(exit_of(&pods))
 }

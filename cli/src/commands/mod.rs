@@ -48,6 +48,7 @@ mod tests;
 mod value;
 mod values;
 mod version;
+mod volume;
 mod wait;
 mod watch;
 
@@ -86,6 +87,9 @@ pub(crate) enum UserCommand {
     /// List, inspect, cordon, uncordon and remove nodes.
     #[command(visible_aliases = ["no", "nodes"])]
     Node(node::NodeArgs),
+    /// List, inspect and remove persistent volumes.
+    #[command(visible_aliases = ["vol", "volumes"])]
+    Volume(volume::VolumeArgs),
     /// Create, rotate, list and remove secrets: encrypted values that containers get as files.
     #[command(visible_alias = "secrets")]
     Secret(value::SecretArgs),
@@ -187,6 +191,7 @@ async fn dispatch(
         UserCommand::App(args) => app::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
+        UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
         UserCommand::Config(args) => value::run(ValueKind::Config, args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
         UserCommand::Get(args) => operations::get(args, &mut context).await,

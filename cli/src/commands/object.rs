@@ -11,6 +11,7 @@ pub(super) enum ObjectType {
     DeadLetter,
     Secret,
     Config,
+    Volume,
 }
 
 /// An object as a user names it.
@@ -41,6 +42,7 @@ impl ObjectType {
             "letter" | "letters" => Some(Self::DeadLetter),
             "secret" | "secrets" => Some(Self::Secret),
             "config" | "configs" => Some(Self::Config),
+            "vol" | "volume" | "volumes" => Some(Self::Volume),
             _ => None,
         }
     }
@@ -56,6 +58,7 @@ impl ObjectType {
             Self::DeadLetter => "letter",
             Self::Secret => "secret",
             Self::Config => "config",
+            Self::Volume => "volume",
         }
     }
 }
@@ -148,6 +151,11 @@ pub(super) fn value(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads the name of a persistent volume: `web_data_0` or `volume/web_data_0`.
+pub(super) fn volume(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Volume, text)
+}
+
 /// Reads the key of a queue: `sq` or `queue/sq`.
 pub(super) fn queue(text: &str) -> Result<String, String> {
     name_of(ObjectType::Queue, text)
@@ -174,7 +182,7 @@ mod tests {
 
     #[test]
     fn types_are_words_or_prefixes_of_names() {
-        use ObjectType::{App, Config, DeadLetter, Node, Pod, Queue, Secret, Service};
+        use ObjectType::{App, Config, DeadLetter, Node, Pod, Queue, Secret, Service, Volume};
         for (line, object_type, name) in [
             ("svc web", Some(Service), "web"),
             ("services service/web", Some(Service), "web"),
@@ -187,6 +195,7 @@ mod tests {
             ("letter/0123", Some(DeadLetter), "0123"),
             ("secret db_password", Some(Secret), "db_password"),
             ("configs/app.conf", Some(Config), "app.conf"),
+            ("vol/web_data_0", Some(Volume), "web_data_0"),
             ("web", None, "web"),
             ("a/b", None, "a/b"),
         ] {

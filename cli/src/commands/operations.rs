@@ -19,19 +19,21 @@ use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
 use super::service_files::ComposeArgs;
 use super::value::{self, ValueCommand};
+use super::volume::{self, VolumeCommand};
 use crate::exit::Exit;
 use crate::output::ListStyle;
 
 /// What a command needs if no type is given.
-const TYPE_REQUIRED: &str =
-    "say of which type it is: service, app, pod, node, secret, config or queue, for example `service/web`";
+const TYPE_REQUIRED: &str = "say of which type it is: service, app, pod, node, volume, secret, config or queue, \
+                             for example `service/web`";
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples: kubeleet get svc          (as `kubeleet service ls`)\n          \
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
-    /// Type of object, with a name to show only that one: services, apps, pods, nodes, secrets, configs, queues.
+    /// Type of object, with a name to show only that one: services, apps, pods, nodes, volumes, secrets, configs,
+    /// queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -126,6 +128,9 @@ async fn list(
         ObjectType::Config => {
             value::run(ValueKind::Config, ValueCommand::Ls(value::ListArgs { style }), context).await
         }
+        ObjectType::Volume => {
+            volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await
+        }
         ObjectType::Queue => {
             let args = queue::ListArgs { style, ..queue::ListArgs::default() };
             queue::run(QueueCommand::Ls(args), context).await
@@ -153,6 +158,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
         ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Describe { name }, context).await,
         ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Describe { name }, context).await,
+        ObjectType::Volume => volume::run(VolumeCommand::Describe { name }, context).await,
         ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
         ObjectType::DeadLetter => Err(CommandError::Usage(
             "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
@@ -204,6 +210,7 @@ async fn delete_all(
         ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
         ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Rm { names }, context).await,
         ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Rm { names }, context).await,
+        ObjectType::Volume => volume::run(VolumeCommand::Rm { names }, context).await,
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
         ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
     }

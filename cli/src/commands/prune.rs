@@ -24,7 +24,7 @@ pub(super) async fn run(
         return Ok(());
     }
     for service in surplus {
-        let deleted = context.client.delete_service(&service).await.map_err(CommandError::from);
+        let deleted = context.client.delete_service(&service, false).await.map_err(CommandError::from);
         if batch.accept(deleted)?.is_some() {
             let name = format!("service/{service}");
             let result = "is being deleted: the files do not have it";

@@ -56,8 +56,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "POLICY", value_parser = values::restart_policy())]
     restart: Option<RestartPolicy>,
     /// What a worker that cannot reach Redis does with these pods.
-    #[arg(long, value_name = "POLICY", default_value = "keep", value_parser = values::on_disconnect())]
-    on_disconnect: OnDisconnect,
+    /// Without it: keep, but stop with persistent volumes.
+    #[arg(long, value_name = "POLICY", value_parser = values::on_disconnect())]
+    on_disconnect: Option<OnDisconnect>,
     /// Labels of the service, separated by commas; repeatable.
     #[arg(
         long = "label",
@@ -67,9 +68,6 @@ pub(crate) struct RunArgs {
         value_parser = values::key_value
     )]
     label: Vec<(String, String)>,
-    /// What `docker run` mounts; answered with an error that says what there is.
-    #[arg(long, short, hide = true)]
-    volume: Vec<String>,
     /// If not all pods fit the cluster, start those that do; the others wait for resources.
     #[arg(long)]
     allow_partial: bool,
@@ -90,10 +88,6 @@ pub(crate) struct RunArgs {
 
 /// Creates the service and, with `--wait`, waits until it is ready.
 pub(super) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if !args.volume.is_empty() {
-        let detail = "kubeleet has no volumes yet: what a container writes goes with it; --tmpfs is a directory in memory";
-        return Err(CommandError::Usage(detail.to_owned()));
-    }
     if args.rm && !args.is_job() {
         let detail = "--rm is for jobs: add --restart never or --restart on-failure";
         return Err(CommandError::Usage(detail.to_owned()));
@@ -163,16 +157,8 @@ impl RunArgs {
             restart: self.restart.unwrap_or_default(),
             ..self.container.container(self.image.clone())
         };
-        Ok(ServiceInput::from(DesiredService {
-            name,
-            replicas: self.replicas,
-            labels,
-            app: None,
-            pod: PodSpec {
-                containers: vec![container],
-                on_disconnect: self.on_disconnect,
-                ..PodSpec::default()
-            },
-        }))
+        let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
+        pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());
+        Ok(ServiceInput::from(DesiredService { name, replicas: self.replicas, labels, app: None, pod }))
     }
 }

@@ -89,6 +89,9 @@ pub(crate) struct RemoveArgs {
     services: Vec<String>,
     #[command(flatten)]
     selector: SelectorArgs,
+    /// Remove their persistent volumes as well, with the data.
+    #[arg(long)]
+    volumes: bool,
     /// Wait until their last pods are gone.
     #[arg(long)]
     wait: bool,
@@ -97,7 +100,7 @@ pub(crate) struct RemoveArgs {
 impl ServiceCommand {
     /// Returns `rm`.
     pub(super) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
-        Self::Rm(RemoveArgs { services, selector, wait })
+        Self::Rm(RemoveArgs { services, selector, volumes: false, wait })
     }
 }
 
@@ -174,7 +177,7 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
     let mut batch = Batch::new();
     let mut goals = Vec::new();
     for service in &selected_services(args, context).await? {
-        let deleted = context.client.delete_service(service).await.map_err(CommandError::from);
+        let deleted = context.client.delete_service(service, args.volumes).await.map_err(CommandError::from);
         if batch.accept(deleted)?.is_some() {
             let name = format!("service/{service}");
             let result = "is being deleted";

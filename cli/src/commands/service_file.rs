@@ -115,7 +115,7 @@ mod tests {
                 &["3:1: unknown field \"stopGracePeriod\"; did you mean \"stop_grace_period\"?"],
             ),
             ("env: {}", &["3:1: unknown field \"env\"; did you mean \"environment\"?"]),
-            ("volumes: [a]", &["3:1: unknown field \"volumes\": kubeleet has no volumes"]),
+            ("volumes: [a]", &["3:11: volumes[0]: its target must be an absolute path, such as /srv"]),
             ("colour: red", &["3:1: unknown field \"colour\"; `kubeleet explain service` lists the fields"]),
             ("replicas: two", &["3:11: replicas must be a whole number from 0 to 2000000, not \"two\""]),
             ("replicas: -2", &["3:11: replicas must be a whole number from 0 to 2000000, not -2"]),

@@ -20,6 +20,7 @@ pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
 pub(crate) mod values;
+pub(crate) mod volumes;
 
 use std::collections::HashMap;
 use std::io::{self, Write};

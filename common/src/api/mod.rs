@@ -12,6 +12,7 @@ mod recovery;
 mod services;
 mod status;
 mod values;
+mod volumes;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,6 +27,7 @@ pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
 pub use values::{ValueInput, ValueView};
+pub use volumes::VolumeView;
 
 /// A collection, or one page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Memory, Port, StopSignal, TextList,
-    Ulimit, Violation, check_image, checks, file_reference, units,
+    Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -66,6 +66,10 @@ pub struct ContainerSpec {
     /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
     pub tmpfs: TextList,
+    /// Volumes: `data:/var/lib/app` stays with its replica, `/cache` goes with the pod. A map has `source`, `target`,
+    /// `read_only`, `kind` and `space`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
     /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`, `uid`,
     /// `gid` and `mode`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -166,6 +170,7 @@ impl ContainerSpec {
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
             .chain(health)
+            .chain(self.volume_problems())
             .filter_map(|(field, problem)| Some((field, problem?)))
             .chain(file_problems)
             .map(|(field, problem)| Violation::new(format!("{prefix}/{field}"), problem))
@@ -173,7 +178,7 @@ impl ContainerSpec {
     }
 }
 
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

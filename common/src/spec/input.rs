@@ -14,6 +14,8 @@ use crate::json_pointer;
 
 /// The field whose absence means that the only container is described at the top level.
 const CONTAINERS: &str = "containers";
+/// The field whose default depends on the volumes.
+const ON_DISCONNECT: &str = "on_disconnect";
 
 /// The fields of the service itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -107,12 +109,16 @@ impl ServiceInput {
         // Without an image, which `normalize` misses, all other mistakes are found as well.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
         let at_top: ContainerSpec = document::read_fields(&at_top)?;
+        let has_policy = node.has_value(ON_DISCONNECT);
         let form = if node.has_value(CONTAINERS) {
             Form::Long { also_at_top: of_container.iter().copied().filter(|n| node.has_value(n)).collect() }
         } else {
             pod.containers = vec![at_top];
             Form::Short
         };
+        if !has_policy {
+            pod.on_disconnect = pod.default_on_disconnect();
+        }
         let own = document::field_names::<ServiceFields>();
         let of_pod = document::field_names::<PodSpec>();
         document::check_fields(node, &[own, of_pod, of_container].concat())?;
@@ -243,6 +249,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::spec::OnDisconnect;
 
     fn normalize(json: &str) -> Result<DesiredService, Vec<Violation>> {
         ServiceInput::from_value(&serde_json::from_str(json).unwrap()).expect("parses").normalize()
@@ -297,6 +304,19 @@ mod tests {
         let json = |memory| format!(r#"{{"name":"web","image":"nginx","memory":"{memory}"}}"#);
         assert!(normalize(&json("1024TiB")).is_ok());
         assert_eq!(normalize(&json("1025TiB")).unwrap_err()[0].pointer, "/memory");
+    }
+
+    #[test]
+    fn a_pod_with_data_stops_when_it_is_cut_off_unless_told_otherwise() {
+        for (more, expected) in [
+            (r#""volumes":["data:/var"]"#, OnDisconnect::Stop),
+            (r#""volumes":["data:/var"],"on_disconnect":"keep""#, OnDisconnect::Keep),
+            (r#""volumes":["/cache"]"#, OnDisconnect::Keep),
+        ] {
+            let service = normalize(&format!(r#"{{"name":"web","image":"nginx",{more}}}"#)).unwrap();
+            assert_eq!(service.pod.on_disconnect, expected, "{more}");
+            assert!(!service.pod.needs_only_image(), "{more}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ impl PodSpec {
             of_list.map(|detail| Violation::new("/containers", detail)).collect();
         violations.extend(self.name_violations());
         violations.extend(self.dependency_violations());
+        violations.extend(self.shared_volume_violations());
         violations
     }
 

@@ -38,6 +38,7 @@ mod session;
 mod spec_cache;
 mod stored_spec;
 mod values;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -76,6 +77,7 @@ pub use session::{
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
 pub use values::PutValueOutcome;
+pub use volumes::{RemoveVolumeOutcome, VolumeReport};
 
 /// The state of the cluster in Redis, with an operation for each use of it. Cheap to clone; clones share
 /// connections.

@@ -15,6 +15,7 @@ use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::Refusal;
 use crate::spec::HostPorts;
+use crate::volume::VolumeClaim;
 
 /// The largest number of pods that one script takes: a few milliseconds of Redis.
 pub const TAKEN_AT_ONCE: usize = 4096;
@@ -32,6 +33,8 @@ pub struct Assignment {
     pub request: Resources,
     /// The ports that it takes on the node.
     pub host_ports: HostPorts,
+    /// Its persistent volumes: those that are nowhere yet are bound to the node.
+    pub volumes: Vec<VolumeClaim>,
 }
 
 /// The result of one [`Assignment`].
@@ -177,7 +180,7 @@ impl Store {
             "stale" => Ok(AssignOutcome::Stale),
             "gone" => Ok(AssignOutcome::Gone),
             "unknown_service" => Ok(AssignOutcome::UnknownService),
-            "not_ready" | "cordoned" | "engine" | "full" | "crowded" => Ok(AssignOutcome::Refused),
+            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" => Ok(AssignOutcome::Refused),
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
@@ -289,8 +292,10 @@ fn assign_call(
     let mut call = assign::Head {
         in_flight: keys::in_flight(id),
         pushed: keys::PUSHED,
+        volumes: keys::VOLUMES,
         node_count: nodes.len(),
         request_count: requests.len(),
+        volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),
         dead_after_ms: dead_after,
     }
     .call();
@@ -305,6 +310,19 @@ fn assign_call(
     }
     for (resources, ports) in requests {
         call.add(assign::Request { ports: ports.as_str(), resources });
+    }
+    for (index, assignment) in assignments.iter().enumerate() {
+        for claim in &assignment.volumes {
+            call.add(assign::Volume {
+                volume_key: keys::volume(&claim.name),
+                pod_index: index + 1,
+                name: &claim.name,
+                service: &claim.service,
+                source: &claim.source,
+                replica: claim.replica,
+                space: claim.space,
+            });
+        }
     }
     for (Assignment { payload, node, .. }, request_index) in assignments.iter().zip(request_index) {
         call.add(assign::Pod {

@@ -27,7 +27,6 @@ const fn declares(path: &'static str, advice: &'static str) -> Row {
 
 const AT_USE: &str = "noted where a service uses it";
 const NO_NETWORKS: &str = "kubeleet has no networks of its own; publish ports, and use addresses of nodes";
-const NO_VOLUMES: &str = "kubeleet has no volumes: what is written there is gone with the container";
 const NO_FILES: &str = "kubeleet does not put files into containers; use `environment` or the image";
 const NO_DEVICES: &str = "containers get no devices; remove it, or run this service elsewhere";
 const NO_NAMESPACES: &str = "containers share no namespace with the machine or with each other; remove it";
@@ -130,8 +129,12 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.storage_opt", ENGINE),
     not_honoured("services.*.shm_size", "mount a directory in memory: `tmpfs: [\"/dev/shm:size=256m\"]`"),
     // Files
-    not_honoured("services.*.volumes", NO_VOLUMES),
-    not_honoured("services.*.volumes_from", NO_VOLUMES),
+    honoured(
+        "services.*.volumes",
+        to::volumes,
+        "each replica has its own; paths of the machine are not honoured, which is noted",
+    ),
+    not_honoured("services.*.volumes_from", "only the containers of one pod share a volume"),
     honoured("services.*.tmpfs", to::tmpfs, ""),
     honoured("services.*.read_only", to::read_only, ""),
     not_honoured("services.*.secrets", NO_FILES),

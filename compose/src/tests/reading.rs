@@ -28,6 +28,8 @@ fn a_file_becomes_an_app_of_services() {
 /// A line of a service, and what it becomes.
 #[test]
 fn each_field_becomes_the_one_of_a_service() {
+    let volumes = serde_json::json!([{"kind": "persistent", "source": "data", "target": "/d"},
+        {"kind": "local", "target": "/cache"}]);
     for (lines, field, value) in [
         ("restart: 'no'", "restart", serde_json::json!("never")),
         ("restart: no", "restart", serde_json::json!("never")),
@@ -57,6 +59,18 @@ fn each_field_becomes_the_one_of_a_service() {
         ("user: 1000", "user", serde_json::json!("1000")),
         ("working_dir: /srv", "working_dir", serde_json::json!("/srv")),
         ("tmpfs: /run", "tmpfs", serde_json::json!(["/run"])),
+        ("volumes: ['data:/d:rw', '/cache']", "volumes", volumes.clone()),
+        (
+            "volumes: [{type: volume, source: data, target: /d, read_only: 'false'}, {type: volume, target: /cache}]",
+            "volumes",
+            volumes,
+        ),
+        (
+            "volumes: [{type: tmpfs, target: /t, tmpfs: {size: 1mb}}]",
+            "volumes",
+            serde_json::json!([{"kind": "tmpfs", "target": "/t", "space": 1 << 20}]),
+        ),
+        ("volumes: ['data:/d']", "on_disconnect", serde_json::json!("stop")),
         ("cap_drop: [ALL]", "cap_drop", serde_json::json!(["ALL"])),
         ("init: true\n    read_only: 'true'", "read_only", serde_json::json!(true)),
         ("stop_signal: SIGINT", "stop_signal", serde_json::json!("SIGINT")),
@@ -209,6 +223,35 @@ fn what_is_not_honoured_is_noted_once_for_all_services() {
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].starts_with("compose.yaml:2:45: a, b: networks is not honoured: "), "{notes:?}");
     assert!(notes[1].contains("b: depends_on.a: service_healthy is not honoured"), "{notes:?}");
+}
+
+#[test]
+fn what_is_otherwise_about_volumes_is_noted() {
+    let notes = |text: &str| notes(&app(text));
+    for (volume, expected) in [
+        ("./src:/app", "./src is a path of the machine"),
+        ("{type: bind, source: /etc, target: /etc}", "/etc is a path of the machine"),
+        ("'data:/d:ro,z'", "the option z has no effect"),
+        ("{type: volume, source: data, target: /d, volume: {nocopy: true}}", "volume has no effect"),
+        ("{type: tmpfs, target: /d, tmpfs: {mode: 511}}", "tmpfs.mode has no effect"),
+        ("{type: cluster, source: data, target: /d}", "the type cluster is not there"),
+    ] {
+        let notes = notes(&format!("services:\n  web: {{image: x, volumes: [{volume}]}}\n"));
+        let start = format!("web: volumes is not honoured in part: {expected}");
+        assert!(notes.len() == 1 && notes[0].contains(&start), "{volume}: {notes:?}");
+    }
+    let shared = notes(
+        "services:\n  a: {image: x, volumes: ['data:/d', 'own:/o']}\n  b: {image: x, volumes: ['data:/d']}\n  \
+         c: {image: x, scale: 2, volumes: ['log:/l']}\nvolumes:\n  own: {external: true}\n  data:\n  log: {}\n",
+    );
+    assert_eq!(
+        shared,
+        [
+            "compose.yaml:2:27: a, b: volume data is not shared: each replica of a service has its own",
+            "compose.yaml:4:37: c: volume log is not shared: each replica of a service has its own",
+            "compose.yaml:6:9: a: volumes.own.external is not honoured: it is a plain volume of the replica's node",
+        ]
+    );
 }
 
 #[test]

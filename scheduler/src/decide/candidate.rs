@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::RedisMillis;
+use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState, Resources};
 use common::spec::HostPorts;
 
@@ -14,6 +15,8 @@ use super::score::{self, LoadScore};
 /// places.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
+    /// Shared, because a batch copies candidates.
+    pub(super) name: Arc<NodeName>,
     pub(super) capacity: Resources,
     pub(super) used: Resources,
     /// The part of the load that comes from pressure; none if the node reports no pressure.
@@ -30,6 +33,7 @@ pub(super) struct Candidate {
 impl Candidate {
     pub(super) fn new(node: &Node, weights: &Weights) -> Self {
         Self {
+            name: Arc::new(node.name.clone()),
             capacity: node.facts.capacity,
             used: node.used,
             pressure: node.psi.as_ref().map(|psi| score::pressure_load(psi, weights)),

@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use common::ids::{NodeName, VolumeName};
 use common::node::Resources;
 use common::spec::{HostPorts, PodSpec};
 
@@ -15,6 +16,19 @@ pub struct Requirements {
     pub needs_only_image: bool,
     /// Ports that the pod takes on its node.
     pub host_ports: HostPorts,
+    /// Its volumes that have their data somewhere already. Empty for nearly all pods.
+    pub bound_volumes: Vec<BoundVolume>,
+}
+
+/// A volume whose data is on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BoundVolume {
+    /// The volume.
+    pub name: VolumeName,
+    /// The node that has its data.
+    pub node: NodeName,
+    /// Whether the data is about to be removed: no pod can have it before it is gone.
+    pub is_removing: bool,
 }
 
 /// A hasher takes longer for each write than for its bytes, and this is the largest part of looking up a class: the
@@ -26,6 +40,9 @@ impl Hash for Requirements {
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
+        if !self.bound_volumes.is_empty() {
+            self.bound_volumes.hash(state);
+        }
     }
 }
 
@@ -36,6 +53,7 @@ impl Requirements {
             request: spec.request(),
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
+            bound_volumes: Vec::new(),
         }
     }
 

@@ -151,6 +151,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             request: Resources { cpu_millis, memory_bytes, pids, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
+            bound_volumes: Vec::new(),
         },
     );
     prop::collection::vec(requirements, 0..40).prop_map(|pods| {

@@ -24,7 +24,7 @@ use common::store::{
 use crate::SchedulerContext;
 use crate::apply::{AssignResult, Executor, unschedulable_message};
 use crate::decide::{Outcome, PodRequest, Policy, decide};
-use crate::intake::{Intake, PendingPod, PodWithoutSpec};
+use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
 
@@ -206,6 +206,7 @@ impl PlacementLoop {
                         incarnation: target.incarnation.clone(),
                         request,
                         host_ports: pod.request.requirements.host_ports.clone(),
+                        volumes: pod.volumes.clone(),
                     };
                     placed.push((pod, assignment));
                 }
@@ -260,6 +261,8 @@ impl PlacementLoop {
         stale_nodes.sort();
         stale_nodes.dedup();
         self.view.read_nodes(&self.store, &stale_nodes).await?;
+        // Another scheduler may have bound a volume of theirs.
+        locate_volumes(&self.store, &mut refused).await?;
         Ok(refused)
     }
 

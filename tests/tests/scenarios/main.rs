@@ -18,6 +18,7 @@ mod resources;
 mod secrets;
 mod supervisor;
 mod upgrade;
+mod volumes;
 
 use std::time::Duration;
 

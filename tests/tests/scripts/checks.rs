@@ -62,6 +62,7 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::default(),
+            volumes: Vec::new(),
         };
         let batch: Vec<_> = chunk.iter().map(one).collect();
         let outcomes = store.assign(me, DEAD_AFTER, &batch).await.unwrap();

@@ -38,6 +38,7 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::from_text("8080/tcp".to_owned()),
+            volumes: Vec::new(),
         };
         let assignments: Vec<_> = taken.into_iter().map(assignment).collect();
         let store = fixture.store.clone();

@@ -25,6 +25,7 @@ mod services;
 mod session;
 mod stored_forms;
 mod values;
+mod volumes;
 mod wrong_keys;
 
 use kubeleet_tests::Fixture;

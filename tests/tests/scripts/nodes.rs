@@ -228,6 +228,7 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
         incarnation: seen.incarnation,
         request,
         host_ports: HostPorts::default(),
+        volumes: Vec::new(),
     };
     fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await.unwrap();
     // The external worker starts it as the first kubeleet did.

@@ -71,8 +71,14 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
         let incarnation: String = fixture.redis.cli(&["HGET", "node:w1", "incarnation"]).await;
         let request = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 1, pods: 1 };
         let incarnation = Some(common::ids::Incarnation::new(incarnation).unwrap());
-        let assignment =
-            Assignment { payload, node: node("w1"), incarnation, request, host_ports: HostPorts::default() };
+        let assignment = Assignment {
+            payload,
+            node: node("w1"),
+            incarnation,
+            request,
+            host_ports: HostPorts::default(),
+            volumes: Vec::new(),
+        };
         let outcomes = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await;
         let outcomes = outcomes.unwrap_or_else(|error: StoreError| panic!("{wrong:?}: {error}"));
         assert!(

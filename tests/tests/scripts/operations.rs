@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, NodeName, PodId, ValueName};
+use common::ids::{AssignmentId, NodeName, PodId, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
 use common::payload::Payload;
@@ -13,6 +13,7 @@ use common::store::{
     SessionResult, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
+use common::volume::VolumeClaim;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
@@ -29,7 +30,7 @@ pub(crate) struct Operation {
 
 /// The scripts that carry the incarnation of a worker and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
-    ["heartbeat", "claim", "ack", "finish", "lost", "report", "reject"].into_iter()
+    ["heartbeat", "claim", "ack", "finish", "lost", "report", "reject", "volumes_report"].into_iter()
 }
 
 /// The node of all operations.
@@ -50,7 +51,8 @@ pub(crate) struct Case {
 }
 
 /// Cases in which a script writes other keys than in its usual case.
-const OTHER_CASES: [Case; 11] = [
+const OTHER_CASES: [Case; 13] = [
+    Case { name: "assign a pod with a volume", script: "assign", phase: Phase::Pending },
     Case { name: "assign a pushed pod", script: "assign", phase: Phase::Pending },
     Case { name: "claim a pushed pod", script: "claim", phase: Phase::Pending },
     Case { name: "claim a stopping pod", script: "claim", phase: Phase::Stopping },
@@ -62,6 +64,7 @@ const OTHER_CASES: [Case; 11] = [
     Case { name: "pods_stop a waiting pod", script: "pods_stop", phase: Phase::Pending },
     Case { name: "pod_requeue on a dead node", script: "pod_requeue", phase: Phase::Stopping },
     Case { name: "reject in flight", script: "reject", phase: Phase::Pending },
+    Case { name: "volumes_report a removal", script: "volumes_report", phase: Phase::Running },
 ];
 
 /// Returns the cases of all scripts.
@@ -74,7 +77,9 @@ fn usual_case(script: &'static str) -> Case {
     let phase = match script {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
-        "heartbeat" | "lost" | "report" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
+        "heartbeat" | "lost" | "report" | "volumes_report" | "pods_stop" | "pods_restore" | "drain" => {
+            Phase::Running
+        }
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -110,6 +115,7 @@ macro_rules! operation {
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "value_put" | "value_delete" => values(fixture, case).await,
+        "volume_remove" | "volumes_report" => volumes(fixture, case, placed).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
         | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
@@ -253,6 +259,26 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     }
 }
 
+/// The volume of the pod that all operations are about.
+fn claim() -> VolumeClaim {
+    let service = ServiceName::new("web").unwrap();
+    let name = VolumeName::of_replica(&service, "data", 0).unwrap();
+    VolumeClaim { name, service, source: "data".to_owned(), replica: 0, space: Some(1 << 30) }
+}
+
+async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let (store, session, claim) = (fixture.store.clone(), placed.session.clone(), claim());
+    if case.name == "volumes_report" {
+        return operation!(None, [session, claim] session.report_volumes(std::slice::from_ref(&claim), &[]));
+    }
+    session.report_volumes(std::slice::from_ref(&claim), &[]).await.unwrap().unwrap();
+    if case.script == "volume_remove" {
+        return operation!(None, [store, claim] store.remove_volume(&claim.name));
+    }
+    store.remove_volume(&claim.name).await.unwrap();
+    operation!(None, [session, claim] session.report_volumes(&[], std::slice::from_ref(&claim)))
+}
+
 async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     let (store, me) = (fixture.store.clone(), fixture.scheduler.clone());
     let (record, mut payload) = (placed.record.clone(), placed.payload.clone());
@@ -274,6 +300,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                 incarnation,
                 request: REQUEST,
                 host_ports: HostPorts::default(),
+                volumes: if case.name == "assign a pod with a volume" { vec![claim()] } else { Vec::new() },
             }];
             operation!(Some(id), [store, me, assignments] store.assign(&me, DEAD_AFTER, &assignments))
         }

@@ -65,6 +65,7 @@ async fn a_hundred_thousand() -> Vec<(String, u64)> {
             incarnation: incarnation.clone(),
             request: REQUEST,
             host_ports: HostPorts::default(),
+            volumes: Vec::new(),
         };
         let assignments: Vec<_> = taken.into_iter().map(one).collect();
         for chunk in assignments.chunks(250) {

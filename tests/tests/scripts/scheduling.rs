@@ -179,6 +179,7 @@ async fn a_refused_pod_stays_in_flight() {
             incarnation: seen,
             request: REQUEST,
             host_ports: HostPorts::default(),
+            volumes: Vec::new(),
         };
         let assign = [assignment];
         let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
@@ -198,6 +199,7 @@ async fn an_unknown_node_refuses() {
         incarnation: None,
         request: REQUEST,
         host_ports: HostPorts::default(),
+        volumes: Vec::new(),
     }];
     let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
     assert_eq!(changing_nothing(&fixture, assign).await.unwrap(), [AssignOutcome::Refused]);

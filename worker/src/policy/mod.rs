@@ -43,7 +43,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 24] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 25] {
     let ContainerSpec {
         name,
         image,
@@ -59,6 +59,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ulimits,
         read_only,
         tmpfs,
+        volumes,
         secrets,
         configs,
         cap_drop,
@@ -93,6 +94,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
+        // Of the engine, or in memory: a path of the host is no valid value, nor are options of a driver.
+        ("volumes", any(volumes)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),
         ("configs", any(configs)),

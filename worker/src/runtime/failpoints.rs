@@ -11,7 +11,9 @@ use common::spec::{HealthCheck, Port};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
-use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError};
+use super::{
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
+};
 
 const COMPONENT: &str = "engine";
 
@@ -78,6 +80,14 @@ impl Runtime for FailpointRuntime {
 
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         with_failpoints("halt", self.0.halt(handle, grace))
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        with_failpoints("volumes", self.0.volumes(node))
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        with_failpoints("remove_volume", self.0.remove_volume(handle))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -10,6 +10,14 @@ pub const CLUSTER: &str = "kubeleet.cluster";
 pub const POD: &str = "kubeleet.pod";
 /// The pod's service, or the pod's name if it belongs to none.
 pub const SERVICE: &str = "kubeleet.service";
+/// The index of the replica that a persistent volume belongs to.
+pub const REPLICA: &str = "kubeleet.replica";
+/// The name of a volume in its service; empty if it has none.
+pub const VOLUME: &str = "kubeleet.volume";
+/// `local` or `persistent`. Only volumes have it.
+pub const VOLUME_KIND: &str = "kubeleet.volume-kind";
+/// How many bytes a volume is meant to hold.
+pub const SPACE: &str = "kubeleet.space";
 /// The assignment for which it was created.
 pub const ASSIGNMENT: &str = "kubeleet.assignment";
 /// `stop` or `keep`. The fence reads it, because it cannot ask Redis.

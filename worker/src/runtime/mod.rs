@@ -14,6 +14,7 @@ pub mod sample_image;
 pub mod sim;
 #[cfg(test)]
 pub(crate) mod testing;
+mod volume;
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use futures_util::stream::BoxStream;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
+pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
 /// any may have.
@@ -138,6 +140,16 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does not run.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
+
+    /// Returns the volumes with this node's label, of all clusters. Never another node's.
+    fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Removes a volume with its data, unless a container has it. Returns whether it is gone.
+    fn remove_volume<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
 
     /// Starts an exited container again. Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;

@@ -12,3 +12,4 @@ mod recovering;
 mod rig;
 mod sessions;
 mod several;
+mod volumes;

@@ -11,6 +11,7 @@ use common::payload::Payload;
 use common::pod::PodRecord;
 use common::spec::ServiceInput;
 use common::store::{AssignOutcome, Assignment, DrainOutcome, LinkOptions, Store};
+use common::volume::VolumeClaim;
 pub(super) use testkit::eventually;
 use testkit::{Redis, fixtures};
 use tokio::task::JoinHandle;
@@ -145,12 +146,16 @@ impl Rig {
         let taken = self.store.take(&scheduler, desired.replicas as usize).await.unwrap();
         let assignments: Vec<Assignment> = taken
             .into_iter()
-            .map(|raw| Assignment {
-                payload: Payload::parse(raw).unwrap(),
-                node: node.name.clone(),
-                incarnation: node.incarnation.clone(),
-                request: Resources { pods: 1, ..Resources::default() },
-                host_ports: desired.pod.host_ports(),
+            .map(|raw| {
+                let payload = Payload::parse(raw).unwrap();
+                Assignment {
+                    volumes: VolumeClaim::of_replica(&desired.name, &desired.pod, payload.replica),
+                    payload,
+                    node: node.name.clone(),
+                    incarnation: node.incarnation.clone(),
+                    request: Resources { pods: 1, ..Resources::default() },
+                    host_ports: desired.pod.host_ports(),
+                }
             })
             .collect();
         let outcomes = self.store.assign(&scheduler, Duration::from_secs(60), &assignments).await.unwrap();

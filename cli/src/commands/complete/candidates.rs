@@ -5,8 +5,14 @@ use clap_complete::engine::CompletionCandidate;
 use crate::commands::object::ObjectType;
 
 /// The words for types that are offered where a type is expected.
-const TYPES: [ObjectType; 5] =
-    [ObjectType::Service, ObjectType::Pod, ObjectType::Node, ObjectType::Queue, ObjectType::DeadLetter];
+const TYPES: [ObjectType; 6] = [
+    ObjectType::Service,
+    ObjectType::Pod,
+    ObjectType::Node,
+    ObjectType::Volume,
+    ObjectType::Queue,
+    ObjectType::DeadLetter,
+];
 
 /// What the values of an argument are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +32,7 @@ impl Kind {
             "SERVICE" | "SERVICE REPLICAS" => Some(Self::Names(ObjectType::Service)),
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
+            "VOLUME" => Some(Self::Names(ObjectType::Volume)),
             "QUEUE" => Some(Self::Names(ObjectType::Queue)),
             "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
             "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use common::api::{NodeView, PodView, ServiceView};
+use common::api::{NodeView, PodView, ServiceView, VolumeView};
 use common::value::ValueKind;
 
 use super::candidates::{List, Name};
@@ -84,6 +84,13 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
                 help: if node.ready { "ready" } else { "not ready" }.to_owned(),
             };
             nodes.iter().map(name).collect()
+        }
+        ObjectType::Volume => {
+            let name = |volume: VolumeView| Name {
+                text: volume.name.to_string(),
+                help: format!("on {}", volume.node),
+            };
+            client.volumes().await?.into_iter().map(name).collect()
         }
         ObjectType::Queue => {
             let queues = queues::rows(&client.queues().await?, true);

@@ -6,7 +6,7 @@ use clap_complete::engine;
 
 use super::candidates::{Kind, List, Name, Request, matching, request};
 use super::{command_line, names};
-use crate::commands::object::ObjectType::{DeadLetter, Node, Pod, Queue, Service};
+use crate::commands::object::ObjectType::{DeadLetter, Node, Pod, Queue, Service, Volume};
 
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
@@ -67,7 +67,7 @@ fn every_kind_of_value_occurs_in_the_command_line() {
     }
     let kinds: Vec<Kind> =
         value_names(&command_line(Vec::new())).iter().filter_map(|name| Kind::of(name)).collect();
-    let named = [Service, Pod, Node, Queue, DeadLetter].map(Kind::Names);
+    let named = [Service, Pod, Node, Volume, Queue, DeadLetter].map(Kind::Names);
     for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {
         assert!(kinds.contains(&kind), "{kind:?}");
     }

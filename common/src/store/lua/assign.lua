@@ -5,13 +5,16 @@
 --        | 'gone' (not in this scheduler's in-flight list any more)
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
+--        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
-local in_flight, pushed = head_keys()
-local _, _, dead_after_ms = head_args()
+local in_flight, pushed, volumes = head_keys()
+local _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
 redis.call('LLEN', in_flight)
 redis.call('SCARD', pushed)
+-- Only pods with persistent volumes need this.
+if volume_count > 0 then redis.call('SCARD', volumes) end
 
 local function append(list, others)
   for _, element in ipairs(others) do list[#list + 1] = element end
@@ -79,6 +82,49 @@ local function has_free_ports(node, uuid, ports)
   return is_free
 end
 
+-- Returns the persistent volumes of the batch's pods by the index of their pod. A volume that is bound in this batch
+-- is bound for the pods after it as well, because a volume has one entry for each of its pods.
+local function read_volumes()
+  local of_pods, records = {}, {}
+  for v = 1, volume_count do
+    local volume_key = volume_keys(v)
+    local pod_index, name, service, source, replica, space = volume_args(v)
+    local record = records[volume_key]
+    if not record then
+      local node, state = unpack(redis.call('HMGET', volume_key, 'node', 'state'), 1, 2)
+      record = { key = volume_key, node = node, state = state }
+      records[volume_key] = record
+    end
+    local list = of_pods[pod_index] or {}
+    of_pods[pod_index] = list
+    list[#list + 1] = { record = record, name = name, service = service, source = source, replica = replica,
+      space = space }
+  end
+  return of_pods
+end
+local volumes_of = read_volumes()
+
+-- Returns whether all volumes of a pod are on this node, or nowhere yet.
+local function has_data_here(node, of_pod)
+  for _, volume in ipairs(of_pod or {}) do
+    local record = volume.record
+    if record.state == 'removing' or (record.node and record.node ~= node.name) then return false end
+  end
+  return true
+end
+-- Binds the volumes of a pod that are nowhere yet.
+local function bind(node, of_pod)
+  for _, volume in ipairs(of_pod or {}) do
+    local record = volume.record
+    if not record.node then
+      redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
+        'replica', volume.replica, 'node', node.name, 'space', volume.space, 'state', 'bound', 'created_at', STAMP)
+      redis.call('SADD', volumes, volume.name)
+      record.node = node.name
+    end
+  end
+end
+
 local nodes, requests, records = {}, {}, {}
 -- By their index as text, as pods refer to them.
 for n = 1, node_count do nodes[tostring(n)] = read_node(n) end
@@ -116,6 +162,8 @@ for p = 1, pod_count do
   elseif node.free_pods < 1 or not fits(request, node.free)
     or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports)) then
     replies[p] = 'full'
+  elseif not has_data_here(node, volumes_of[tostring(p)]) then
+    replies[p] = 'volume'
   elseif not take_out(payload, p) then
     replies[p] = 'gone'
   else
@@ -136,6 +184,7 @@ for p = 1, pod_count do
       free[r], reserved[r] = free[r] - amount, reserved[r] + amount
     end
     reserve_ports(node.key, pod_key, uuid, name, request.ports)
+    bind(node, volumes_of[tostring(p)])
     node.queue[#node.queue + 1] = payload
     add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'

@@ -17,7 +17,7 @@ use redis::ScriptInvocation;
 use super::keys;
 use crate::ids::{
     AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, SchedulerId, ServiceName, SpecId,
-    ValueName, WriteId,
+    ValueName, VolumeName, WriteId,
 };
 use crate::lifecycle::{Phase, PodEvent};
 use crate::node::{Resource, Resources};
@@ -302,6 +302,7 @@ text_args!(
     &ServiceName,
     &SpecId,
     &ValueName,
+    &VolumeName,
     &WriteId
 );
 

@@ -103,8 +103,8 @@ scripts! {
     assign {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [in_flight, pushed],
-        args: [node_count, request_count, dead_after_ms],
+        keys: [in_flight, pushed, volumes],
+        args: [node_count, request_count, volume_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
             args: [node, seen_incarnation, expected_pods],
@@ -112,6 +112,10 @@ scripts! {
         batch Request request {
             keys: [],
             args: [ports, resources],
+        }
+        batch Volume volume {
+            keys: [volume_key],
+            args: [pod_index, name, service, source, replica, space],
         }
         batch Pod pod {
             keys: [pod_key],
@@ -476,6 +480,22 @@ scripts! {
         at_maxmemory: Refused,
         keys: [value_key, names],
         args: [kind, name, version, value, kept, max_count],
+    }
+    volume_remove {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [volume_key, volumes, removals, node_key, slots],
+        args: [name, node, service, replica, is_mounted, is_wanted, is_forced],
+    }
+    volumes_report {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key, volumes, removals],
+        args: [node, incarnation],
+        batch Volume volume {
+            keys: [volume_key],
+            args: [name, service, source, replica, space, removed],
+        }
     }
     writes_confirmed {
         run_by: [Api, Scheduler],

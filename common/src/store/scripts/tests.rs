@@ -83,8 +83,10 @@ fn arguments_have_their_names() {
     let uuids: Vec<_> = read.items.iter().filter_map(|item| item.get("uuid")).collect();
     assert_eq!(uuids, [b"uuid-1", b"uuid-2"]);
 
-    // Two nodes, one request, one pod.
-    let assign = argv("2 1 20000 w1 life - w2 life - 80/tcp 100 64 50 u payload 2 1 a web nginx 0 1");
+    // Two nodes, one request, one volume, one pod.
+    let assign = argv(
+        "2 1 1 20000 w1 life - w2 life - 80/tcp 100 64 50 1 web_data_0 web data 0 - u payload 2 1 a web nginx 0 1",
+    );
     let read = script("assign").arguments(&assign);
     let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();
     assert_eq!(values("node"), [b"w1", b"w2"]);

@@ -12,6 +12,7 @@ mod external_worker;
 mod host_ports;
 mod ready;
 mod resources;
+mod volumes;
 
 use std::fmt;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub(super) const POD_FILTERS: &[NodeFilter] = &[
     resources::PIDS,
     host_ports::FREE,
     external_worker::IMAGE_ONLY,
+    volumes::DATA_IS_HERE,
 ];
 
 /// One check of a node for a pod, with the reason and the explanation of a refusal.
@@ -56,6 +58,9 @@ impl Reason {
     pub const NO_NODES: Self = Self("NoNodes");
     /// Another pod, or another program, has a host port that the pod needs.
     pub const HOST_PORT_TAKEN: Self = Self("HostPortTaken");
+
+    /// The data of a volume of the pod is on another node, or is being removed.
+    pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 
     /// Returns the word.
     pub fn as_str(self) -> &'static str {

@@ -1,9 +1,11 @@
 //! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
+use common::ids::{NodeName, VolumeName};
 use common::node::{NodeKind, NodeState, Resources};
 use common::spec::HostPorts;
 
 use super::*;
+use crate::decide::BoundVolume;
 use crate::decide::policy::Weights;
 use crate::decide::testing::{NOW, NodeBuilder, node};
 
@@ -131,6 +133,38 @@ fn a_host_port_belongs_to_one_pod_of_a_node() {
     assert_eq!(refusals(with("8080/udp"), requirements.clone()), [""; 0]);
     assert_eq!(refusals(with("8080/tcp"), requirements), ["HostPortTaken: port 8080/tcp is taken by web"]);
     assert_eq!(refusals(with("8080/tcp"), Requirements::default()), [""; 0]);
+}
+
+#[test]
+fn a_pod_waits_for_the_node_that_has_its_data() {
+    let bound = |name: &str, on: &str, is_removing| BoundVolume {
+        name: VolumeName::new(name).unwrap(),
+        node: NodeName::new(on).unwrap(),
+        is_removing,
+    };
+    let cases: [(&str, &[BoundVolume], &[&str]); 5] = [
+        ("no data yet", &[], &[]),
+        ("here", &[bound("db_data_0", "a", false)], &[]),
+        (
+            "elsewhere",
+            &[bound("db_data_0", "a", false), bound("db_log_0", "w1", false)],
+            &["VolumeElsewhere: its data is on w1: volume db_log_0"],
+        ),
+        (
+            "on a node that is gone",
+            &[bound("db_data_0", "gone", false)],
+            &["VolumeElsewhere: its data is on gone: volume db_data_0"],
+        ),
+        (
+            "being removed here",
+            &[bound("db_data_0", "a", true)],
+            &["VolumeElsewhere: volume db_data_0 is being removed on a"],
+        ),
+    ];
+    for (case, volumes, expected) in cases {
+        let requirements = Requirements { bound_volumes: volumes.to_vec(), ..Requirements::default() };
+        assert_eq!(refusals(node("a"), requirements), expected, "{case}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bollard::models::{
 };
 use common::spec::{Command, MAX_PIDS, Port, Ulimit};
 
-use super::files;
+use super::{files, volumes};
 use crate::runtime::ContainerRequest;
 
 /// Returns the body of the create call.
@@ -73,7 +73,7 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
         ulimits: Some(container.ulimits.iter().map(ulimit).collect()),
         readonly_rootfs: Some(container.read_only),
         tmpfs: Some(container.tmpfs.as_slice().iter().map(|entry| tmpfs(entry)).collect()),
-        mounts: Some(files::mounts(request)),
+        mounts: Some([volumes::mounts(request), files::mounts(request)].concat()),
         init: container.init.then_some(true),
         cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
         port_bindings: Some(port_bindings(own_ports(request))),
@@ -161,7 +161,9 @@ mod tests {
     fn every_field_reaches_the_engine() {
         let json = r#"{"image":"x","entrypoint":"sh -c","command":["a"],"working_dir":"/srv","user":"1000:1000",
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
-            "tmpfs":["/run","/tmp:size=64m"],"cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
+            "tmpfs":["/run","/tmp:size=64m"],
+            "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],
+            "cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest {
             identity: identity("node", "pod", "assignment"),
@@ -177,6 +179,28 @@ mod tests {
         let host = body.host_config.unwrap();
         assert_eq!((host.pids_limit, host.readonly_rootfs, host.init), (Some(50), Some(true), Some(true)));
         assert_eq!(host.cap_drop, Some(vec!["NET_RAW".to_owned(), "ALL".to_owned()]));
+        let mounts: Vec<_> = host
+            .mounts
+            .unwrap()
+            .into_iter()
+            .map(|m| {
+                (
+                    m.typ.unwrap().to_string(),
+                    m.target.unwrap(),
+                    m.read_only.unwrap(),
+                    m.volume_options.is_some(),
+                )
+            })
+            .collect();
+        let mount = |kind: &str, target: &str, read_only, has_labels| {
+            (kind.to_owned(), target.to_owned(), read_only, has_labels)
+        };
+        let expected = [
+            mount("volume", "/var", true, true),
+            mount("volume", "/cache", false, true),
+            mount("tmpfs", "/m", false, false),
+        ];
+        assert_eq!(mounts, expected);
         let tmpfs = host.tmpfs.unwrap();
         assert_eq!((tmpfs["/run"].as_str(), tmpfs["/tmp"].as_str()), ("", "size=64m"));
         let ulimits: Vec<_> = host

@@ -27,6 +27,8 @@ pub(super) enum EngineCall {
     CreateExec,
     StartExec,
     InspectExec,
+    ListVolumes,
+    RemoveVolume,
 }
 
 impl EngineCall {
@@ -49,6 +51,8 @@ impl EngineCall {
             EngineCall::CreateExec => "create_exec",
             EngineCall::StartExec => "start_exec",
             EngineCall::InspectExec => "inspect_exec",
+            EngineCall::ListVolumes => "list_volumes",
+            EngineCall::RemoveVolume => "remove_volume",
         }
     }
 }
@@ -72,6 +76,8 @@ impl fmt::Display for EngineCall {
             EngineCall::CreateExec => "prepare a command in the container",
             EngineCall::StartExec => "run a command in the container",
             EngineCall::InspectExec => "read how a command in the container ended",
+            EngineCall::ListVolumes => "list volumes",
+            EngineCall::RemoveVolume => "remove the volume",
         })
     }
 }

@@ -21,6 +21,7 @@ mod sandbox;
 #[cfg(test)]
 mod tests;
 mod view;
+mod volumes;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -44,7 +45,8 @@ use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{
-    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError, label,
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
+    label,
 };
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
@@ -362,6 +364,14 @@ impl Runtime for DockerRuntime {
 
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(containers::halt(&self.client, handle, grace))
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        Box::pin(volumes::list(&self.client, node))
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(volumes::remove(&self.client, handle))
     }
 
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -16,6 +16,7 @@ pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
         ("ulimits", !container.ulimits.is_empty()),
         ("read_only", container.read_only),
         ("tmpfs", !container.tmpfs.is_empty()),
+        ("volumes", !container.volumes.is_empty()),
         ("secrets", !container.secrets.is_empty()),
         ("configs", !container.configs.is_empty()),
         ("cap_drop", !container.cap_drop.is_empty()),
@@ -45,7 +46,9 @@ mod tests {
         assert!(reason(r#"{"image":"x"}"#).unwrap().contains("`command`"));
         let secret = reason(r#"{"image":"x","command":["a"],"secrets":["db"]}"#).unwrap();
         assert!(secret.contains("`secrets`"), "{secret}");
-        let several = reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true}"#).unwrap();
-        assert!(several.contains("`user`, `read_only`"), "{several}");
+        let several =
+            reason(r#"{"image":"x","command":["a"],"user":"1000","read_only":true,"volumes":["/d"]}"#)
+                .unwrap();
+        assert!(several.contains("`user`, `read_only`, `volumes`"), "{several}");
     }
 }

@@ -21,8 +21,8 @@ use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
 use super::{
-    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, Runtime,
-    RuntimeError,
+    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    Runtime, RuntimeError,
 };
 
 /// How the simulated engine behaves.
@@ -148,6 +148,11 @@ impl SimRuntime {
         let nodes = self.nodes();
         let on = nodes.iter().filter(|(_, node)| node.containers.values().any(is_running));
         on.filter_map(|(name, _)| NodeName::new(name.as_str()).ok()).collect()
+    }
+
+    /// Returns the volumes of all nodes.
+    pub fn all_volumes(&self) -> Vec<EngineVolume> {
+        self.nodes().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
     fn nodes(&self) -> MutexGuard<'_, HashMap<String, SimNode>> {
@@ -292,6 +297,25 @@ impl Runtime for SimRuntime {
                 Some(())
             });
             self.reply(())
+        })
+    }
+
+    fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let nodes = self.nodes();
+            let volumes = nodes.get(node.as_str()).map(|node| node.volumes.values());
+            Ok(volumes.into_iter().flatten().cloned().collect())
+        })
+    }
+
+    fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
+        Box::pin(async move {
+            self.respond(Duration::ZERO).await?;
+            let mut nodes = self.nodes();
+            let of_node = nodes.values_mut().find(|node| node.volumes.contains_key(handle));
+            let is_gone = of_node.is_none_or(|node| node.remove_volume(handle));
+            self.reply(is_gone)
         })
     }
 

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use common::ids::PodId;
 use tokio::sync::broadcast;
 
-use crate::runtime::{Container, ContainerRequest, ContainerState, Hint};
+use crate::runtime::volume::requested;
+use crate::runtime::{Container, ContainerRequest, ContainerState, EngineVolume, Hint};
 
 pub(super) struct SimNode {
     /// By container name.
     pub(super) containers: BTreeMap<String, SimContainer>,
+    /// By name.
+    pub(super) volumes: BTreeMap<String, EngineVolume>,
     pub(super) hints: broadcast::Sender<Hint>,
 }
 
 impl Default for SimNode {
     fn default() -> Self {
-        Self { containers: BTreeMap::new(), hints: broadcast::Sender::new(64) }
+        Self { containers: BTreeMap::new(), volumes: BTreeMap::new(), hints: broadcast::Sender::new(64) }
     }
 }
 
@@ -31,12 +34,42 @@ impl SimNode {
             Container::new(format!("{}/{name}", identity.node), identity, ContainerState::Running);
         let crashes = request.container.image.starts_with("crash");
         let exec_exit_code = Some(i64::from(request.container.image.starts_with("unhealthy")));
-        let mut simulated =
-            SimContainer { container: container.clone(), crashes, exec_exit_code, execs: 0, starts: 0 };
+        let volumes = self.create_volumes(request);
+        let mut simulated = SimContainer {
+            container: container.clone(),
+            volumes,
+            crashes,
+            exec_exit_code,
+            execs: 0,
+            starts: 0,
+        };
         simulated.start();
         self.containers.insert(name, simulated);
         self.send_hint(&identity.pod, !crashes);
         container
+    }
+
+    /// Creates the volumes of a container that are not there yet. Returns the names of all.
+    fn create_volumes(&mut self, request: &ContainerRequest) -> Vec<String> {
+        let mut names = Vec::new();
+        for volume in requested(request) {
+            let get = |key: &str| volume.labels.get(key).map(String::as_str);
+            if let Some(created) = EngineVolume::from_labels(&volume.handle, get) {
+                self.volumes.entry(volume.handle.clone()).or_insert(created);
+                names.push(volume.handle);
+            }
+        }
+        names
+    }
+
+    /// Removes a volume, unless a container has it. Returns whether it is gone.
+    pub(super) fn remove_volume(&mut self, name: &str) -> bool {
+        let is_used =
+            self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));
+        if !is_used {
+            self.volumes.remove(name);
+        }
+        !is_used
     }
 
     pub(super) fn send_hint(&self, pod: &PodId, is_start: bool) {
@@ -48,6 +81,8 @@ impl SimNode {
 #[derive(Clone)]
 pub(super) struct SimContainer {
     pub(super) container: Container,
+    /// Names of its volumes.
+    volumes: Vec<String>,
     /// It exits right after each start.
     crashes: bool,
     /// How commands in it end; `None` if they do not.

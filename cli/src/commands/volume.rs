@@ -1,0 +1,97 @@
+//! `volume`: list, describe, remove.
+
+use clap::{Args, Subcommand};
+
+use super::batch::Batch;
+use super::context::{self, Context};
+use super::error::CommandError;
+use super::{object, watch};
+use crate::client::Client;
+use crate::exit::Exit;
+use crate::output::{ListStyle, volumes};
+
+/// Arguments of `volume`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<VolumeCommand>,
+}
+
+impl VolumeArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<VolumeCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, VolumeCommand::Ls)
+    }
+}
+
+/// Subcommands of `volume`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// List persistent volumes, also those whose service is gone.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show one volume in detail.
+    #[command(visible_aliases = ["show", "get"])]
+    Describe {
+        /// Name of the volume.
+        #[arg(value_name = "VOLUME", value_parser = object::volume)]
+        name: String,
+    },
+    /// Remove volumes that no service uses, with their data.
+    #[command(visible_aliases = ["remove", "delete"])]
+    Rm {
+        /// Names of the volumes.
+        #[arg(value_name = "VOLUME", required = true, value_parser = object::volume)]
+        names: Vec<String>,
+    },
+}
+
+/// Arguments of `volume ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) style: ListStyle,
+}
+
+/// Runs a subcommand.
+pub(super) async fn run(command: VolumeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        VolumeCommand::Ls(args) => list(&args, context).await,
+        VolumeCommand::Describe { name } => describe(&name, context).await,
+        VolumeCommand::Rm { names } => remove(&names, context).await,
+    }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    context.output.list_style = args.style;
+    if args.style.watch {
+        let read = async |client: &Client| client.volumes().await;
+        return watch::run(read, context).await;
+    }
+    let volumes = context.client.volumes().await?;
+    context
+        .output
+        .print_list(&volumes, "no persistent volumes; `volumes: [data:/path]` of a service makes them")?;
+    Ok(Exit::Ok)
+}
+
+async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let volume = context.client.volume(name).await?;
+    let now = context.output.now();
+    context.output.print_object(&volume, || volumes::describe(&volume, now))?;
+    Ok(Exit::Ok)
+}
+
+async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let mut batch = Batch::new();
+    for name in names {
+        let result = context.client.remove_volume(name).await.map_err(CommandError::from);
+        if batch.accept(result)?.is_some() {
+            let text = format!("volume {name} is being removed");
+            context.output.print_named_result(&format!("volume/{name}"), &text, "is being removed")?;
+        }
+    }
+    Ok(batch.exit())
+}

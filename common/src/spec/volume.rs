@@ -1,0 +1,371 @@
+//! Volumes of a container: `volumes` in the forms that Compose has, and the kinds that kubeleet has.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::{ContainerSpec, Memory, OnDisconnect, PodSpec, Violation, checks};
+use crate::value::ValueKind;
+
+/// What becomes of the data of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeKind {
+    /// It belongs to one pod and is removed with it. The containers of the pod share it by its source.
+    Local,
+    /// It belongs to one replica of a service, stays when the pod goes, and ties the replica to its node.
+    Persistent,
+    /// It is in memory, and empty at each start of the container.
+    Tmpfs,
+}
+
+impl VolumeKind {
+    /// Returns the name of this kind in documents and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            VolumeKind::Local => "local",
+            VolumeKind::Persistent => "persistent",
+            VolumeKind::Tmpfs => "tmpfs",
+        }
+    }
+}
+
+/// A volume and where a container has it. Read from a text as Compose has it (`data:/var/lib/app`, `/cache`), or
+/// from a map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeMount {
+    /// What becomes of its data.
+    pub kind: VolumeKind,
+    /// Its name in the service; `None` for a local volume of one container, and in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its path in the container.
+    pub target: String,
+    /// Whether the container cannot write to it.
+    #[serde(skip_serializing_if = "super::container::is_false")]
+    pub read_only: bool,
+    /// How much it is meant to hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<Memory>,
+}
+
+/// A persistent volume that a pod needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PersistentVolume {
+    /// Its name in the service.
+    pub source: String,
+    /// How many bytes it is meant to hold.
+    pub space: Option<u64>,
+}
+
+impl PodSpec {
+    /// Returns the persistent volumes of one pod, each once.
+    pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
+        let all = self.containers.iter().flat_map(|container| &container.volumes);
+        let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);
+        let mut found: BTreeSet<PersistentVolume> = BTreeSet::new();
+        for volume in persistent {
+            let Some(source) = volume.source.clone() else { continue };
+            if !found.iter().any(|known| known.source == source) {
+                found.insert(PersistentVolume { source, space: volume.space.map(Memory::bytes) });
+            }
+        }
+        found
+    }
+
+    /// Returns what a worker that cannot reach Redis does with the pod if its document does not say. What is written
+    /// to a persistent volume must not be written by two pods.
+    pub fn default_on_disconnect(&self) -> OnDisconnect {
+        if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
+    }
+
+    /// Returns what is wrong among the volumes of several containers, with pointers below `/containers`.
+    pub(super) fn shared_volume_violations(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (index, container) in self.containers.iter().enumerate() {
+            for (at, volume) in container.volumes.iter().enumerate() {
+                let before = self.containers[..index].iter().flat_map(|other| &other.volumes);
+                let mut same = before.filter(|other| other.source.is_some() && other.source == volume.source);
+                if let Some(other) = same.find(|other| other.kind != volume.kind) {
+                    let name = volume.source.as_deref().unwrap_or_default();
+                    let detail = format!(
+                        "{name} is {} in another container of the pod: one source has one kind",
+                        other.kind.as_str()
+                    );
+                    violations.push(Violation::new(format!("/containers/{index}/volumes/{at}"), detail));
+                }
+            }
+        }
+        violations
+    }
+}
+
+impl ContainerSpec {
+    /// Returns what is wrong with its volumes, by the pointer below the container.
+    pub(super) fn volume_problems(&self) -> Vec<(String, Option<String>)> {
+        let in_memory = self.tmpfs.as_slice().iter();
+        let in_memory = in_memory.map(|entry| entry.split(':').next().unwrap_or_default().to_owned());
+        let files = [(ValueKind::Secret, &self.secrets), (ValueKind::Config, &self.configs)];
+        let files = files.into_iter().flat_map(|(kind, files)| files.iter().map(move |file| file.path(kind)));
+        let mut targets: BTreeSet<String> = in_memory.chain(files).collect();
+        let mut problems = Vec::new();
+        for (at, volume) in self.volumes.iter().enumerate() {
+            let is_twice = !targets.insert(volume.target.clone());
+            let twice = is_twice.then(|| format!("{} is mounted twice", volume.target));
+            problems.push((format!("volumes/{at}"), volume.problem().or(twice)));
+        }
+        let too_many = self.volumes.len() > MAX_VOLUMES;
+        problems.push(("volumes".to_owned(), too_many.then(|| format!("at most {MAX_VOLUMES} volumes"))));
+        problems
+    }
+}
+
+/// More than any container needs.
+const MAX_VOLUMES: usize = 32;
+/// The longest name of a volume in its service.
+const MAX_SOURCE: usize = 63;
+
+impl VolumeMount {
+    fn problem(&self) -> Option<String> {
+        let path = checks::path(&self.target).map(|problem| format!("its target {problem}"));
+        path.or_else(|| self.target_problem()).or_else(|| self.source_problem())
+    }
+
+    fn target_problem(&self) -> Option<String> {
+        let has_dots = self.target.split('/').any(|part| part == "..");
+        match self.target.trim_end_matches('/') {
+            "" => Some("cannot replace the root of the container".to_owned()),
+            _ if has_dots || self.target.contains(':') => {
+                Some("its target cannot contain `..` or a colon".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn source_problem(&self) -> Option<String> {
+        match (self.kind, self.source.as_deref()) {
+            (VolumeKind::Persistent, None) => {
+                Some("a persistent volume needs a name, as in data:/var/lib/app".to_owned())
+            }
+            (VolumeKind::Tmpfs, Some(_)) => Some("a tmpfs has no source".to_owned()),
+            (_, Some(source)) if !is_source(source) => Some(format!(
+                "{source:?} cannot be the name of a volume: write 1 to {MAX_SOURCE} of A-Z, a-z, 0-9, '.', '_' and '-', \
+                 not beginning with one of the last three"
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn is_source(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=MAX_SOURCE).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_allowed)
+}
+
+/// Reads Compose's short form: `[source:]target[:options]`.
+impl std::str::FromStr for VolumeMount {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (source, target, options) = match parts[..] {
+            [target] => (None, target, ""),
+            [source, target] => (Some(source), target, ""),
+            [source, target, options] => (Some(source), target, options),
+            _ => return Err("a volume is `name:/path`, `name:/path:ro` or `/path`".to_owned()),
+        };
+        if let Some(path) = source.filter(|source| source.starts_with(['/', '.', '~'])) {
+            return Err(no_bind(path));
+        }
+        let read_only = match options {
+            "" | "rw" => false,
+            "ro" => true,
+            _ => return Err("the only options of a volume are `ro` and `rw`".to_owned()),
+        };
+        let kind = if source.is_some() { VolumeKind::Persistent } else { VolumeKind::Local };
+        let source = source.map(str::to_owned);
+        Ok(Self { kind, source, target: target.to_owned(), read_only, space: None })
+    }
+}
+
+fn no_bind(path: &str) -> String {
+    format!(
+        "{path:?} is a path of the host, which pods cannot have: use a named volume, as in data:/var/lib/app"
+    )
+}
+
+/// Compose's long form, with kubeleet's `kind` and `space`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongForm {
+    #[serde(default, rename = "type")]
+    type_name: Option<String>,
+    #[serde(default)]
+    kind: Option<VolumeKind>,
+    #[serde(default)]
+    source: Option<String>,
+    target: String,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    space: Option<Memory>,
+    #[serde(default)]
+    tmpfs: Option<TmpfsOptions>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TmpfsOptions {
+    #[serde(default)]
+    size: Option<Memory>,
+}
+
+impl LongForm {
+    fn into_volume(self) -> Result<VolumeMount, String> {
+        let Self { type_name, kind, source, target, read_only, space, tmpfs } = self;
+        let kind = match (type_name.as_deref(), kind) {
+            (None | Some("volume"), None) if source.is_none() => VolumeKind::Local,
+            (None | Some("volume"), None) => VolumeKind::Persistent,
+            (Some("tmpfs"), None) => VolumeKind::Tmpfs,
+            (None, Some(kind))
+            | (Some("volume"), Some(kind @ (VolumeKind::Local | VolumeKind::Persistent))) => kind,
+            (Some("tmpfs"), Some(VolumeKind::Tmpfs)) => VolumeKind::Tmpfs,
+            (Some("bind"), _) => return Err(no_bind(source.as_deref().unwrap_or("a bind"))),
+            (Some("volume" | "tmpfs"), Some(kind)) => {
+                return Err(format!("`type` and the kind {} contradict each other", kind.as_str()));
+            }
+            (Some(_), _) => return Err("`type` is volume or tmpfs".to_owned()),
+        };
+        if tmpfs.is_some() && kind != VolumeKind::Tmpfs {
+            return Err("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
+        }
+        let space = space.or(tmpfs.and_then(|options| options.size));
+        Ok(VolumeMount { kind, source, target, read_only, space })
+    }
+}
+
+impl<'de> Deserialize<'de> for VolumeMount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = VolumeMount;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a volume such as \"data:/var/lib/app\", or a map with source and target")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<VolumeMount, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<VolumeMount, A::Error> {
+                let long = LongForm::deserialize(MapAccessDeserializer::new(map))?;
+                long.into_volume().map_err(de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<VolumeMount, String> {
+        let volume: VolumeMount = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        match volume.problem() {
+            Some(problem) => Err(problem),
+            None => Ok(volume),
+        }
+    }
+
+    #[test]
+    fn every_form_of_compose_is_read_and_what_is_stored_is_read_again() {
+        use VolumeKind::{Local, Persistent, Tmpfs};
+        let table = [
+            (r#""data:/var""#, Persistent, Some("data"), "/var", false, None),
+            (r#""data:/var:ro""#, Persistent, Some("data"), "/var", true, None),
+            (r#""data:/var:rw""#, Persistent, Some("data"), "/var", false, None),
+            (r#""/cache""#, Local, None, "/cache", false, None),
+            (
+                r#"{"type":"volume","source":"data","target":"/var"}"#,
+                Persistent,
+                Some("data"),
+                "/var",
+                false,
+                None,
+            ),
+            (r#"{"type":"volume","target":"/var","read_only":true}"#, Local, None, "/var", true, None),
+            (
+                r#"{"source":"s","target":"/s","kind":"local","space":"10G"}"#,
+                Local,
+                Some("s"),
+                "/s",
+                false,
+                Some(10u64 << 30),
+            ),
+            (
+                r#"{"type":"tmpfs","target":"/run","tmpfs":{"size":"64m"}}"#,
+                Tmpfs,
+                None,
+                "/run",
+                false,
+                Some(64 << 20),
+            ),
+        ];
+        for (json, kind, source, target, read_only, space) in table {
+            let volume = read(json).unwrap();
+            assert_eq!((volume.kind, volume.source.as_deref()), (kind, source), "{json}");
+            assert_eq!((volume.target.as_str(), volume.read_only), (target, read_only), "{json}");
+            assert_eq!(volume.space.map(Memory::bytes), space, "{json}");
+            assert_eq!(read(&serde_json::to_string(&volume).unwrap()).unwrap(), volume, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_the_reason() {
+        for (json, part) in [
+            (r#""/etc:/etc""#, "path of the host"),
+            (r#""./src:/app:ro""#, "path of the host"),
+            (r#"{"type":"bind","source":"/var/run/docker.sock","target":"/d"}"#, "path of the host"),
+            (r#""data:/var:z""#, "`ro` and `rw`"),
+            (r#""data""#, "absolute path"),
+            (r#""data:/""#, "root"),
+            (r#""data:/a/../b""#, "`..`"),
+            (r#""-a:/var""#, "name of a volume"),
+            (r#""a:b:c:d""#, "name:/path"),
+            (r#"{"target":"/x","kind":"persistent"}"#, "needs a name"),
+            (r#"{"type":"tmpfs","source":"a","target":"/x"}"#, "no source"),
+            (r#"{"type":"tmpfs","kind":"local","target":"/x"}"#, "contradict"),
+            (r#"{"type":"npipe","target":"/x"}"#, "volume or tmpfs"),
+            (r#"{"source":"a","target":"/x","volume":{"nocopy":true}}"#, "unknown field"),
+            (r#"{"source":"a"}"#, "target"),
+        ] {
+            let reason = read(json).unwrap_err();
+            assert!(reason.contains(part), "{json}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_one_volume_and_a_source_one_kind() {
+        let container: ContainerSpec = serde_json::from_str(
+            r#"{"image":"x","tmpfs":["/a:size=1m"],"configs":["c"],"volumes":["d:/a","d:/b","/b","/c"]}"#,
+        )
+        .unwrap();
+        let pointers: Vec<String> = container.violations("").into_iter().map(|v| v.pointer).collect();
+        assert_eq!(pointers, ["/volumes/0", "/volumes/2", "/volumes/3"]);
+        let pod: PodSpec = serde_json::from_str(
+            r#"{"containers":[{"image":"x","name":"a","volumes":["d:/a"]},
+                {"image":"x","name":"b","volumes":[{"source":"d","target":"/a","kind":"local"},"e:/e","d:/d"]}]}"#,
+        )
+        .unwrap();
+        let violations = pod.containers_violations();
+        assert_eq!(
+            violations.iter().map(|v| v.pointer.as_str()).collect::<Vec<_>>(),
+            ["/containers/1/volumes/0"]
+        );
+        let sources: Vec<String> = pod.persistent_volumes().into_iter().map(|v| v.source).collect();
+        assert_eq!(sources, ["d", "e"]);
+    }
+}

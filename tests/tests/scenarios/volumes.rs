@@ -1,0 +1,113 @@
+//! Volumes on a real container engine: what stays, what goes, and where.
+
+use kubeleet_tests::docker::{Docker, IMAGE};
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::http::Http;
+use kubeleet_tests::{Cluster, Timing};
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+
+use crate::SOON;
+
+/// Says in both volumes whether it was there before, and what it finds.
+const COMMAND: &str = "for d in /data /cache; do if [ -e $d/mark ]; then echo found $d; else echo new $d; fi; \
+    echo x > $d/mark; done; trap 'exit 0' TERM; sleep 86400 & wait $!";
+
+/// Waits until the only pod of the service is another one than `former` and runs. Returns its uuid and node.
+async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
+    eventually_within(SOON * 2, "another pod runs", || async {
+        let pods = http.pods("service=db").await;
+        let running: Vec<&Value> =
+            pods.iter().filter(|pod| pod["phase"] == "running" && pod["uuid"].as_str() != former).collect();
+        let text = |pod: &Value, field: &str| pod[field].as_str().unwrap_or_default().to_owned();
+        match running[..] {
+            [pod] => Ok((text(pod, "uuid"), text(pod, "node"))),
+            _ => Err(format!("{pods:?}")),
+        }
+    })
+    .await
+}
+
+async fn until_says(http: &Http, pod: &str, lines: &[&str]) {
+    eventually_within(SOON, &format!("{pod} says {lines:?}"), || async {
+        let stream = http.stream(&format!("/pod/{pod}/log?follow=false")).await;
+        let log = stream.text().await.unwrap_or_default();
+        check(log.lines().map(str::trim).collect::<Vec<_>>() == lines, || log.clone())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_with_it() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let service = json!({"name": "db", "image": IMAGE, "command": ["/bin/sh", "-c", COMMAND],
+        "volumes": ["data:/data", "/cache"]});
+    http.post("/service", &service).await;
+    let (first, node) = until_runs(&http, None).await;
+    until_says(&http, &first, &["new /data", "new /cache"]).await;
+    assert_eq!(docker.volumes().await.len(), 2);
+
+    // Another pod in its place: the local volume is new.
+    http.send(Method::POST, "/service/db/restart", None).await;
+    let (second, again) = until_runs(&http, Some(&first)).await;
+    assert_eq!(again, node, "its data is there");
+    until_says(&http, &second, &["found /data", "new /cache"]).await;
+    eventually_within(SOON, "the former local volume is gone", || async {
+        let left = docker.volumes().await;
+        check(left.len() == 2, || format!("{left:?}"))
+    })
+    .await;
+    let (status, body) = http.send(Method::DELETE, "/volume/db_data_0", None).await;
+    assert_eq!((status.as_u16(), &body["type"]), (409, &json!("/problems/volume-in-use")), "{body}");
+
+    // Its worker dies while it removes everything; the next one goes on.
+    http.send(Method::DELETE, "/service/db?volumes=true", None).await;
+    let short = if node == cluster.node("w1") { 0 } else { 1 };
+    workers[short].kill();
+    workers[short] = cluster.small_worker(["w1", "w2"][short], "docker", 6);
+    eventually_within(SOON * 2, "no volume is left", || async {
+        let (left, listed) = (docker.volumes().await, http.get("/volume").await);
+        check(left.is_empty() && listed["items"] == json!([]), || format!("{left:?} {listed}"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_waits_for_the_node_that_has_its_data() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    // Dropped after the workers, which would create again what it removes.
+    let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let service = json!({"name": "db", "image": IMAGE, "command": ["/bin/sh", "-c", COMMAND],
+        "volumes": ["data:/data", "/cache"]});
+    http.post("/service", &service).await;
+    let (first, node) = until_runs(&http, None).await;
+    until_says(&http, &first, &["new /data", "new /cache"]).await;
+    let short = if node == cluster.node("w1") { 0 } else { 1 };
+    workers[short].kill();
+    eventually_within(SOON * 2, "it waits and says why", || async {
+        let pods = http.pods("service=db").await;
+        let message = pods[0]["message"].as_str().unwrap_or_default();
+        let why = format!("VolumeElsewhere (its data is on {node}: volume db_data_0)");
+        check(message.contains(&why), || format!("{pods:?}"))
+    })
+    .await;
+    workers[short] = cluster.small_worker(["w1", "w2"][short], "docker", 6);
+    eventually_within(SOON * 2, "it runs there again with its data", || async {
+        let pods = http.pods("service=db").await;
+        check(pods[0]["phase"] == "running" && pods[0]["node"] == node.as_str(), || format!("{pods:?}"))
+    })
+    .await;
+    until_says(&http, &first, &["found /data", "new /cache"]).await;
+}

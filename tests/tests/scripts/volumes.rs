@@ -1,0 +1,163 @@
+//! Persistent volumes: each has its data on one node, whichever schedulers place, and nothing of it goes unasked.
+
+use common::ids::{SchedulerId, ServiceName, VolumeName};
+use common::lifecycle::Phase;
+use common::payload::Payload;
+use common::store::{AssignOutcome, Assignment, RemoveVolumeOutcome, VolumeReport};
+use common::volume::{Volume, VolumeState};
+use kubeleet_tests::Fixture;
+use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node};
+use serde_json::json;
+
+use crate::changing_nothing;
+
+async fn service(fixture: &Fixture, replicas: u32) {
+    fixture
+        .service_of(json!({"name": "db", "image": "nginx", "replicas": replicas, "volumes": ["data:/d"]}))
+        .await;
+}
+
+fn name(replica: u32) -> VolumeName {
+    VolumeName::new(format!("db_data_{replica}")).unwrap()
+}
+
+async fn volume(fixture: &Fixture, replica: u32) -> Volume {
+    fixture.store.volume(&name(replica)).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn the_first_assignment_binds_a_volume_and_later_ones_have_to_follow_it() {
+    let fixture = Fixture::new().await;
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    service(&fixture, 2).await;
+    assert_eq!(fixture.assign_all(&w1).await, [AssignOutcome::Assigned; 2]);
+    for replica in 0..2 {
+        let volume = volume(&fixture, replica).await;
+        assert_eq!(
+            (volume.node, volume.state, volume.claim.replica),
+            (node("w1"), VolumeState::Bound, replica)
+        );
+    }
+    fixture.run_all(&w1).await;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
+    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let refused = changing_nothing(&fixture, fixture.assign(&w2, payloads.clone())).await;
+    assert_eq!(refused, [AssignOutcome::Refused; 2], "their data is on w1");
+    let w1 = fixture.node("w1").await;
+    assert_eq!(fixture.assign(&w1, payloads).await, [AssignOutcome::Assigned; 2]);
+    let all = fixture.store.volume_names().await.unwrap();
+    assert_eq!(all, [name(0), name(1)]);
+}
+
+/// Two schedulers that both saw a volume nowhere put two pods of one replica on two nodes: one is refused.
+#[tokio::test]
+async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
+    for _ in 0..5 {
+        let fixture = Fixture::new().await;
+        service(&fixture, 1).await;
+        let payload =
+            Payload::parse(fixture.store.take(&fixture.scheduler, 1).await.unwrap().remove(0)).unwrap();
+        let volumes = fixture.volumes(&payload).await;
+        let mut schedulers = Vec::new();
+        for name in ["w1", "w2"] {
+            let session = fixture.node(name).await;
+            let me = SchedulerId::random();
+            // Another pod that needs the same volume.
+            let json = format!(r#"{{"name":"db","uuid":"{name}","image":"nginx","replica":0}}"#);
+            let payload = Payload::parse(json.into()).unwrap();
+            let in_flight = format!("fq:{me}");
+            let () = fixture.redis.cli(&[&b"LPUSH"[..], in_flight.as_bytes(), &payload.raw]).await;
+            let incarnation = fixture.store.node(session.node()).await.unwrap().unwrap().incarnation;
+            let assignment = Assignment {
+                payload,
+                node: node(name),
+                incarnation,
+                request: REQUEST,
+                host_ports: Default::default(),
+                volumes: volumes.clone(),
+            };
+            let store = fixture.store.clone();
+            schedulers.push(tokio::spawn(async move { store.assign(&me, DEAD_AFTER, &[assignment]).await }));
+        }
+        let mut outcomes = Vec::new();
+        for scheduler in schedulers {
+            outcomes.extend(scheduler.await.unwrap().unwrap());
+        }
+        let assigned = outcomes.iter().filter(|outcome| **outcome == AssignOutcome::Assigned).count();
+        assert_eq!((assigned, outcomes.len()), (1, 2), "{outcomes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_is_removed_when_its_service_does_not_want_it_and_its_node_has_removed_the_data() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    service(&fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    fixture.run_all(&w1).await;
+    let remove = || async { fixture.store.remove_volume(&name(0)).await };
+    assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveVolumeOutcome::Used);
+    let claim = volume(&fixture, 0).await.claim;
+    let present = [claim.clone()];
+    let db = ServiceName::new("db").unwrap();
+    fixture.store.scale_service(&db, 0).await.unwrap();
+    assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Used, "its pod still runs");
+    let () = fixture.redis.cli(&["DEL", "slots:db"]).await;
+    assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Removing);
+    assert_eq!(volume(&fixture, 0).await.state, VolumeState::Removing);
+    let report = w1.report_volumes(&present, &[]).await.unwrap().unwrap();
+    assert_eq!(report, VolumeReport { remove: vec![name(0)], elsewhere: Vec::new() });
+    let report = w1.report_volumes(&[], &present).await.unwrap().unwrap();
+    assert_eq!(report, VolumeReport::default());
+    assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
+    assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Missing);
+    assert_eq!(fixture.store.volume_names().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn no_pod_gets_a_volume_whose_data_is_being_removed() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    service(&fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let db = ServiceName::new("db").unwrap();
+    assert_eq!(fixture.store.remove_volumes_of(&db).await.unwrap(), 1);
+    let pod = fixture.pods(&db).await.remove(0);
+    assert_eq!(pod.phase, Phase::Assigned);
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let w1 = fixture.node("w1").await;
+    assert_eq!(fixture.assign_all(&w1).await, [AssignOutcome::Refused]);
+}
+
+/// Redis has lost the records: the nodes that have the data say so.
+#[tokio::test]
+async fn a_node_restores_the_record_of_a_volume_that_it_has_and_leaves_that_of_another_alone() {
+    let fixture = Fixture::new().await;
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    service(&fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let before = volume(&fixture, 0).await;
+    let present = [before.claim.clone()];
+    let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes"]).await;
+    assert_eq!(w1.report_volumes(&present, &[]).await.unwrap(), Ok(VolumeReport::default()));
+    let after = volume(&fixture, 0).await;
+    assert_eq!(Volume { created_at: before.created_at, ..after }, before);
+    let report = changing_nothing(&fixture, w2.report_volumes(&present, &[])).await.unwrap().unwrap();
+    assert_eq!(report.elsewhere, [name(0)]);
+}
+
+#[tokio::test]
+async fn a_volume_of_a_node_that_was_removed_is_forgotten_when_it_is_removed() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    service(&fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let db = ServiceName::new("db").unwrap();
+    fixture.store.scale_service(&db, 0).await.unwrap();
+    let () = fixture.redis.cli(&["DEL", "slots:db", "node:w1"]).await;
+    assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
+    assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
+}

@@ -1,0 +1,67 @@
+//! Volumes on the simulated engine, where they are names: who removes which, and when.
+
+use common::ids::{ServiceName, VolumeName};
+use common::lifecycle::Phase;
+use common::store::RemoveVolumeOutcome;
+use common::volume::VolumeState;
+
+use super::rig::*;
+use crate::runtime::VolumeOwner;
+
+const SERVICE: &str = r#"{"name":"db","image":"i","replicas":1,"volumes":["data:/d","/cache"]}"#;
+
+/// Returns the number of persistent and of local volumes on the engine.
+fn volumes(rig: &Rig) -> (usize, usize) {
+    let all = rig.engine.all_volumes();
+    let persistent = all.iter().filter(|volume| matches!(volume.owner, VolumeOwner::Replica(_))).count();
+    (persistent, all.len() - persistent)
+}
+
+async fn until_volumes(rig: &Rig, expected: (usize, usize)) {
+    eventually(&format!("{expected:?} persistent and local volumes"), || async { volumes(rig) == expected })
+        .await;
+}
+
+fn data() -> VolumeName {
+    VolumeName::new("db_data_0").unwrap()
+}
+
+#[tokio::test]
+async fn a_local_volume_goes_with_its_pod_and_a_persistent_one_when_it_is_asked_to() {
+    let Some(rig) = Rig::new("volumes") else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(SERVICE).await[0].to_string();
+    rig.until(&pod, Phase::Running).await;
+    assert_eq!(volumes(&rig), (1, 1));
+    rig.engine.exit(&id(&pod), 1);
+    eventually("it was restarted", || async { rig.record(&pod).await.unwrap().restarts > 0 }).await;
+    assert_eq!(volumes(&rig), (1, 1), "a restart keeps both");
+    assert_eq!(rig.store.remove_volume(&data()).await.unwrap(), RemoveVolumeOutcome::Used);
+    let service = ServiceName::new("db").unwrap();
+    rig.store.delete_service(&service).await.unwrap();
+    let pods = [(id(&pod), Some(rig.node()))];
+    rig.store.stop_pods(Some(&service), &pods, "Test", "stopped by the test").await.unwrap();
+    until_volumes(&rig, (1, 0)).await;
+    let kept = rig.store.volume(&data()).await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.node), (VolumeState::Bound, rig.node()));
+    assert_eq!(rig.store.remove_volume(&data()).await.unwrap(), RemoveVolumeOutcome::Removing);
+    until_volumes(&rig, (0, 0)).await;
+    eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
+}
+
+#[tokio::test]
+async fn what_a_killed_worker_has_left_is_removed_by_the_next_one() {
+    let Some(rig) = Rig::new("volumes_killed") else { return };
+    let worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(SERVICE).await[0].to_string();
+    rig.until(&pod, Phase::Running).await;
+    drop(worker);
+    let service = ServiceName::new("db").unwrap();
+    rig.store.delete_service(&service).await.unwrap();
+    rig.store.remove_volumes_of(&service).await.unwrap();
+    let pods = [(id(&pod), Some(rig.node()))];
+    rig.store.stop_pods(Some(&service), &pods, "Test", "stopped by the test").await.unwrap();
+    let _worker = rig.worker().until_registered(&rig).await;
+    until_volumes(&rig, (0, 0)).await;
+    eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
+}

@@ -1,0 +1,173 @@
+//! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis which
+//! persistent ones are here, and removes those that it is asked to.
+//!
+//! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The engine
+//! refuses to remove a volume that a container has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::backoff::Backoff;
+use common::control_loop::{Loop, Next};
+use common::ids::VolumeName;
+use common::store::VolumeReport;
+use common::volume::VolumeClaim;
+use tokio::time::Instant;
+
+use crate::context::SessionContext;
+use crate::rare_log::RareLog;
+use crate::retry::RetryClass;
+use crate::runtime::{EngineVolume, RuntimeError, VolumeOwner};
+
+/// How often the loop looks whether the pods of this node have changed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The loop.
+pub(crate) struct VolumeLoop {
+    context: Arc<SessionContext>,
+    /// The version of the table of pods at the last look.
+    seen_version: Option<u64>,
+    /// When to look, and to ask Redis, although nothing has changed.
+    due: Instant,
+    /// Whether there were any volumes. Without them nothing hurries.
+    has_volumes: bool,
+    /// Whether a volume was to be removed that a container still had.
+    is_waiting: bool,
+    misplaced: RareLog,
+}
+
+impl Loop<RuntimeError> for VolumeLoop {
+    const NAME: &'static str = "volumes";
+
+    async fn step(&mut self) -> Result<Next, RuntimeError> {
+        let context = &self.context;
+        // Before the first full look the table does not have what an earlier session started.
+        if !context.first_listing_done.is_cancelled() || !context.link.is_in_touch() {
+            return Ok(Next::Rest);
+        }
+        let version = context.table.version();
+        let is_due = Instant::now() >= self.due;
+        if !is_due && !self.is_waiting && !(self.has_volumes && self.seen_version != Some(version)) {
+            return Ok(Next::Rest);
+        }
+        let cluster = context.worker.identity.cluster();
+        let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
+        own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+        self.is_waiting = !remove_local(context, &own).await?;
+        self.has_volumes = !own.is_empty();
+        if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
+            self.is_waiting |= !self.report(&own).await?;
+            self.due = Instant::now() + self.context.worker.timings.relist_interval;
+        }
+        self.seen_version = Some(version);
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), RuntimeError> {
+        let interval = POLL_INTERVAL.min(self.context.worker.timings.relist_interval);
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = self.context.wakeups.volumes_requested() => self.due = Instant::now(),
+        }
+        Ok(())
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
+    }
+
+    /// The health of the engine has its own log lines.
+    fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
+        false
+    }
+}
+
+impl VolumeLoop {
+    pub(crate) fn new(context: Arc<SessionContext>) -> Self {
+        Self {
+            context,
+            seen_version: None,
+            due: Instant::now(),
+            has_volumes: false,
+            is_waiting: false,
+            misplaced: RareLog::default(),
+        }
+    }
+
+    /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is left to
+    /// be removed.
+    async fn report(&self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
+        let present: Vec<VolumeClaim> = own.iter().filter_map(|volume| claim_of(volume).cloned()).collect();
+        let Some(VolumeReport { remove, elsewhere }) = self.send(&present, &[]).await else {
+            return Ok(true);
+        };
+        for name in elsewhere {
+            if self.misplaced.is_due(name.as_str()) {
+                tracing::warn!(
+                    node = %self.context.worker.node,
+                    "volume {name} is here, but the cluster has its data on another node: this copy is left alone; \
+                     `docker volume rm` removes it"
+                );
+            }
+        }
+        let mut removed = Vec::new();
+        for name in &remove {
+            removed.extend(self.remove(name, own).await?);
+        }
+        let is_complete = removed.len() == remove.len();
+        if !removed.is_empty() {
+            self.send(&[], &removed).await;
+        }
+        Ok(is_complete)
+    }
+
+    /// Removes a persistent volume. Returns it if it is gone, also if it never was here.
+    async fn remove(
+        &self,
+        name: &VolumeName,
+        own: &[EngineVolume],
+    ) -> Result<Option<VolumeClaim>, RuntimeError> {
+        let mut of_name =
+            own.iter().filter(|volume| claim_of(volume).is_some_and(|claim| claim.name == *name));
+        if let Some(volume) = of_name.next() {
+            let is_gone = self.context.worker.runtime.remove_volume(&volume.handle).await?;
+            return Ok(claim_of(volume).filter(|_| is_gone).cloned());
+        }
+        // It was bound to this node and no pod of it ever started here, or a worker that was killed has removed it.
+        let reply = self.context.worker.store.volume(name).await;
+        Ok(reply.ok().flatten().map(|volume| volume.claim))
+    }
+
+    async fn send(&self, present: &[VolumeClaim], removed: &[VolumeClaim]) -> Option<VolumeReport> {
+        let reply = self.context.session.report_volumes(present, removed).await;
+        match self.context.classify("reporting volumes", reply) {
+            RetryClass::Reply(report) => Some(report),
+            RetryClass::Transient(_) | RetryClass::Fenced | RetryClass::Permanent(_) => None,
+        }
+    }
+}
+
+fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
+    match &volume.owner {
+        VolumeOwner::Replica(claim) => Some(claim),
+        VolumeOwner::Pod(..) => None,
+    }
+}
+
+/// Removes local volumes whose pod is not on this node under that assignment. Returns whether all of them are gone:
+/// containers of ended pods are kept for their logs, and keep theirs.
+async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
+    let mut are_gone = true;
+    for volume in own {
+        let VolumeOwner::Pod(pod, assignment) = &volume.owner else { continue };
+        if context.table.accounts_for("", pod, assignment) {
+            continue;
+        }
+        let is_gone = context.worker.runtime.remove_volume(&volume.handle).await?;
+        if is_gone {
+            tracing::debug!(node = %context.worker.node, %pod, volume = volume.handle, "removed a local volume");
+        }
+        are_gone &= is_gone;
+    }
+    Ok(are_gone)
+}
