@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn what_has_no_effect_is_noted_unless_it_says_nothing() {
         let mut report = Report::default();
-        let text = "image: a\ntty: true\nstdin_open: false\nvolumes_from: []\nhostname: x\nprivileged: false\n";
+        let text =
+            "image: a\ntty: true\nstdin_open: false\nvolumes_from: []\nhostname: x\nprivileged: false\n";
         effects("web", &service_of(text), &mut report);
         assert!(!report.has_mistakes());
         let notes: Vec<_> = report.into_notes().into_iter().map(|note| note.finding.detail).collect();

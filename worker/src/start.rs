@@ -320,41 +320,18 @@ impl PodStart {
 
     async fn wait(&mut self, assignment: AssignmentId, obstacle: Obstacle) -> Phase {
         self.permit = None;
-        let is_over = match obstacle {
-            Obstacle::Pod(reason, message) => {
-                let wait = self.pod_backoff.next_exact();
-                match self.wait_reported(&assignment, reason, message, wait).await {
-                    Some(is_over) => is_over,
-                    None => return Phase::Done,
-                }
-            }
-            Obstacle::Files(FilesUnavailable { reason, message }) => {
-                let wait = self.pod_backoff.next_exact().min(MAX_FILES_WAIT);
-                match self.wait_reported(&assignment, reason, message, wait).await {
-                    Some(is_over) => is_over,
-                    None => return Phase::Done,
-                }
-            }
-            Obstacle::Engine => self.wait_for_engine().await,
+        let (reason, message, most) = match obstacle {
+            Obstacle::Pod(reason, message) => (reason, message, Duration::MAX),
+            Obstacle::Files(FilesUnavailable { reason, message }) => (reason, message, MAX_FILES_WAIT),
+            Obstacle::Engine => return after_wait(assignment, self.wait_for_engine().await),
         };
-        if is_over { Phase::Attempt(assignment) } else { Phase::Claim }
-    }
-
-    /// Reports why the pod does not run yet, and waits. Returns whether the time is over, and not Redis to be asked
-    /// first; `None` if this session is fenced.
-    async fn wait_reported(
-        &self,
-        assignment: &AssignmentId,
-        reason: &str,
-        message: String,
-        wait: Duration,
-    ) -> Option<bool> {
+        let wait = self.pod_backoff.next_exact().min(most);
         let message = format!("{message}; retrying in {}", seconds(wait));
         tracing::warn!(pod = %self.job.payload.id, reason, message, "the pod cannot be started yet");
-        if !self.report(assignment, reason, &message).await {
-            return None;
+        if !self.report(&assignment, reason, &message).await {
+            return Phase::Done;
         }
-        Some(self.sleep(wait).await)
+        after_wait(assignment, self.sleep(wait).await)
     }
 
     /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.
@@ -427,6 +404,11 @@ impl PodStart {
             self.context.wakeups.request_reconcile();
         }
     }
+}
+
+/// Returns what comes after a wait: the next attempt if its time is over, or else Redis is asked first.
+fn after_wait(assignment: AssignmentId, is_over: bool) -> Phase {
+    if is_over { Phase::Attempt(assignment) } else { Phase::Claim }
 }
 
 /// Returns those of the ports whose number the engine's message names; all if it names none.

@@ -128,9 +128,7 @@ async fn list(
         ObjectType::Config => {
             value::run(ValueKind::Config, ValueCommand::Ls(value::ListArgs { style }), context).await
         }
-        ObjectType::Volume => {
-            volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await
-        }
+        ObjectType::Volume => volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await,
         ObjectType::Queue => {
             let args = queue::ListArgs { style, ..queue::ListArgs::default() };
             queue::run(QueueCommand::Ls(args), context).await

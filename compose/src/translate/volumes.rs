@@ -28,7 +28,11 @@ fn short(text: &str, item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         [path, _, ..] if path.starts_with(['/', '.', '~']) => {
-            not_honoured(item, &format!("{path} is a path of the machine, which containers do not get"), draft);
+            not_honoured(
+                item,
+                &format!("{path} is a path of the machine, which containers do not get"),
+                draft,
+            );
             None
         }
         [source, target, options] => {
@@ -54,7 +58,11 @@ fn long(item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
     match &*text("type") {
         "bind" => {
             let path = text("source");
-            not_honoured(item, &format!("{path} is a path of the machine, which containers do not get"), draft);
+            not_honoured(
+                item,
+                &format!("{path} is a path of the machine, which containers do not get"),
+                draft,
+            );
             return None;
         }
         other @ ("npipe" | "cluster" | "image") => {
@@ -103,7 +111,8 @@ pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Rep
     let mut uses: BTreeMap<String, Vec<(&str, &Node)>> = BTreeMap::new();
     let mut shared: BTreeSet<String> = BTreeSet::new();
     for (service, document) in services {
-        let replicas = document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
+        let replicas =
+            document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
         for volume in document.get("volumes").and_then(Node::items).unwrap_or_default() {
             let Some(source) = source_of(volume) else { continue };
             let of_source = uses.entry(source.clone()).or_default();
@@ -122,7 +131,9 @@ pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Rep
             }
             let declared = root.get("volumes").and_then(|declared| declared.get(name));
             let options = declared.into_iter().flat_map(Node::fields);
-            for option in options.filter(|option| !option.name.starts_with(EXTENSION) && !option.value.is_blank()) {
+            for option in
+                options.filter(|option| !option.name.starts_with(EXTENSION) && !option.value.is_blank())
+            {
                 let detail = format!(
                     "volumes.{name}.{} is not honoured: it is a plain volume of the replica's node",
                     option.name

@@ -66,6 +66,11 @@ impl HealthMonitor {
         self.schedule().remove(handle);
     }
 
+    /// Returns whether there is no check at all.
+    pub fn is_empty(&self) -> bool {
+        self.schedule().is_empty()
+    }
+
     /// Removes the checks of all containers but these.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.schedule().retain(is_kept);

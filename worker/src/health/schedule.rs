@@ -88,6 +88,10 @@ impl Schedule {
     }
 
     /// Removes the checks of all containers but these.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
         let gone = self.ids.keys().filter(|(handle, _)| !is_kept(handle));
         let gone: Vec<(String, CheckKind)> = gone.cloned().collect();

@@ -173,6 +173,11 @@ impl ManagedPod {
         self.has_several() && worker.runtime.has_sandboxes()
     }
 
+    /// Returns how often its containers were started again, all together.
+    pub(super) fn restarts(&self) -> u32 {
+        self.containers.iter().map(|container| container.restarts).sum()
+    }
+
     /// Returns what is to be saved of it.
     pub(super) fn to_save(&self, node: &NodeName) -> SavedPod {
         let phase = if self.desired == DesiredState::Stop { Phase::Stopping } else { Phase::Running };
@@ -184,7 +189,7 @@ impl ManagedPod {
             node: Some(node.clone()),
             assignment: Some(self.assignment.clone()),
             generation: 0,
-            restarts: self.status().restarts,
+            restarts: self.restarts(),
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,

@@ -36,7 +36,7 @@ impl ManagedPod {
         PodStatus {
             reason,
             message,
-            restarts: self.containers.iter().map(|container| container.restarts).sum(),
+            restarts: self.restarts(),
             exit_code,
             containers: self.container_statuses(),
         }

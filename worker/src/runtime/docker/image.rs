@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bollard::auth::DockerCredentials;
+use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
+use common::spec::HealthCheck;
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
 
 use super::client::Client;
 use super::deadlines::{PING, READ};
 use super::errors::{EngineCall, EngineFailure};
+use super::image_check;
 use super::registry::RegistryConfig;
 use crate::runtime::RuntimeError;
 
@@ -35,8 +38,20 @@ pub(super) struct Images {
     /// The pulls under way, by image. Weak: a pull is dropped, and so ends, when no start waits for it any
     /// more.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
-    /// When each was last seen.
-    seen: Mutex<HashMap<String, Instant>>,
+    /// What was seen of each at the last look.
+    seen: Mutex<HashMap<String, Seen>>,
+}
+
+/// An image that the engine had.
+struct Seen {
+    at: Instant,
+    check: Option<HealthCheck>,
+}
+
+impl Seen {
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < PRESENCE_CACHE
+    }
 }
 
 impl Images {
@@ -46,16 +61,21 @@ impl Images {
     }
 
     fn was_just_seen(&self, image: &str) -> bool {
-        self.seen().get(image).is_some_and(|at| at.elapsed() < PRESENCE_CACHE)
+        self.seen().get(image).is_some_and(Seen::is_fresh)
     }
 
-    fn mark_present(&self, image: &str) {
+    /// Returns the check of an image that was just seen, which is `Some(None)` if it has none.
+    fn recent_check(&self, image: &str) -> Option<Option<HealthCheck>> {
+        self.seen().get(image).filter(|seen| seen.is_fresh()).map(|seen| seen.check.clone())
+    }
+
+    fn mark_present(&self, image: &str, check: Option<HealthCheck>) {
         let mut seen = self.seen();
-        seen.retain(|_, at| at.elapsed() < PRESENCE_CACHE);
-        seen.insert(image.to_owned(), Instant::now());
+        seen.retain(|_, seen| seen.is_fresh());
+        seen.insert(image.to_owned(), Seen { at: Instant::now(), check });
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,20 +108,43 @@ pub(super) async fn ensure(client: &Arc<Client>, images: &Images, image: &str) -
     if images.was_just_seen(image) {
         return Ok(());
     }
-    if !is_present(client, image).await? {
-        images.join(client, &with_tag(image)).await?;
+    match inspect(client, image).await? {
+        Some(seen) => images.mark_present(image, image_check::of_inspected(&seen)),
+        // What was pulled is looked at by whoever wants to know more of it.
+        None => images.join(client, &with_tag(image)).await?,
     }
-    images.mark_present(image);
     Ok(())
 }
 
-/// Returns whether the engine has the image.
-pub(super) async fn is_present(client: &Client, image: &str) -> Result<bool, RuntimeError> {
+/// Returns the check that an image describes; `None` if it describes none, or the engine does not have it. One
+/// inspection serves all pods of a service, and [`ensure`] as well.
+///
+/// # Errors
+/// If the engine cannot inspect it.
+pub(super) async fn check_of(
+    client: &Client,
+    images: &Images,
+    image: &str,
+) -> Result<Option<HealthCheck>, RuntimeError> {
+    if let Some(check) = images.recent_check(image) {
+        return Ok(check);
+    }
+    let Some(seen) = inspect(client, image).await? else { return Ok(None) };
+    let check = image_check::of_inspected(&seen);
+    images.mark_present(image, check.clone());
+    Ok(check)
+}
+
+/// Returns what the engine says about an image; `None` if it does not have it.
+///
+/// # Errors
+/// If the name is no image's, or the engine cannot inspect it.
+pub(super) async fn inspect(client: &Client, image: &str) -> Result<Option<ImageInspect>, RuntimeError> {
     check_path(image)?;
     let call = client.docker()?.inspect_image(image);
     match client.within(EngineCall::InspectImage, READ, call).await {
-        Ok(_) => Ok(true),
-        Err(failure) if failure.is_not_found() => Ok(false),
+        Ok(answer) => Ok(Some(answer)),
+        Err(failure) if failure.is_not_found() => Ok(None),
         Err(failure) => Err(failure.into()),
     }
 }

@@ -3,13 +3,18 @@
 
 use std::time::Duration;
 
-use bollard::models::{HealthConfig, ImageConfig};
+use bollard::models::{HealthConfig, ImageConfig, ImageInspect};
 use common::spec::{Command, HealthCheck, HealthTest, Milliseconds};
 
 /// The least and the most of a service's own check: an image that says less or more gets these.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Milliseconds::MAX);
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3600));
 const RETRIES: (i64, i64) = (1, 1000);
+
+/// Returns the check of an inspected image, as [`of_image`].
+pub(super) fn of_inspected(image: &ImageInspect) -> Option<HealthCheck> {
+    image.config.as_ref().and_then(of_image)
+}
 
 /// Returns the check that an image describes, in a service's form; `None` if it describes none.
 pub(super) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {

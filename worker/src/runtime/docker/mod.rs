@@ -101,7 +101,7 @@ impl DockerRuntime {
 
     /// Returns whether the engine has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, RuntimeError> {
-        image::is_present(&self.client, image).await
+        Ok(image::inspect(&self.client, image).await?.is_some())
     }
 
     /// Returns id and labels of an image; `None` if the engine does not have it.
@@ -109,30 +109,11 @@ impl DockerRuntime {
         &self,
         image: &str,
     ) -> Result<Option<(String, HashMap<String, String>)>, RuntimeError> {
-        image::check_path(image)?;
-        let call = self.client.docker()?.inspect_image(image);
-        match self.client.within(EngineCall::InspectImage, READ, call).await {
-            Ok(answer) => {
-                let labels = answer.config.and_then(|config| config.labels).unwrap_or_default();
-                Ok(Some((answer.id.unwrap_or_default(), labels)))
-            }
-            Err(failure) if failure.is_not_found() => Ok(None),
-            Err(failure) => Err(failure.into()),
-        }
-    }
-
-    /// Returns the check that an image describes; `None` if it describes none, or the engine does not have it.
-    ///
-    /// # Errors
-    /// If the engine cannot inspect it.
-    pub(super) async fn read_image_check(&self, image: &str) -> Result<Option<HealthCheck>, RuntimeError> {
-        image::check_path(image)?;
-        let call = self.client.docker()?.inspect_image(image);
-        match self.client.within(EngineCall::InspectImage, READ, call).await {
-            Ok(answer) => Ok(answer.config.as_ref().and_then(image_check::of_image)),
-            Err(failure) if failure.is_not_found() => Ok(None),
-            Err(failure) => Err(failure.into()),
-        }
+        let found = image::inspect(&self.client, image).await?;
+        Ok(found.map(|image| {
+            let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
+            (image.id.unwrap_or_default(), labels)
+        }))
     }
 
     /// Creates an image from a tar of its files. `changes` are lines of a Dockerfile, without `FROM`.
@@ -359,7 +340,7 @@ impl Runtime for DockerRuntime {
     }
 
     fn image_check<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {
-        Box::pin(self.read_image_check(image))
+        Box::pin(image::check_of(&self.client, &self.images, image))
     }
 
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {

@@ -602,12 +602,12 @@ async fn the_check_of_an_image_is_read() {
     let empty = vec![0; 1024];
     let tar = stream::once(async { Ok(Bytes::from(empty)) });
     fixture.docker.import_tar(&image, changes, tar).await.unwrap();
-    let check = fixture.docker.read_image_check(&image).await;
+    let check = fixture.docker.image_check(&image).await;
     fixture.docker.remove_image(&image).await.unwrap();
     let check = check.unwrap().unwrap();
     assert_eq!((check.timing().interval, check.timing().retries), (Duration::from_secs(7), 5));
     let words = ["/bin/sh", "-c", "exit 0"].map(str::to_owned).to_vec();
     assert_eq!(check.method(), Some(common::spec::ProbeMethod::Command(words)));
-    assert_eq!(fixture.docker.read_image_check(SHELL_IMAGE).await.unwrap(), None);
-    assert_eq!(fixture.docker.read_image_check("kubeleet-test/missing:1").await.unwrap(), None);
+    assert_eq!(fixture.docker.image_check(SHELL_IMAGE).await.unwrap(), None);
+    assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
 }
