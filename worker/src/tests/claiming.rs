@@ -157,7 +157,7 @@ async fn assert_does_not_spin(rig: &Rig) {
     };
     let before = commands();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(commands() - before < 100, "it does not spin: {} commands in a second", commands() - before);
+    assert!(commands() - before < 200, "it does not spin: {} commands in a second", commands() - before);
 }
 
 #[tokio::test]

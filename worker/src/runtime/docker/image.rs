@@ -110,7 +110,7 @@ pub(super) async fn ensure(client: &Arc<Client>, images: &Images, image: &str) -
     }
     match inspect(client, image).await? {
         Some(seen) => images.mark_present(image, image_check::of_inspected(&seen)),
-        // What was pulled is looked at by whoever wants to know more of it.
+        // A caller that wants to know more of what was pulled inspects it.
         None => images.join(client, &with_tag(image)).await?,
     }
     Ok(())
