@@ -51,6 +51,11 @@ impl EngineHints {
         }
     }
 
+    /// Returns whether there is a subscription.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// Waits for the next hint that is news, for the end of the stream, or for the time of the next attempt
     /// to subscribe. Returns the pod and the container that is to be inspected; without one the containers are
     /// to be listed. Hints caused by our own starts and stops are no news: a full listing for each of them

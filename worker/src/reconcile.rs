@@ -97,23 +97,34 @@ impl ReconcileLoop {
         Self { context, hints: EngineHints::default(), begun: now, next_full: now, wait: Duration::ZERO }
     }
 
+    /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance; a
+    /// container that a hint names is inspected at once, also while that distance is kept.
     async fn wait_for_next_pass(&mut self) {
-        let next_pass = tokio::time::sleep(self.wait);
+        let earliest = self.begun + self.context.worker.timings.min_relist_gap;
+        let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
         tokio::pin!(next_pass);
+        let mut is_hurried = false;
         loop {
-            tokio::select! {
-                () = &mut next_pass => break,
-                () = self.context.wakeups.reconcile_requested() => break,
-                doubted = self.hints.next(&self.context.table) => match doubted {
-                    Some((pod, handle)) => self.context.doubted.insert(pod, handle),
-                    None => break,
-                },
-            }
-            if !inspect_doubted(&self.context).await {
-                break;
+            let is_certain = tokio::select! {
+                biased;
+                () = &mut next_pass => return,
+                () = self.context.wakeups.reconcile_requested() => false,
+                // Without a subscription this returns at once, again and again, until the pass opens one.
+                doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
+                    match doubted {
+                        Some((pod, handle)) => {
+                            self.context.doubted.insert(pod, handle);
+                            true
+                        }
+                        None => false,
+                    }
+                }
+            };
+            if !inspect_doubted(&self.context).await || !is_certain {
+                next_pass.as_mut().reset(earliest);
+                is_hurried = true;
             }
         }
-        tokio::time::sleep_until(self.begun + self.context.worker.timings.min_relist_gap).await;
     }
 
     fn until_pod_is_due(&self) -> Duration {

@@ -95,6 +95,18 @@ impl Runtime for ProcessRuntime {
         Box::pin(self.pods.with_lock(node.as_str(), move |pods| pods.list(&name)))
     }
 
+    fn find<'a>(
+        &'a self,
+        _node: &'a NodeName,
+        handle: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Container>, RuntimeError>> {
+        Box::pin(async move {
+            let folder = self.folder(handle)?;
+            let node = folder.node().to_owned();
+            self.pods.with_lock(&node, move |pods| Ok(pods.find(&folder))).await
+        })
+    }
+
     fn ensure_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -165,14 +177,14 @@ impl Runtime for ProcessRuntime {
         let receiver = self.pods.hints.subscribe();
         let hints = stream::unfold((receiver, node), |(mut receiver, node)| async move {
             loop {
-                let pod = match receiver.recv().await {
-                    Ok((of, pod)) if of == node => pod,
+                let hint = match receiver.recv().await {
+                    Ok((of, hint)) if of == node => hint,
                     Ok(_) => continue,
                     // Some hints were missed: anything may have changed.
-                    Err(broadcast::error::RecvError::Lagged(_)) => None,
+                    Err(broadcast::error::RecvError::Lagged(_)) => Hint::default(),
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };
-                return Some((Hint { pod, handle: None, is_start: false }, (receiver, node)));
+                return Some((hint, (receiver, node)));
             }
         });
         Box::pin(std::future::ready(Ok(hints.boxed())))

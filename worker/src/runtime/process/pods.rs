@@ -18,7 +18,7 @@ use super::folder::{Folder, PodState, Record, private_file};
 use super::refusal::refusal;
 use super::system::{ProcessIdentity, find_leader, kill_marked};
 use super::{log, spawn};
-use crate::runtime::{Container, ContainerRequest, RuntimeError, label};
+use crate::runtime::{Container, ContainerRequest, Hint, RuntimeError, label};
 
 /// The exit code of a pod that ended while no worker was its parent: the real one is lost.
 pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
@@ -35,7 +35,7 @@ pub(super) struct ProcessPods {
     /// Processes that a task of this worker waits for. The task of a child process learns its exit code, so
     /// no other code may conclude how such a process ended.
     watched: Mutex<HashSet<ProcessIdentity>>,
-    pub(super) hints: broadcast::Sender<(String, Option<PodId>)>,
+    pub(super) hints: broadcast::Sender<(String, Hint)>,
 }
 
 impl ProcessPods {
@@ -205,7 +205,7 @@ impl ProcessPods {
         let folder = folder.clone();
         tokio::spawn(async move {
             process.exited().await;
-            let node = folder.node().to_owned();
+            let (node, handle) = (folder.node().to_owned(), folder.handle.clone());
             let ended = process.clone();
             let recorded =
                 pods.with_lock(&node, move |pods| Ok(pods.after_exit(&folder, &ended, child))).await;
@@ -215,8 +215,9 @@ impl ProcessPods {
                 pods.watched().remove(&process);
                 None
             });
+            let handle = pod.is_some().then_some(handle);
             // Without a receiver the next list finds it.
-            let _ = pods.hints.send((node, pod));
+            let _ = pods.hints.send((node, Hint { pod, handle, is_start: false }));
         });
     }
 
@@ -231,6 +232,11 @@ impl ProcessPods {
             self.store_or_warn(folder, &record);
         }
         PodId::new(record.labels.get(label::POD)?.as_str()).ok()
+    }
+
+    /// Returns one container, as [`ProcessPods::list`] does; `None` if there is none.
+    pub(super) fn find(self: &Arc<Self>, folder: &Folder) -> Option<Container> {
+        self.refresh(folder)?.container(&folder.handle)
     }
 
     pub(super) fn list(self: &Arc<Self>, node: &str) -> Result<Vec<Container>, RuntimeError> {

@@ -92,7 +92,7 @@ async fn running_twice_is_one_process_and_a_new_worker_finds_it() {
     };
     process.signal_group(Signal::KILL);
     let hint = tokio::time::timeout(Duration::from_secs(10), hints.next()).await.unwrap().unwrap();
-    assert_eq!(hint.pod, Some(request.identity.pod));
+    assert_eq!((hint.pod, hint.handle), (Some(request.identity.pod), Some(one.handle.clone())));
     assert!(matches!(restarted.list(&fixture.node).await.unwrap()[0].state, ContainerState::Exited { .. }));
 }
 
