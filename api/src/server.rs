@@ -22,14 +22,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum ApiError {
     /// The address cannot be bound.
     #[error(
-        "the API cannot listen on {address}: {source}; stop the process that uses the address, or set \
+        "the API cannot listen on {address}: {error}; stop the process that uses the address, or set \
          KUBELEET_LISTEN"
     )]
     Bind {
         /// The address.
         address: SocketAddr,
         /// The error of the system.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 }
 
@@ -46,7 +46,7 @@ impl Server {
     /// # Errors
     /// [`ApiError::Bind`] if the address cannot be bound.
     pub async fn bind(config: Arc<Config>, store: Store) -> Result<Self, ApiError> {
-        let failed = |source| ApiError::Bind { address: config.listen, source };
+        let failed = |error| ApiError::Bind { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address, app: AppState::new(config, store) })

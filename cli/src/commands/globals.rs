@@ -1,5 +1,6 @@
 //! Global options: the API's address, the token, the output format and the timeout of `--wait`.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::values;
 use crate::client::{Client, ClientError, Endpoint};
 use crate::dev_token;
 use crate::output::{Format, humanize};
+use crate::stderr;
 
 /// Options of all commands.
 #[derive(Debug, Clone, Args)]
@@ -54,10 +56,15 @@ impl Globals {
 
     /// Returns a client for this API with this token. Without one, a `dev` of this user may have saved it.
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
-        let token = match self.read_token()? {
-            Some(token) => Some(token),
-            None => dev_token::saved_for(&Endpoint::parse(&self.api)?),
-        };
+        let endpoint = Endpoint::parse(&self.api)?;
+        let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));
+        // A script would say it each time, and nobody would read it.
+        if token.is_some() && !endpoint.is_loopback() && std::io::stderr().is_terminal() {
+            stderr::warning(&format!(
+                "the token goes to {endpoint} unencrypted; where others can read the network, use a tunnel: ssh -L \
+                 7070:127.0.0.1:7070 HOST"
+            ));
+        }
         Ok(Client::new(&self.api, token)?)
     }
 

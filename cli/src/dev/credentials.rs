@@ -1,5 +1,5 @@
-//! Password and token of a `dev` cluster whose pods are plain processes. Without them any user of the machine
-//! could run commands as the user of `dev`.
+//! Password and token of a `dev` cluster. One whose pods are plain processes always has them: without them any user of
+//! the machine could run commands as the user of `dev`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use crate::dev_token::{SavedToken, replace_private};
 pub(super) struct Credentials {
     /// The password of Redis and the Sentinels, and the file that has it.
     redis: Option<(Secret, PathBuf)>,
-    /// The API's token, and the file with the header that sends it. None if the user has set a token.
+    /// The API's token, and the file with the header that sends it.
     api: Option<(Secret, PathBuf)>,
 }
 
 impl Credentials {
     /// Makes them if pods run as plain processes, and writes them to files in `home` that only this user can
-    /// read. Sets the API's token unless the user has set one.
+    /// read; also a token that the user has set, so that the printed commands work.
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
-        if config.runtime != RuntimeKind::Process {
-            return Ok(Self::default());
-        }
         let write = |name: &str, text: &str| {
             let path = home.join(name);
             replace_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             Ok::<_, anyhow::Error>(path)
         };
-        let password = random_secret()?;
-        let redis = Some((password.clone(), write("redis-password", password.expose())?));
-        let mut api = None;
-        if config.token.is_none() {
-            let token = random_secret()?;
-            let header = write("api-header", &format!("Authorization: Bearer {}\n", token.expose()))?;
-            config.token = Some(token.clone());
-            api = Some((token, header));
+        let mut credentials = Self::default();
+        if config.runtime == RuntimeKind::Process {
+            let password = random_secret()?;
+            credentials.redis = Some((password.clone(), write("redis-password", password.expose())?));
+            if config.token.is_none() {
+                config.token = Some(random_secret()?);
+            }
         }
-        Ok(Self { redis, api })
+        if let Some(token) = config.token.clone() {
+            let header = write("api-header", &format!("Authorization: Bearer {}\n", token.expose()))?;
+            credentials.api = Some((token, header));
+        }
+        Ok(credentials)
     }
 
     /// Returns the password of Redis and the Sentinels, if they have one.
@@ -150,7 +150,10 @@ mod tests {
         let mut config = Config { token: Some(Secret::new("mine")), ..config(RuntimeKind::Process) };
         let credentials = Credentials::create(&mut config, home.path()).unwrap();
         assert_eq!(config.token.unwrap().expose(), "mine");
-        assert_eq!((credentials.redis.is_some(), credentials.curl_option()), (true, String::new()));
+        assert!(credentials.redis.is_some());
+        let header = home.path().join("api-header");
+        assert_eq!(std::fs::read_to_string(&header).unwrap(), "Authorization: Bearer mine\n");
+        assert_eq!(credentials.curl_option(), format!("-H @{} ", header.display()));
     }
 
     #[test]
