@@ -58,7 +58,7 @@ impl Globals {
     pub(crate) fn client(&self) -> Result<Client, CommandError> {
         let endpoint = Endpoint::parse(&self.api)?;
         let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));
-        // A script would say it each time, and nobody would read it.
+        // Only a person reads it; in the output of a script it would stand each time.
         if token.is_some() && !endpoint.is_loopback() && std::io::stderr().is_terminal() {
             stderr::warning(&format!(
                 "the token goes to {endpoint} unencrypted; where others can read the network, use a tunnel: ssh -L \
