@@ -12,8 +12,8 @@ use common::clock::BootInstant;
 use common::ids::{ClusterId, NodeName};
 
 use crate::fence;
-use crate::known_containers::KnownContainers;
 use crate::runtime::{ContainerState, RuntimeError, list_own};
+use crate::saved_containers;
 use crate::worker::Worker;
 
 /// Between two looks at the lease files.
@@ -56,7 +56,8 @@ pub(crate) async fn watch(worker: &Worker) {
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
-    let (clock, known) = (&*worker.clock, KnownContainers::default());
+    let known = saved_containers::read(&worker.config.data_dir, node, runtime);
+    let clock = &*worker.clock;
     let found = fence::enforce(runtime, node, cluster.as_ref(), timing, *deadline, clock, &known).await?;
     if found > 0 {
         return Ok(false);

@@ -60,6 +60,7 @@ mod remove;
 mod retry;
 pub mod runtime;
 mod save_pods;
+mod saved_containers;
 mod saved_pods;
 mod session;
 mod start;

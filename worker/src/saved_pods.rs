@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
-use common::ids::{AssignmentId, ClusterId, PodId, RecoveryId, ServiceName, SpecId};
+use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
 use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
 
 use crate::runtime::Container;
@@ -31,8 +31,13 @@ pub enum PodStore {
 impl PodStore {
     /// Returns the file of a configured worker.
     pub(crate) fn file(config: &Config) -> Self {
-        Self::File(config.data_dir.join(format!("{}.pods", config.node)))
+        Self::File(file_of(&config.data_dir, &config.node))
     }
+}
+
+/// Returns the file in which the worker of `node` saves its pods.
+pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
+    data_dir.join(format!("{node}.pods"))
 }
 
 /// A pod under one assignment.

@@ -74,6 +74,10 @@ impl Runtime for FailpointRuntime {
         self.0.uses_host_network()
     }
 
+    fn handle_of(&self, identity: &Identity) -> String {
+        self.0.handle_of(identity)
+    }
+
     fn image_check<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {
         self.0.image_check(image)
     }

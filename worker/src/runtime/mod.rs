@@ -93,6 +93,12 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
+    /// Returns the handle of the container that was or would be created for this identity, which the other calls take as
+    /// well as the handle from [`Runtime::list`]. Asks nobody.
+    fn handle_of(&self, identity: &Identity) -> String {
+        identity.container_name()
+    }
+
     /// As [`Runtime::list`], without containers that have ended: what the fence has to know. Waits longer for
     /// a slow engine, and asks nothing about single containers, so that a broken one harms no other.
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {

@@ -12,8 +12,7 @@ use common::config::Config;
 use tokio::sync::mpsc;
 
 use crate::change_log::ChangeLog;
-use crate::known_containers::KnownContainers;
-use crate::{env, fence, identity};
+use crate::{env, fence, identity, saved_containers};
 
 /// How many containers had to be stopped, or why the look failed.
 type FencingResult = Result<usize, String>;
@@ -89,8 +88,8 @@ fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
     let runtime = runtime.map_err(|error| format!("no async runtime can be created: {error}"))?;
     let found = runtime.block_on(async {
         let engine = env::runtime(config).map_err(|error| error.to_string())?;
-        let (cluster, known) = (identity::cluster_of(config), KnownContainers::default());
-        let (node, timing) = (&config.node, &config.timing);
+        let (node, timing, cluster) = (&config.node, &config.timing, identity::cluster_of(config));
+        let known = saved_containers::read(&config.data_dir, node, &*engine);
         let fence = fence::enforce(&*engine, node, cluster.as_ref(), timing, deadline, &BootClock, &known);
         fence.await.map_err(|error| error.to_string())
     });

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::clock::{BootClock, Clock};
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::lifecycle::Phase;
 
@@ -14,6 +15,7 @@ use super::rig::{Rig, eventually, payload, payload_with};
 use crate::runtime::Runtime;
 use crate::runtime::docker::DockerRuntime;
 use crate::runtime::sample_image::{Recipe, import_recipe};
+use crate::{fence, identity, saved_containers, saved_pods};
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";
 
@@ -222,4 +224,40 @@ async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
         .await;
     }
     worker.end().await.unwrap();
+}
+
+/// As the supervisor does when its worker is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists_nothing() {
+    let Some(mut rig) = Rig::new("another_process_stops") else { return };
+    let Some(engine) = engine().await else { return };
+    rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
+    let _cleanup = Cleanup(rig.config.node.to_string());
+    // Long enough for an engine that other tests use at the same time.
+    rig.config.timing.fence_after = Duration::from_secs(10);
+    rig.config.timing.dead_after = Duration::from_secs(20);
+    let worker = rig.worker_on(engine.clone());
+    rig.push(&payload_with("stop", IMAGE, r#""on_disconnect":"stop","stop_grace_period":0"#));
+    rig.push(&payload_with("keep", IMAGE, r#""stop_grace_period":0"#));
+    for pod in ["stop", "keep"] {
+        rig.until(pod, Phase::Running).await;
+    }
+    let (node, config) = (&rig.config.node, &rig.config);
+    eventually("both are saved", || async {
+        let text = std::fs::read_to_string(saved_pods::file_of(&config.data_dir, node)).unwrap_or_default();
+        ["stop", "keep"].iter().all(|pod| text.contains(&format!(r#"\"uuid\":\"{pod}\""#)))
+    })
+    .await;
+    drop(worker);
+
+    let proxy = FaultyEngine::start(Path::new(ENGINE_SOCKET));
+    let sick = DockerRuntime::connect(Some(&proxy.host())).unwrap();
+    proxy.set("/containers/json", EngineFault::Fail);
+    let known = saved_containers::read(&config.data_dir, node, &sick);
+    assert_eq!(known.all().len(), 1, "the one that must not run twice");
+    let (cluster, timing, deadline) = (identity::cluster_of(config), &config.timing, BootClock.now());
+    let enforced = fence::enforce(&sick, node, cluster.as_ref(), timing, deadline, &BootClock, &known).await;
+    assert!(enforced.is_err(), "it is tried again until the engine lists its containers");
+    assert_eq!(rig.containers_on(engine.as_ref(), "stop").await, []);
+    assert_eq!(rig.containers_on(engine.as_ref(), "keep").await.len(), 1);
 }

@@ -30,7 +30,7 @@ use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
-use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError};
+use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError};
 
 /// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
@@ -107,17 +107,20 @@ impl Runtime for ProcessRuntime {
         })
     }
 
+    fn handle_of(&self, identity: &Identity) -> String {
+        format!("{}/{}", identity.node, identity.container_name())
+    }
+
     fn ensure_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         let node = request.identity.node.as_str();
-        let request = request.clone();
-        Box::pin(self.pods.with_lock(node, move |pods| {
-            let handle = format!("{}/{}", request.identity.node, request.identity.container_name());
-            pods.run(&Folder::new(&pods.root, &handle)?, &request)
-        }))
+        let (request, handle) = (request.clone(), self.handle_of(&request.identity));
+        Box::pin(
+            self.pods.with_lock(node, move |pods| pods.run(&Folder::new(&pods.root, &handle)?, &request)),
+        )
     }
 
     fn uses_host_network(&self) -> bool {

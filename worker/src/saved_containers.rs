@@ -1,0 +1,65 @@
+//! The containers of the pods that a worker has saved, by the names that its runtime gives them: what another process
+//! than that worker stops in its place while the engine lists nothing.
+
+use std::path::Path;
+
+use common::ids::{ClusterId, NodeName};
+use common::payload::Payload;
+use common::saved_state::{SavedFile, SavedPod, SavedState};
+use common::spec::{OnDisconnect, PodSpec};
+
+use crate::known_containers::KnownContainers;
+use crate::runtime::{Container, ContainerState, Identity, Runtime};
+use crate::saved_pods;
+
+/// Returns what the worker of `node` has saved of its containers; nothing if the file is missing or broken, which that
+/// worker reports.
+pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> KnownContainers {
+    let known = KnownContainers::default();
+    let Ok(text) = std::fs::read_to_string(saved_pods::file_of(data_dir, node)) else { return known };
+    let Ok(file) = SavedFile::read(text.lines()) else { return known };
+    for pod in &file.state.pods {
+        let identities = identities(pod, &file.state, &file.header.cluster, node);
+        for identity in identities {
+            // The engine was not asked: it may run.
+            let state = ContainerState::Unknown;
+            known.insert(&Container::new(runtime.handle_of(&identity), &identity, state));
+        }
+    }
+    known
+}
+
+/// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it alone.
+fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
+    let Ok(payload) = Payload::parse(pod.payload.clone().into()) else { return Vec::new() };
+    let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.clone()) else {
+        return Vec::new();
+    };
+    if spec.on_disconnect != OnDisconnect::Stop {
+        return Vec::new();
+    }
+    let of_pod = Identity {
+        node: node.clone(),
+        cluster: Some(cluster.clone()),
+        pod: payload.id.clone(),
+        name: payload.name.clone(),
+        service: pod.service.clone(),
+        replica: payload.replica,
+        assignment,
+        container: None,
+        on_disconnect: spec.on_disconnect,
+        grace: spec.grace(),
+    };
+    let has_several = spec.containers.len() > 1;
+    let names = spec.containers.iter().filter(|_| has_several).filter_map(|container| container.name.clone());
+    let of_container = names.map(|name| Identity { container: Some(name), ..of_pod.clone() });
+    let all: Vec<Identity> = of_container.collect();
+    all.into_iter().chain([of_pod]).collect()
+}
+
+fn spec_of(payload: &Payload, state: &SavedState) -> Option<PodSpec> {
+    match &payload.spec {
+        Some(id) => state.specs.get(id)?.pod(),
+        None => payload.inline_spec().ok().map(|inline| inline.pod),
+    }
+}
