@@ -94,7 +94,7 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Returns the handle of the container that was or would be created for this identity, which the other calls take as
-    /// well as the handle from [`Runtime::list`]. Asks nobody.
+    /// well as the handle from [`Runtime::list`]. Asks no engine.
     fn handle_of(&self, identity: &Identity) -> String {
         identity.container_name()
     }
