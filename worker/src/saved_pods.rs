@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::config::Config;
-use common::ids::{AssignmentId, ClusterId, PodId, RecoveryId, ServiceName, SpecId};
+use common::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
 use common::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
 
 use crate::runtime::Container;
@@ -51,6 +51,8 @@ struct Inner {
     services: BTreeMap<ServiceName, SavedService>,
     /// The containers that the engine has listed last.
     listed: HashSet<Key>,
+    /// The nodes of the cluster that may have volumes.
+    nodes: Vec<NodeName>,
     /// Whether something has changed since the file was written.
     is_changed: bool,
     /// The last request that was answered.
@@ -65,6 +67,7 @@ impl SavedPods {
             && let Some(file) = read(path)
         {
             inner.add(file.state);
+            inner.nodes = file.header.nodes;
             inner.is_changed = false;
         }
         Self { store, inner: Mutex::new(inner) }
@@ -146,6 +149,15 @@ impl SavedPods {
         inner.forget_unused();
     }
 
+    /// Saves which nodes of the cluster may have volumes. That Redis knows of none is not believed.
+    pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
+        let mut inner = self.lock();
+        if !nodes.is_empty() && inner.nodes != nodes {
+            inner.nodes = nodes;
+            inner.is_changed = true;
+        }
+    }
+
     /// Returns what is to be written to the file, if it has changed since the last call.
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
         let PodStore::File(path) = &self.store else { return None };
@@ -153,7 +165,7 @@ impl SavedPods {
         if !std::mem::take(&mut inner.is_changed) {
             return None;
         }
-        let lines = inner.state(|_| true).to_lines(SavedHeader::new(cluster.clone()), 0);
+        let lines = inner.state(|_| true).to_lines(inner.header(cluster), 0);
         Some((path.clone(), lines.join("\n") + "\n"))
     }
 
@@ -183,7 +195,7 @@ impl SavedPods {
         }
         let is_unsaved = |key: &Key, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
         let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
-        state.to_lines(SavedHeader::new(cluster.clone()), unsaved as u64)
+        state.to_lines(inner.header(cluster), unsaved as u64)
     }
 
     /// Returns whether this request was not answered yet.
@@ -217,7 +229,7 @@ impl Inner {
         let mut merged = SavedState {
             services: std::mem::take(&mut self.services),
             specs: std::mem::take(&mut self.specs),
-            pods: Vec::new(),
+            ..SavedState::default()
         };
         let before = (merged.services.clone(), merged.specs.clone());
         merged.add(state);
@@ -246,7 +258,12 @@ impl Inner {
 
     fn state(&self, is_wanted: impl Fn(&Key) -> bool) -> SavedState {
         let pods = self.pods.iter().filter(|(key, _)| is_wanted(key)).map(|(_, pod)| pod.clone());
-        SavedState { services: self.services.clone(), specs: self.specs.clone(), pods: pods.collect() }
+        let (services, specs) = (self.services.clone(), self.specs.clone());
+        SavedState { services, specs, pods: pods.collect(), ..SavedState::default() }
+    }
+
+    fn header(&self, cluster: &ClusterId) -> SavedHeader {
+        SavedHeader { nodes: self.nodes.clone(), ..SavedHeader::new(cluster.clone()) }
     }
 }
 
@@ -345,6 +362,9 @@ mod tests {
         let saved = SavedPods::load(PodStore::File(path.clone()));
         saved.update(vec![pod("a")], |_, _| Keep::No);
         saved.add(Vec::new(), [(SpecId::new("s").unwrap(), "secret".to_owned())].into());
+        let nodes = vec![NodeName::new("w1").unwrap()];
+        saved.set_nodes(nodes.clone());
+        saved.set_nodes(Vec::new());
         let cluster = ClusterId::new("c").unwrap();
         let (path, text) = saved.take_changes(&cluster).unwrap();
         write(&path, &text).unwrap();
@@ -352,6 +372,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = SavedPods::load(PodStore::File(path.clone()));
         assert_eq!((ids(&again), again.lock().specs.len()), (vec!["a".to_owned()], 1));
+        assert_eq!(again.lock().nodes, nodes, "an emptied Redis knows of no nodes");
         assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
     }
 
