@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::api::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
-use common::ids::{ClusterId, NodeName, RecoveryId};
+use common::ids::{ClusterId, NodeName, RecoveryId, VolumeName};
 use common::node::{NodeKind, NodeState};
 use common::recovery::{self, RecoveryPlan};
-use common::saved_state::{SavedFile, SavedState};
+use common::saved_state::{SavedFile, SavedState, SavedVolume};
 use common::store::{Store, StoreError};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -54,13 +54,46 @@ pub(crate) async fn restore(
     let mut known = store.known_state(&file.state).await?;
     known.nodes = Some(expected_nodes(store, Some(&cluster)).await?);
     let plan = recovery::plan(&known, &file.state);
+    let volumes = &file.state.volumes;
+    if apply && part != RestorePart::Cluster {
+        let of_volumes = volumes.iter().map(|volume| volume.node.clone());
+        expect_nodes(store, &cluster, seen.as_ref(), file.header.nodes.into_iter().chain(of_volumes)).await?;
+    }
+    let missing = if apply && part == RestorePart::Pods {
+        store.restore_volumes(volumes).await?
+    } else {
+        missing_volumes(store, volumes).await?
+    };
     match part {
         _ if !apply => {}
         RestorePart::Pods => carry_out(store, &plan, false).await?,
         RestorePart::Services => carry_out(store, &plan, true).await?,
         RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
     }
-    Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, ..view(&plan) })
+    let volumes = missing as u64;
+    Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
+}
+
+/// Expects the nodes of the saved state to say which volumes they have, before pods are recorded that need some. A Redis
+/// that knows the cluster already knows its nodes: an operator may have removed one since.
+async fn expect_nodes(
+    store: &Store,
+    cluster: &ClusterId,
+    seen: Option<&ClusterId>,
+    nodes: impl IntoIterator<Item = NodeName>,
+) -> Result<(), StoreError> {
+    if seen == Some(cluster) {
+        return Ok(());
+    }
+    store.expect_volume_reports(nodes.into_iter().collect::<BTreeSet<NodeName>>()).await
+}
+
+async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, StoreError> {
+    let names = saved
+        .iter()
+        .filter_map(|volume| VolumeName::of_replica(&volume.service, &volume.source, volume.replica).ok());
+    let records = store.volumes_each(&names.collect::<Vec<_>>()).await?;
+    Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
 }
 
 /// What the workers of one cluster have saved.
@@ -70,6 +103,8 @@ pub(crate) struct Collected {
     /// The cluster that this Redis knows.
     seen: Option<ClusterId>,
     state: SavedState,
+    /// The nodes that may have volumes.
+    volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
 }
@@ -112,6 +147,7 @@ pub(crate) async fn collect(
     let names: Vec<NodeName> = answers.keys().chain(&silent).cloned().collect();
     store.end_recovery(&names).await?;
     let (mut nodes, mut problems, mut files) = (Vec::new(), Vec::new(), Vec::new());
+    let volume_nodes = silent.clone();
     for node in silent {
         problems.push(format!(
             "node {node} has not answered: what only it runs is not recovered now. Start its worker and try \
@@ -127,7 +163,8 @@ pub(crate) async fn collect(
     }
     let cluster = choose_cluster(&files, cluster, seen.as_ref())?;
     check_free(store, &cluster, seen.as_ref()).await?;
-    let mut collected = Collected { cluster, seen, state: SavedState::default(), nodes, problems };
+    let state = SavedState::default();
+    let mut collected = Collected { cluster, seen, state, volume_nodes, nodes, problems };
     files.into_iter().for_each(|(node, file)| collected.add(node, file));
     Ok(collected)
 }
@@ -212,6 +249,8 @@ impl Collected {
         }
         let pods = file.state.pods.len() as u64;
         self.nodes.push(NodeAnswerView { node: node.to_string(), answered: true, pods });
+        self.volume_nodes.insert(node);
+        self.volume_nodes.extend(file.header.nodes);
         self.state.add(file.state);
     }
 
@@ -223,6 +262,7 @@ impl Collected {
         let known = store.known_state(&self.state).await?;
         let plan = recovery::plan(&known, &self.state);
         if apply {
+            expect_nodes(store, &self.cluster, self.seen.as_ref(), self.volume_nodes).await?;
             carry_out(store, &plan, true).await?;
             finish(store, &self.cluster, self.seen.as_ref()).await?;
             tracing::info!(cluster = %self.cluster, pods = plan.pod_count(), "recovered from what was saved");

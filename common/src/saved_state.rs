@@ -14,8 +14,10 @@ use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, ServiceName, SpecId};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 
-/// The version of the format that this version of kubeleet writes. It reads this one and all before.
-pub const FORMAT: u32 = 1;
+/// The newest version of the format. This version of kubeleet reads it and all before.
+pub const FORMAT: u32 = 2;
+/// The format of what has no volumes, so that earlier versions can read it.
+const FORMAT_WITHOUT_VOLUMES: u32 = 1;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,8 @@ pub enum SavedLine {
     Service(SavedService),
     /// A pod specification.
     Spec(SavedSpec),
+    /// A persistent volume, since format 2.
+    Volume(SavedVolume),
     /// A pod.
     Pod(Box<SavedPod>),
     /// The last line.
@@ -45,12 +49,23 @@ pub struct SavedHeader {
     /// When it was written, as RFC 3339 from Redis' clock; empty in the file of a worker.
     #[serde(default)]
     pub at: String,
+    /// The nodes that may have volumes. Those that are down when all this is needed are waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeName>,
 }
 
 impl SavedHeader {
-    /// The header of what this version writes.
+    /// The header of what this version writes, without volumes.
     pub fn new(cluster: ClusterId) -> Self {
-        Self { format: FORMAT, cluster, version: env!("CARGO_PKG_VERSION").to_owned(), at: String::new() }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (format, at, nodes) = (FORMAT_WITHOUT_VOLUMES, String::new(), Vec::new());
+        Self { format, cluster, version, at, nodes }
+    }
+
+    /// The same for something that has volumes.
+    #[must_use]
+    pub fn with_volumes(self) -> Self {
+        Self { format: FORMAT, ..self }
     }
 }
 
@@ -119,6 +134,22 @@ pub struct SavedSpec {
     pub text: String,
 }
 
+/// A persistent volume and the node that has its data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedVolume {
+    /// The service.
+    pub service: ServiceName,
+    /// Its name in the service.
+    pub source: String,
+    /// The replica that it belongs to.
+    pub replica: u32,
+    /// How many bytes it is meant to hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<u64>,
+    /// The node that has its data.
+    pub node: NodeName,
+}
+
 /// A pod and its assignment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedPod {
@@ -182,6 +213,8 @@ pub struct SavedState {
     pub specs: BTreeMap<SpecId, SavedSpec>,
     /// The pods. One that several nodes have is there several times.
     pub pods: Vec<SavedPod>,
+    /// The persistent volumes; only a backup has them. Workers say themselves what they have.
+    pub volumes: Vec<SavedVolume>,
 }
 
 /// Why a saved state cannot be read.
@@ -237,14 +270,16 @@ impl SavedState {
         other.services.into_values().for_each(|service| self.add_service(service));
         other.specs.into_values().for_each(|spec| self.add_spec(spec));
         self.pods.extend(other.pods);
+        self.volumes.extend(other.volumes);
     }
 
-    /// Returns the lines between the first and the last one: services, specifications, pods.
+    /// Returns the lines between the first and the last one: volumes, services, specifications, pods.
     pub fn lines(&self) -> impl Iterator<Item = String> {
+        let volumes = self.volumes.iter().cloned().map(SavedLine::Volume);
         let services = self.services.values().cloned().map(SavedLine::Service);
         let specs = self.specs.values().cloned().map(SavedLine::Spec);
         let pods = self.pods.iter().cloned().map(|pod| SavedLine::Pod(Box::new(pod)));
-        services.chain(specs).chain(pods).map(|line| line.to_json())
+        volumes.chain(services).chain(specs).chain(pods).map(|line| line.to_json())
     }
 
     /// Returns the state as lines without their ends. `unsaved` is the number of running containers of which
@@ -314,6 +349,7 @@ impl SavedFile {
                 SavedLine::Service(service) => state.add_service(service),
                 SavedLine::Spec(spec) => state.add_spec(spec),
                 SavedLine::Pod(pod) => state.pods.push(*pod),
+                SavedLine::Volume(volume) => state.volumes.push(volume),
                 SavedLine::End(end) if end.lines == found => return Ok(Self { header, state, end }),
                 SavedLine::End(end) => return Err(InvalidState::Incomplete { expected: end.lines, found }),
             }
@@ -343,7 +379,14 @@ mod tests {
             published_ports: Vec::new(),
             created_at: 0,
         };
-        let mut state = SavedState { pods: vec![pod], ..SavedState::default() };
+        let volume = SavedVolume {
+            service: name.clone(),
+            source: "data".to_owned(),
+            replica: 0,
+            space: Some(1 << 30),
+            node: NodeName::new("w1").unwrap(),
+        };
+        let mut state = SavedState { pods: vec![pod], volumes: vec![volume], ..SavedState::default() };
         state.add_service(SavedService { name, fields });
         state.add_spec(SavedSpec { id: SpecId::new("s").unwrap(), generation: 2, text: "{}".to_owned() });
         state
@@ -351,11 +394,14 @@ mod tests {
 
     #[test]
     fn a_state_is_read_back_as_it_was_written() {
-        let header = SavedHeader::new(ClusterId::new("c").unwrap());
+        let header = SavedHeader {
+            nodes: vec![NodeName::new("w1").unwrap()],
+            ..SavedHeader::new(ClusterId::new("c").unwrap()).with_volumes()
+        };
         let lines = state().to_lines(header.clone(), 3);
         let file = SavedFile::read(lines.iter().map(String::as_str)).unwrap();
         assert_eq!((&file.header, &file.state), (&header, &state()));
-        assert_eq!(file.end, SavedEnd { lines: 3, unsaved: 3 });
+        assert_eq!(file.end, SavedEnd { lines: 4, unsaved: 3 });
     }
 
     #[test]
@@ -366,11 +412,11 @@ mod tests {
             let cut = SavedFile::read(lines[..count].iter().copied());
             assert!(matches!(cut, Err(InvalidState::Incomplete { .. })), "{count}: {cut:?}");
         }
-        let without_a_pod = lines.iter().enumerate().filter(|(index, _)| *index != 3).map(|(_, line)| *line);
-        let incomplete = InvalidState::Incomplete { expected: 3, found: 2 };
+        let without_a_pod = lines.iter().enumerate().filter(|(index, _)| *index != 4).map(|(_, line)| *line);
+        let incomplete = InvalidState::Incomplete { expected: 4, found: 3 };
         assert_eq!(SavedFile::read(without_a_pod), Err(incomplete));
-        let newer = lines[0].replace("\"format\":1", "\"format\":2,\"more\":{}");
-        assert_eq!(SavedFile::read([newer.as_str()]), Err(InvalidState::Newer(2)));
+        let newer = lines[0].replace("\"format\":1", "\"format\":3,\"more\":{}");
+        assert_eq!(SavedFile::read([newer.as_str()]), Err(InvalidState::Newer(3)));
         assert_eq!(SavedFile::read(["no state"]), Err(InvalidState::NotALine(1)));
         assert_eq!(SavedFile::read([lines[0], "{"]), Err(InvalidState::NotALine(2)));
     }

@@ -54,6 +54,8 @@ pub struct Volume {
     pub node: NodeName,
     /// Whether it can be used.
     pub state: VolumeState,
+    /// Whether a backup says where it is, and no node has said so since.
+    pub is_restored: bool,
     /// When it was bound to its node.
     pub created_at: RedisMillis,
 }

@@ -208,7 +208,7 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
 
 fn counted(refusal: &Refusal) -> String {
     let reason = format!("{} {}", refusal.count, refusal.reason);
-    let is_constant = [Reason::HOST_PORT_TAKEN, Reason::VOLUME_ELSEWHERE]
+    let is_constant = [Reason::HOST_PORT_TAKEN, Reason::VOLUME_ELSEWHERE, Reason::VOLUME_UNREPORTED]
         .iter()
         .any(|reason| refusal.reason == reason.as_str());
     match refusal.nodes.first().filter(|_| is_constant) {

@@ -5,9 +5,9 @@ use common::ids::{NodeName, PodId, ServiceName};
 use common::payload::{InvalidPayload, Payload};
 use common::spec::PodSpec;
 use common::store::{Store, StoreError};
-use common::volume::{VolumeClaim, VolumeState};
+use common::volume::{Volume, VolumeClaim, VolumeState};
 
-use crate::decide::{BoundVolume, PodRequest, Requirements};
+use crate::decide::{BoundVolume, PodRequest, Requirements, UnreportedVolume};
 
 /// A pod to be placed.
 #[derive(Debug, Clone)]
@@ -111,10 +111,19 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     if names.is_empty() {
         return Ok(());
     }
-    let mut records = store.volumes_each(&names).await?.into_iter();
+    let records = store.volumes_each(&names).await?;
+    let is_certain = |record: &Result<Option<Volume>, StoreError>| {
+        record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
+    };
+    let unreported =
+        if records.iter().all(is_certain) { Vec::new() } else { store.unreported_nodes().await? };
+    let mut records = records.into_iter();
     for pod in pods {
-        let of_pod = pod.volumes.iter().zip(records.by_ref());
-        let bound = of_pod.filter_map(|(claim, record)| match record {
+        let of_pod: Vec<_> = pod.volumes.iter().zip(records.by_ref()).collect();
+        let uncertain = of_pod.iter().find(|(_, record)| !unreported.is_empty() && !is_certain(record));
+        pod.request.requirements.unreported_volume = uncertain
+            .map(|(claim, _)| UnreportedVolume { name: claim.name.clone(), nodes: unreported.clone() });
+        let bound = of_pod.into_iter().filter_map(|(claim, record)| match record {
             Ok(record) => record.map(|volume| BoundVolume {
                 name: claim.name.clone(),
                 node: volume.node,

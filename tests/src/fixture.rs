@@ -13,7 +13,7 @@ use common::service::Service;
 use common::spec::{HostPorts, Protocol, ServiceInput};
 use common::store::{
     Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, DeclareOutcome, DrainOutcome,
-    PodRef, PutMode, Registration, Session, Store,
+    PodRef, PutMode, Registration, Session, Store, VolumeReport,
 };
 use common::volume::VolumeClaim;
 
@@ -107,7 +107,10 @@ impl Fixture {
     /// Registers a node with this capacity.
     pub async fn node_with(&self, name: &str, capacity: Resources) -> Session {
         match self.store.register(&node(name), &facts(capacity), fixtures::claimant(), None).await.unwrap() {
-            Registration::Registered { session, .. } => session,
+            Registration::Registered { session, .. } => {
+                report_volumes(&session, &[]).await;
+                session
+            }
             Registration::Draining | Registration::Held { .. } | Registration::Taken(_) => {
                 panic!("{name} cannot register")
             }
@@ -321,6 +324,12 @@ impl Fixture {
     pub async fn violations(&self) -> Vec<String> {
         invariants::violations(&self.keyspace().await)
     }
+}
+
+/// Reports the volumes of a node as a worker does: first to learn which run of Redis answers, and then for that one.
+pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
+    let first = session.report_volumes(present, &[], None).await.unwrap().unwrap();
+    session.report_volumes(present, &[], Some(&first.redis_run)).await.unwrap().unwrap()
 }
 
 /// A node's name.

@@ -104,6 +104,7 @@ impl SaveLoop {
         let services = store.saved_services(&needed.0).await?;
         let specs = store.spec_texts(&needed.1).await?;
         saved.add(services, specs);
+        saved.set_nodes(store.nodes_with_volumes().await?);
         self.services_due = Instant::now() + self.context.worker.timings.relist_interval;
         self.read = saved.needed();
         Ok(())

@@ -56,6 +56,8 @@ struct Inner {
     services: BTreeMap<ServiceName, SavedService>,
     /// The containers that the engine has listed last.
     listed: HashSet<Key>,
+    /// The nodes of the cluster that may have volumes.
+    nodes: Vec<NodeName>,
     /// Whether something has changed since the file was written.
     is_changed: bool,
     /// The last request that was answered.
@@ -70,6 +72,7 @@ impl SavedPods {
             && let Some(file) = read(path)
         {
             inner.add(file.state);
+            inner.nodes = file.header.nodes;
             inner.is_changed = false;
         }
         Self { store, inner: Mutex::new(inner) }
@@ -151,6 +154,15 @@ impl SavedPods {
         inner.forget_unused();
     }
 
+    /// Saves which nodes of the cluster may have volumes. That Redis knows of none is not believed.
+    pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
+        let mut inner = self.lock();
+        if !nodes.is_empty() && inner.nodes != nodes {
+            inner.nodes = nodes;
+            inner.is_changed = true;
+        }
+    }
+
     /// Returns what is to be written to the file, if it has changed since the last call.
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
         let PodStore::File(path) = &self.store else { return None };
@@ -158,7 +170,7 @@ impl SavedPods {
         if !std::mem::take(&mut inner.is_changed) {
             return None;
         }
-        let lines = inner.state(|_| true).to_lines(SavedHeader::new(cluster.clone()), 0);
+        let lines = inner.state(|_| true).to_lines(inner.header(cluster), 0);
         Some((path.clone(), lines.join("\n") + "\n"))
     }
 
@@ -188,7 +200,7 @@ impl SavedPods {
         }
         let is_unsaved = |key: &Key, c: &Container| c.state.may_run() && !inner.pods.contains_key(key);
         let unsaved = by_key.iter().filter(|(key, container)| is_unsaved(key, container)).count();
-        state.to_lines(SavedHeader::new(cluster.clone()), unsaved as u64)
+        state.to_lines(inner.header(cluster), unsaved as u64)
     }
 
     /// Returns whether this request was not answered yet.
@@ -222,7 +234,7 @@ impl Inner {
         let mut merged = SavedState {
             services: std::mem::take(&mut self.services),
             specs: std::mem::take(&mut self.specs),
-            pods: Vec::new(),
+            ..SavedState::default()
         };
         let before = (merged.services.clone(), merged.specs.clone());
         merged.add(state);
@@ -251,7 +263,12 @@ impl Inner {
 
     fn state(&self, is_wanted: impl Fn(&Key) -> bool) -> SavedState {
         let pods = self.pods.iter().filter(|(key, _)| is_wanted(key)).map(|(_, pod)| pod.clone());
-        SavedState { services: self.services.clone(), specs: self.specs.clone(), pods: pods.collect() }
+        let (services, specs) = (self.services.clone(), self.specs.clone());
+        SavedState { services, specs, pods: pods.collect(), ..SavedState::default() }
+    }
+
+    fn header(&self, cluster: &ClusterId) -> SavedHeader {
+        SavedHeader { nodes: self.nodes.clone(), ..SavedHeader::new(cluster.clone()) }
     }
 }
 
@@ -350,6 +367,9 @@ mod tests {
         let saved = SavedPods::load(PodStore::File(path.clone()));
         saved.update(vec![pod("a")], |_, _| Keep::No);
         saved.add(Vec::new(), [(SpecId::new("s").unwrap(), "secret".to_owned())].into());
+        let nodes = vec![NodeName::new("w1").unwrap()];
+        saved.set_nodes(nodes.clone());
+        saved.set_nodes(Vec::new());
         let cluster = ClusterId::new("c").unwrap();
         let (path, text) = saved.take_changes(&cluster).unwrap();
         write(&path, &text).unwrap();
@@ -357,6 +377,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = SavedPods::load(PodStore::File(path.clone()));
         assert_eq!((ids(&again), again.lock().specs.len()), (vec!["a".to_owned()], 1));
+        assert_eq!(again.lock().nodes, nodes, "an emptied Redis knows of no nodes");
         assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
     }
 

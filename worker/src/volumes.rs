@@ -33,6 +33,8 @@ pub(crate) struct VolumeLoop {
     has_volumes: bool,
     /// Whether a volume was to be removed that a container still had.
     is_waiting: bool,
+    /// The run of Redis that the last report was for.
+    redis_run: Option<String>,
     misplaced: RareLog,
 }
 
@@ -56,8 +58,15 @@ impl Loop<RuntimeError> for VolumeLoop {
         self.is_waiting = !remove_local(context, &own).await?;
         self.has_volumes = !own.is_empty();
         if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
+            let seen_run = self.redis_run.clone();
             self.is_waiting |= !self.report(&own).await?;
-            self.due = Instant::now() + self.context.worker.timings.relist_interval;
+            // A run of Redis that was not known when the engine was asked gets another report: pods wait for it.
+            let interval = self.context.worker.timings.relist_interval;
+            let is_complete = self.redis_run.is_some() && self.redis_run == seen_run;
+            self.due = Instant::now() + if is_complete { interval } else { Duration::ZERO };
+            if !is_complete && self.redis_run.is_some() {
+                return Ok(Next::Again);
+            }
         }
         self.seen_version = Some(version);
         Ok(Next::Rest)
@@ -90,17 +99,20 @@ impl VolumeLoop {
             due: Instant::now(),
             has_volumes: false,
             is_waiting: false,
+            redis_run: None,
             misplaced: RareLog::default(),
         }
     }
 
     /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is left to
     /// be removed.
-    async fn report(&self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
+    async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
         let present: Vec<VolumeClaim> = own.iter().filter_map(|volume| claim_of(volume).cloned()).collect();
-        let Some(VolumeReport { remove, elsewhere }) = self.send(&present, &[]).await else {
-            return Ok(true);
-        };
+        let seen_run = self.redis_run.clone();
+        self.redis_run = None;
+        let Some(report) = self.send(&present, &[], seen_run.as_deref()).await else { return Ok(true) };
+        let VolumeReport { remove, elsewhere, redis_run } = report;
+        self.redis_run = Some(redis_run);
         for name in elsewhere {
             if self.misplaced.is_due(name.as_str()) {
                 tracing::warn!(
@@ -116,7 +128,8 @@ impl VolumeLoop {
         }
         let is_complete = removed.len() == remove.len();
         if !removed.is_empty() {
-            self.send(&[], &removed).await;
+            // Not all volumes are in it.
+            self.send(&[], &removed, None).await;
         }
         Ok(is_complete)
     }
@@ -138,8 +151,13 @@ impl VolumeLoop {
         Ok(reply.ok().flatten().map(|volume| volume.claim))
     }
 
-    async fn send(&self, present: &[VolumeClaim], removed: &[VolumeClaim]) -> Option<VolumeReport> {
-        let reply = self.context.session.report_volumes(present, removed).await;
+    async fn send(
+        &self,
+        present: &[VolumeClaim],
+        removed: &[VolumeClaim],
+        seen_run: Option<&str>,
+    ) -> Option<VolumeReport> {
+        let reply = self.context.session.report_volumes(present, removed, seen_run).await;
         match self.context.classify("reporting volumes", reply) {
             RetryClass::Reply(report) => Some(report),
             RetryClass::Transient(_) | RetryClass::Fenced | RetryClass::Permanent(_) => None,

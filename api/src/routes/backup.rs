@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use common::api::{RecoveryView, rfc3339};
 use common::ids::{PodId, ServiceName};
-use common::saved_state::{SavedEnd, SavedFile, SavedHeader, SavedLine};
+use common::saved_state::{SavedEnd, SavedFile, SavedHeader, SavedLine, SavedState};
 use common::store::{Store, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -48,8 +48,12 @@ pub(crate) async fn get_backup(
         return Err(ApiProblem::new(ProblemKind::OtherCluster, detail));
     };
     let at = rfc3339(app.store.redis_now().await?);
-    let header = SavedHeader { at, ..SavedHeader::new(cluster) };
+    let volumes = app.store.backup_volumes().await?;
+    let header =
+        SavedHeader { at, nodes: app.store.nodes_with_volumes().await?, ..SavedHeader::new(cluster) };
+    let header = if volumes.is_empty() { header } else { header.with_volumes() };
     let backup = Backup {
+        volumes: SavedState { volumes, ..SavedState::default() },
         services: app.store.service_names().await?.into(),
         pushed: app.store.pushed_pods().await?,
         store: app.store.clone(),
@@ -67,6 +71,8 @@ pub(crate) async fn get_backup(
 /// A backup that is being written: one service is in memory at a time.
 struct Backup {
     store: Store,
+    /// They come first, so that a restore knows where data is before it creates pods.
+    volumes: SavedState,
     services: VecDeque<ServiceName>,
     pushed: Vec<PodId>,
     lines: usize,
@@ -78,7 +84,8 @@ impl Backup {
     /// Returns the next lines; none after the last one.
     async fn next(&mut self) -> Result<Option<String>, StoreError> {
         if let Some(header) = self.header.take() {
-            return Ok(Some(SavedLine::Header(header).to_json() + "\n"));
+            let volumes = std::mem::take(&mut self.volumes);
+            return Ok(Some(SavedLine::Header(header).to_json() + "\n" + &self.add(volumes.lines())));
         }
         while let Some(name) = self.services.pop_front() {
             // A service that is gone by now is in no later state either.

@@ -138,6 +138,7 @@ async fn send(client: &Client, part: &str, apply: bool, body: String) -> Result<
 fn merge(view: &mut RecoveryView, part: RecoveryView) {
     view.pushed_pods += part.pushed_pods;
     view.present_pods += part.present_pods;
+    view.volumes += part.volumes;
     view.problems.extend(part.problems);
     for service in part.services {
         match view.services.last_mut().filter(|last| last.name == service.name) {
@@ -220,7 +221,7 @@ impl<'a> Parts<'a> {
                 SavedLine::Service(_) => self.carried = vec![line.clone()],
                 SavedLine::Spec(_) => self.carried.push(line.clone()),
                 SavedLine::Pod(pod) if pod.service.is_none() => self.carried.clear(),
-                SavedLine::Pod(_) | SavedLine::Header(_) => {}
+                SavedLine::Pod(_) | SavedLine::Volume(_) | SavedLine::Header(_) => {}
                 SavedLine::End(_) => self.is_ended = true,
             }
             if !self.is_ended {

@@ -8,7 +8,7 @@ use super::table;
 
 /// Returns whether anything is missing in Redis.
 pub(crate) fn has_work(view: &RecoveryView) -> bool {
-    !view.services.is_empty() || view.pushed_pods > 0
+    !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0
 }
 
 /// Returns a table of the services, and a line for each other thing to know.
@@ -34,6 +34,13 @@ pub(crate) fn describe(view: &RecoveryView) -> String {
         true => writeln!(text, "cluster {}: {services} services and {pods} pods {state}", view.cluster),
         false => writeln!(text, "cluster {}: Redis has everything that was saved", view.cluster),
     };
+    if view.volumes > 0 {
+        let _ = writeln!(
+            text,
+            "{} volumes {state}: pods wait until their nodes have said what they have",
+            view.volumes
+        );
+    }
     if new > 0 {
         let _ = writeln!(text, "{new} desired pods run nowhere: they are created anew");
     }
@@ -65,6 +72,7 @@ mod tests {
             services: vec![service],
             pushed_pods: 1,
             present_pods: 4,
+            volumes: 2,
             nodes: vec![NodeAnswerView { node: "w1".into(), answered: true, pods: 3 }],
             problems: vec!["node w2 has not answered".into()],
             ..RecoveryView::default()
@@ -74,6 +82,7 @@ mod tests {
             "SERVICE",
             "web",
             "cluster c: 1 services and 3 pods to be recovered\n",
+            "2 volumes to be recovered: pods wait",
             "1 desired pods run nowhere: they are created anew\n",
             "4 saved pods are recorded already",
             "1 of 1 nodes have answered\n",

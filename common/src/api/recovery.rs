@@ -12,6 +12,9 @@ pub struct RecoveryView {
     pub services: Vec<ServiceRecoveryView>,
     /// Number of missing pods that were pushed onto a queue.
     pub pushed_pods: u64,
+    /// Number of missing persistent volumes. Their nodes say later whether they are there.
+    #[serde(default)]
+    pub volumes: u64,
     /// Number of saved pods that are recorded already.
     pub present_pods: u64,
     /// Nodes whose workers have sent what they saved. Empty for a backup.

@@ -22,6 +22,7 @@ pub(crate) const RECOVERY: &str = "recovery";
 pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
+pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -61,7 +62,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 19] = [
+pub(crate) const CLUSTER_WIDE: [&str; 20] = [
     EVENTS,
     META,
     SQ,
@@ -81,6 +82,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 19] = [
     SECRETS,
     CONFIGS,
     VOLUMES,
+    VOLUME_REPORTS,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -92,7 +94,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES => "set",

@@ -166,6 +166,7 @@ impl Store {
             cs: keys::cs(name),
             stop_set: keys::stop(name),
             log_requests: keys::log_requests(name),
+            reports: keys::VOLUME_REPORTS,
             node: name,
         };
         match word(what, self.link.script(&remove.call()).await?)?.as_str() {

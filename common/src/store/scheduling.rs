@@ -180,7 +180,9 @@ impl Store {
             "stale" => Ok(AssignOutcome::Stale),
             "gone" => Ok(AssignOutcome::Gone),
             "unknown_service" => Ok(AssignOutcome::UnknownService),
-            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" => Ok(AssignOutcome::Refused),
+            "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported" => {
+                Ok(AssignOutcome::Refused)
+            }
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
@@ -293,6 +295,7 @@ fn assign_call(
         in_flight: keys::in_flight(id),
         pushed: keys::PUSHED,
         volumes: keys::VOLUMES,
+        reports: keys::VOLUME_REPORTS,
         node_count: nodes.len(),
         request_count: requests.len(),
         volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),

@@ -144,6 +144,7 @@ impl Store {
             rq: keys::rq(node),
             cs: keys::cs(node),
             held: keys::HELD,
+            reports: keys::VOLUME_REPORTS,
             node,
             incarnation: &incarnation,
             labels: super::services::to_json(&facts.labels),

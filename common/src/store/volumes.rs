@@ -2,15 +2,18 @@
 
 use redis::{Value, cmd};
 
-use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
-use super::scripts::{volume_remove, volumes_report};
+use super::reply::{Fields, corrupt, list, names, read, unexpected, verdict, word};
+use super::scripts::{volume_remove, volumes_report, volumes_restore};
 use super::{Fenced, Session, SessionResult, Store, StoreError, keys};
-use crate::ids::{ServiceName, VolumeName};
+use crate::ids::{NodeName, ServiceName, VolumeName};
+use crate::saved_state::SavedVolume;
 use crate::service::ServiceState;
 use crate::volume::{Volume, VolumeClaim, VolumeState};
 
 /// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
+/// Volumes that one script restores.
+const RESTORED_AT_ONCE: usize = 500;
 /// How often a removal begins again because the volume moved meanwhile.
 const MAX_CHANGES: usize = 5;
 
@@ -34,6 +37,8 @@ pub struct VolumeReport {
     pub remove: Vec<VolumeName>,
     /// Volumes that it has and that are bound to another node.
     pub elsewhere: Vec<VolumeName>,
+    /// The run of Redis that answered. A report counts as complete if the engine was asked after its run was known.
+    pub redis_run: String,
 }
 
 impl Store {
@@ -74,6 +79,107 @@ impl Store {
     /// `Corrupt` if its record is unreadable; see [`StoreError`].
     pub async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>, StoreError> {
         self.volumes_each(std::slice::from_ref(name)).await?.pop().unwrap_or(Ok(None))
+    }
+
+    /// Returns the nodes that have not told this run of Redis which volumes they have, sorted.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn unreported_nodes(&self) -> Result<Vec<NodeName>, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("INFO").arg("server");
+        pipe.cmd("HMGET").arg(keys::META).arg("run_id").arg("changed_at");
+        pipe.cmd("HGETALL").arg(keys::VOLUME_REPORTS);
+        type Replies = (String, (Option<String>, Option<String>), Vec<(String, String)>);
+        let (info, (known_run, changed_at), reports): Replies = self.link.pipeline(&pipe).await?;
+        let current =
+            info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:")).unwrap_or_default();
+        // As in the scripts. After a change that none has noted yet, no node has reported.
+        let is_noted = known_run.as_deref() == Some(current);
+        let current = is_noted.then(|| format!("{current}:{}", changed_at.unwrap_or_default()));
+        let missing = reports.into_iter().filter(|(_, run)| Some(run) != current.as_ref());
+        let mut nodes: Vec<NodeName> = missing.filter_map(|(node, _)| NodeName::new(node).ok()).collect();
+        nodes.sort();
+        Ok(nodes)
+    }
+
+    /// Expects these nodes to report their volumes before a volume without a record is bound. For those of a cluster
+    /// that is recovered or restored: they may have data, and may be down.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn expect_volume_reports(
+        &self,
+        nodes: impl IntoIterator<Item = NodeName>,
+    ) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        for node in nodes {
+            pipe.cmd("HSETNX").arg(keys::VOLUME_REPORTS).arg(node.as_str()).arg("").ignore();
+        }
+        self.link.pipeline(&pipe).await
+    }
+
+    /// Returns the nodes that can have volumes, as far as they are known: those that have registered, and those that
+    /// are expected to.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
+        let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
+        found.sort();
+        Ok(found)
+    }
+
+    /// Records volumes as a backup has them, unless they have a record. Returns the number of those that had none.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
+        let what = "restoring volumes";
+        let mut restored = 0;
+        for chunk in saved.chunks(RESTORED_AT_ONCE) {
+            let mut call = volumes_restore::Head { volumes: keys::VOLUMES }.call();
+            for volume in chunk {
+                let SavedVolume { service, source, replica, space, node } = volume;
+                // A name that cannot be one is no volume of a service.
+                let Ok(name) = VolumeName::of_replica(service, source, *replica) else { continue };
+                call.add(volumes_restore::Volume {
+                    volume_key: keys::volume(&name),
+                    name: &name,
+                    service,
+                    source,
+                    replica: *replica,
+                    space: *space,
+                    node,
+                });
+            }
+            for reply in list(what, self.link.script(&call).await?)? {
+                match word(what, reply)?.as_str() {
+                    "restored" => restored += 1,
+                    "present" => {}
+                    other => return Err(unexpected(what, other)),
+                }
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Returns the volumes for a backup: all that can be used, with the nodes that have their data.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
+        let volumes = self.volumes_each(&self.volume_names().await?).await?.into_iter();
+        let usable = volumes.filter_map(|volume| volume.ok().flatten());
+        let usable = usable.filter(|volume| volume.state == VolumeState::Bound);
+        let saved = |Volume { claim, node, .. }| SavedVolume {
+            service: claim.service,
+            source: claim.source,
+            replica: claim.replica,
+            space: claim.space,
+            node,
+        };
+        Ok(usable.map(saved).collect())
     }
 
     /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes when that
@@ -146,6 +252,7 @@ impl Store {
 
 impl Session {
     /// Reports which persistent volumes this node's engine has, and which of those it was to remove are gone.
+    /// `seen_run` is the run of Redis that was known before the engine was asked: of an earlier report, or `None`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -153,14 +260,17 @@ impl Session {
         &self,
         present: &[VolumeClaim],
         removed: &[VolumeClaim],
+        seen_run: Option<&str>,
     ) -> SessionResult<VolumeReport> {
         let what = "reporting volumes";
         let mut call = volumes_report::Head {
             node_key: keys::node(&self.node),
             volumes: keys::VOLUMES,
             removals: keys::removals(&self.node),
+            reports: keys::VOLUME_REPORTS,
             node: &self.node,
             incarnation: &self.incarnation,
+            seen_run,
         }
         .call();
         let present = present.iter().map(|claim| (claim, false));
@@ -180,17 +290,17 @@ impl Session {
             "FENCED" => Ok(Err(Fenced::Dead)),
             "OK" => {
                 let mut lists = rest.into_iter();
-                let mut next = || -> Result<Vec<VolumeName>, StoreError> {
-                    Ok(names(read(what, lists.next().unwrap_or(Value::Nil))?))
-                };
-                Ok(Ok(VolumeReport { remove: next()?, elsewhere: next()? }))
+                let mut next = || lists.next().unwrap_or(Value::Nil);
+                let remove = names(read(what, next())?);
+                let elsewhere = names(read(what, next())?);
+                Ok(Ok(VolumeReport { remove, elsewhere, redis_run: read(what, next())? }))
             }
             other => Err(unexpected(what, other)),
         }
     }
 }
 
-fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreError> {
+pub(super) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreError> {
     let what = format!("volume {name}");
     let Some(fields) = Fields::read(&what, reply)? else { return Ok(None) };
     let space = match fields.text("space").as_str() {
@@ -208,5 +318,6 @@ fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreE
         "removing" => VolumeState::Removing,
         _ => VolumeState::Bound,
     };
-    Ok(Some(Volume { claim, node: fields.parse("node")?, state, created_at: fields.number("created_at")? }))
+    let (node, is_restored) = (fields.parse("node")?, fields.text("restored") == "1");
+    Ok(Some(Volume { claim, node, state, is_restored, created_at: fields.number("created_at")? }))
 }

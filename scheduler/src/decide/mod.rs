@@ -38,7 +38,7 @@ use filter::EvalContext;
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use policy::{Policy, Weights};
-pub use requirements::{BoundVolume, Requirements};
+pub use requirements::{BoundVolume, Requirements, UnreportedVolume};
 pub use snapshot::{PlacementTarget, Snapshot};
 
 /// A pod to be placed.

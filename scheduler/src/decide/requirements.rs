@@ -18,6 +18,17 @@ pub struct Requirements {
     pub host_ports: HostPorts,
     /// Its volumes that have their data somewhere already. Empty for nearly all pods.
     pub bound_volumes: Vec<BoundVolume>,
+    /// A volume whose data may be on a node that has not told which volumes it has.
+    pub unreported_volume: Option<UnreportedVolume>,
+}
+
+/// A volume whose place is not known, because nodes have not reported.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UnreportedVolume {
+    /// The volume.
+    pub name: VolumeName,
+    /// The nodes that may have its data.
+    pub nodes: Vec<NodeName>,
 }
 
 /// A volume whose data is on a node.
@@ -43,6 +54,9 @@ impl Hash for Requirements {
         if !self.bound_volumes.is_empty() {
             self.bound_volumes.hash(state);
         }
+        if let Some(volume) = &self.unreported_volume {
+            volume.hash(state);
+        }
     }
 }
 
@@ -54,6 +68,7 @@ impl Requirements {
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
             bound_volumes: Vec::new(),
+            unreported_volume: None,
         }
     }
 

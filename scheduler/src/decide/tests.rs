@@ -152,6 +152,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
             bound_volumes: Vec::new(),
+            unreported_volume: None,
         },
     );
     prop::collection::vec(requirements, 0..40).prop_map(|pods| {

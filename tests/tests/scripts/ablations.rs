@@ -3,7 +3,7 @@
 
 use kubeleet_tests::{Ablation, Fixture};
 
-use crate::{checks, host_ports};
+use crate::{checks, host_ports, volumes};
 
 macro_rules! notices {
     ($(
@@ -43,6 +43,12 @@ notices! {
     /// Invariant 9.
     a_release_that_keeps_host_ports: host_ports::many_drain_one_node_with_host_ports, "_prelude",
         "redis.call('HDEL', node_key, field)" => "", "keeps the host port";
+    an_assignment_that_waits_for_no_reports_of_volumes: volumes::records_are_lost, "assign",
+        "if #unreported > 0 then return true end" => "", "before w1 has reported";
+    a_report_of_volumes_that_counts_for_any_run_of_redis: volumes::records_are_lost, "volumes_report",
+        "seen_run == current_run and" => "", "after an incomplete report";
+    an_assignment_that_does_not_look_where_the_data_is: volumes::records_are_lost, "assign",
+        "record.node ~= node.name" => "false", "although w1 has reported it";
     /// Invariant 2.
     an_assignment_that_leaves_the_payload_in_flight: checks::pods_start, "assign",
         "taken[#taken + 1] = payload" => "", "InFlight";

@@ -7,6 +7,7 @@ use common::lifecycle::Phase;
 use common::node::NodeInfo;
 use common::payload::Payload;
 use common::recovery::PodRecovery;
+use common::saved_state::SavedVolume;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
     AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
@@ -115,7 +116,7 @@ macro_rules! operation {
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "value_put" | "value_delete" => values(fixture, case).await,
-        "volume_remove" | "volumes_report" => volumes(fixture, case, placed).await,
+        "volume_remove" | "volumes_report" | "volumes_restore" => volumes(fixture, case, placed).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
         | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
@@ -269,14 +270,19 @@ fn claim() -> VolumeClaim {
 async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     let (store, session, claim) = (fixture.store.clone(), placed.session.clone(), claim());
     if case.name == "volumes_report" {
-        return operation!(None, [session, claim] session.report_volumes(std::slice::from_ref(&claim), &[]));
+        return operation!(None, [session, claim] session.report_volumes(std::slice::from_ref(&claim), &[], None));
     }
-    session.report_volumes(std::slice::from_ref(&claim), &[]).await.unwrap().unwrap();
+    if case.script == "volumes_restore" {
+        let VolumeClaim { service, source, replica, space, .. } = claim;
+        let saved = [SavedVolume { service, source, replica, space, node: node(NODE) }];
+        return operation!(None, [store, saved] store.restore_volumes(&saved));
+    }
+    session.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
     if case.script == "volume_remove" {
         return operation!(None, [store, claim] store.remove_volume(&claim.name));
     }
     store.remove_volume(&claim.name).await.unwrap();
-    operation!(None, [session, claim] session.report_volumes(&[], std::slice::from_ref(&claim)))
+    operation!(None, [session, claim] session.report_volumes(&[], std::slice::from_ref(&claim), None))
 }
 
 async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

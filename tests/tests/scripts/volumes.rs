@@ -3,10 +3,10 @@
 use common::ids::{SchedulerId, ServiceName, VolumeName};
 use common::lifecycle::Phase;
 use common::payload::Payload;
-use common::store::{AssignOutcome, Assignment, RemoveVolumeOutcome, VolumeReport};
+use common::store::{AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome};
 use common::volume::{Volume, VolumeState};
 use kubeleet_tests::Fixture;
-use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node};
+use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_volumes};
 use serde_json::json;
 
 use crate::changing_nothing;
@@ -107,10 +107,10 @@ async fn a_volume_is_removed_when_its_service_does_not_want_it_and_its_node_has_
     let () = fixture.redis.cli(&["DEL", "slots:db"]).await;
     assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Removing);
     assert_eq!(volume(&fixture, 0).await.state, VolumeState::Removing);
-    let report = w1.report_volumes(&present, &[]).await.unwrap().unwrap();
-    assert_eq!(report, VolumeReport { remove: vec![name(0)], elsewhere: Vec::new() });
-    let report = w1.report_volumes(&[], &present).await.unwrap().unwrap();
-    assert_eq!(report, VolumeReport::default());
+    let report = w1.report_volumes(&present, &[], None).await.unwrap().unwrap();
+    assert_eq!((report.remove, report.elsewhere), (vec![name(0)], Vec::new()));
+    let report = w1.report_volumes(&[], &present, None).await.unwrap().unwrap();
+    assert_eq!((report.remove, report.elsewhere), (Vec::new(), Vec::new()));
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
     assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Missing);
     assert_eq!(fixture.store.volume_names().await.unwrap(), []);
@@ -142,10 +142,11 @@ async fn a_node_restores_the_record_of_a_volume_that_it_has_and_leaves_that_of_a
     let before = volume(&fixture, 0).await;
     let present = [before.claim.clone()];
     let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes"]).await;
-    assert_eq!(w1.report_volumes(&present, &[]).await.unwrap(), Ok(VolumeReport::default()));
+    let report = w1.report_volumes(&present, &[], None).await.unwrap().unwrap();
+    assert_eq!((report.remove, report.elsewhere), (Vec::new(), Vec::new()));
     let after = volume(&fixture, 0).await;
     assert_eq!(Volume { created_at: before.created_at, ..after }, before);
-    let report = changing_nothing(&fixture, w2.report_volumes(&present, &[])).await.unwrap().unwrap();
+    let report = changing_nothing(&fixture, w2.report_volumes(&present, &[], None)).await.unwrap().unwrap();
     assert_eq!(report.elsewhere, [name(0)]);
 }
 
@@ -160,4 +161,104 @@ async fn a_volume_of_a_node_that_was_removed_is_forgotten_when_it_is_removed() {
     let () = fixture.redis.cli(&["DEL", "slots:db", "node:w1"]).await;
     assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
+}
+
+/// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to come.
+/// Returns what is wrong.
+pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
+    let w1 = fixture.node("w1").await;
+    service(fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let present = [volume(fixture, 0).await.claim];
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes", "volumes:reports"]).await;
+    let nodes = ["w1", "w2"].map(node);
+    fixture.store.expect_volume_reports(nodes.clone()).await.unwrap();
+    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), nodes);
+    let w2 = fixture.node("w2").await;
+    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), [node("w1")]);
+    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
+    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let assign = |session| fixture.assign(session, payloads.clone());
+    if assign(&w2).await != [AssignOutcome::Refused] {
+        return vec!["empty on w2, before w1 has reported".to_owned()];
+    }
+
+    // One report is not enough: the engine was asked before this run of Redis was known.
+    let info = kubeleet_tests::fixture::facts(REQUEST);
+    let claimant = testkit::fixtures::claimant();
+    let registration = fixture.store.register(&node("w1"), &info, claimant, None).await.unwrap();
+    let Registration::Registered { session: w1, .. } = registration else { panic!("w1 cannot register") };
+    w1.report_volumes(&[], &[], None).await.unwrap().unwrap();
+    w1.report_volumes(&[], &[], Some("another run")).await.unwrap().unwrap();
+    if assign(&w2).await != [AssignOutcome::Refused] {
+        return vec!["empty on w2, after an incomplete report of w1".to_owned()];
+    }
+    report_volumes(&w1, &present).await;
+    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), []);
+    if assign(&w2).await != [AssignOutcome::Refused] {
+        return vec!["empty on w2, although w1 has reported it".to_owned()];
+    }
+    assert_eq!(assign(&w1).await, [AssignOutcome::Assigned]);
+    Vec::new()
+}
+
+#[tokio::test]
+async fn a_volume_without_a_record_is_bound_only_when_all_nodes_have_said_what_they_have() {
+    assert_eq!(records_are_lost(&Fixture::new().await).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_operator_gives_up_the_data_of_a_node_that_does_not_come_back() {
+    let fixture = Fixture::new().await;
+    fixture.store.expect_volume_reports([node("gone")]).await.unwrap();
+    let w2 = fixture.node("w2").await;
+    service(&fixture, 1).await;
+    assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused]);
+    assert_eq!(fixture.store.remove_node(&node("gone")).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Assigned]);
+}
+
+/// Another Redis answers, which may have lost what the former one knew: a promoted replica, or an older file.
+#[tokio::test]
+async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
+    let fixture = Fixture::new().await;
+    let (_w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1", "the run before"]).await;
+    service(&fixture, 1).await;
+    assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused]);
+    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), [node("w1")]);
+}
+
+#[tokio::test]
+async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_have() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    service(&fixture, 2).await;
+    fixture.assign_all(&w1).await;
+    let saved = fixture.store.backup_volumes().await.unwrap();
+    assert_eq!(saved.len(), 2);
+    let moved = volume(&fixture, 1).await.claim;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volume:db_data_1", "volumes"]).await;
+    let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1", ""]).await;
+    assert_eq!(fixture.store.restore_volumes(&saved).await.unwrap(), 2);
+    assert_eq!(changing_nothing(&fixture, fixture.store.restore_volumes(&saved)).await.unwrap(), 0);
+    // Since the backup one volume was removed, and is on another node now.
+    let w2 = fixture.node("w2").await;
+    report_volumes(&w2, std::slice::from_ref(&moved)).await;
+    assert_eq!((volume(&fixture, 1).await.node, volume(&fixture, 1).await.is_restored), (node("w2"), false));
+    assert_eq!((volume(&fixture, 0).await.node, volume(&fixture, 0).await.is_restored), (node("w1"), true));
+    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
+    let of_replica = |replica: u32| {
+        let payloads = taken.iter().map(|raw| Payload::parse(raw.clone()).unwrap());
+        payloads.filter(|payload| payload.replica == replica).collect::<Vec<_>>()
+    };
+    assert_eq!(fixture.assign(&w2, of_replica(1)).await, [AssignOutcome::Assigned]);
+    assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused]);
+    let w1 = fixture.node("w1").await;
+    assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused], "its data is on w1");
+    assert_eq!(fixture.assign(&w1, of_replica(0)).await, [AssignOutcome::Assigned]);
 }

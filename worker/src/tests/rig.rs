@@ -141,6 +141,10 @@ impl Rig {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
         self.store.create_service(&desired).await.unwrap();
+        if !desired.pod.persistent_volumes().is_empty() {
+            let reported = || async { self.store.unreported_nodes().await.unwrap().is_empty() };
+            eventually("the worker has reported its volumes", reported).await;
+        }
         let scheduler = SchedulerId::new("rig").unwrap();
         let node = self.store.node(&self.node()).await.unwrap().unwrap();
         let taken = self.store.take(&scheduler, desired.replicas as usize).await.unwrap();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::NodeUsage;
 use super::super::reply::RawFields;
 use super::of_nodes;
+use super::of_volumes::{self, VolumeCopy};
 use crate::ids::PodId;
 use crate::lifecycle::Phase;
 use crate::node::Resources;
@@ -46,6 +47,10 @@ pub(crate) struct KeyCopy {
     pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
     /// What each live node says that its pods use, if it said the same before and after the pods were read.
     pub(crate) usage: Vec<NodeUsage>,
+    /// The records of volumes, the members of `volumes`, and those of `rv:<node>`.
+    pub(crate) volumes: BTreeMap<String, VolumeCopy>,
+    pub(crate) volume_names: BTreeSet<String>,
+    pub(crate) removals: BTreeMap<String, BTreeSet<String>>,
     /// The members of `stop:<node>`.
     pub(crate) stops: BTreeMap<String, Vec<Vec<u8>>>,
 }
@@ -219,6 +224,8 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(doubled_payloads(copy));
     found.extend(of_nodes::wrong_sums(copy));
     found.extend(of_nodes::pointless_stops(copy));
+    found.extend(of_volumes::unlisted_and_unknown(copy));
+    found.extend(of_volumes::broken_or_without_node(copy));
     found.sort_by(|a, b| (&a.key, &a.problem).cmp(&(&b.key, &b.problem)));
     found
 }

@@ -2,6 +2,7 @@
 
 mod findings;
 mod of_nodes;
+mod of_volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use redis::{Value, cmd};
 
 pub use findings::Finding;
 use findings::{KeyCopy, PodCopy, Repair, findings, text};
+use of_volumes::VolumeCopy;
 
 use super::nodes::read_node;
 use super::pods::{read_pod, read_slot};
@@ -16,8 +18,9 @@ use super::reply::{RawFields, word};
 use super::scripts::repair;
 use super::services::read_service;
 use super::stored_spec::SpecFile;
+use super::volumes::read_volume;
 use super::{BrokenKey, Store, StoreError, keys};
-use crate::ids::{NodeName, PodId, ServiceName};
+use crate::ids::{NodeName, PodId, ServiceName, VolumeName};
 use crate::payload::Payload;
 
 const PAGE_SIZE: usize = 1000;
@@ -143,6 +146,9 @@ impl Store {
                 let members: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
                 copy.stops.insert(node.to_owned(), members);
             }
+            None if key == keys::VOLUMES => copy.volume_names = self.members(key).await?,
+            Some(("rv", node)) => drop(copy.removals.insert(node.to_owned(), self.members(key).await?)),
+            Some(("volume", name)) => self.copy_volume(copy, name).await?,
             Some(("node", name)) => self.copy_node(copy, name).await?,
             Some(("slots", name)) => self.copy_slots(copy, name).await?,
             Some(("service", name)) => self.copy_service(copy, name).await?,
@@ -164,6 +170,19 @@ impl Store {
                 Ok(Ok(None)) | Err(_) => {}
             }
             copy.pods.insert(id.to_owned(), pod);
+        }
+        Ok(())
+    }
+
+    async fn copy_volume(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
+        let fields = self.fields_of(&format!("volume:{name}")).await?;
+        // It may have been removed since. A name that cannot be one was written by another program.
+        if let Ok(parsed) = VolumeName::new(name)
+            && !fields.is_empty()
+        {
+            let read = read_volume(&parsed, as_reply(&fields));
+            let unreadable = read.err().map(|error| BrokenKey::new(name, &error).problem);
+            copy.volumes.insert(name.to_owned(), VolumeCopy { node: text(&fields, "node"), unreadable });
         }
         Ok(())
     }

@@ -142,6 +142,22 @@ local function master_changed_at()
   return (read_master())
 end
 
+-- Returns what differs after each change of the master: its run id, and when it took over.
+local function master_run()
+  local changed_at, current = read_master()
+  return current .. ':' .. string.format('%.0f', changed_at)
+end
+
+-- Returns the nodes that have not told this run of Redis which persistent volumes they have. While there is one, a
+-- volume without a record may have its data there: its record may be among what a Redis before this one has lost.
+local function unreported_nodes(reports)
+  local current, nodes, fields = master_run(), {}, redis.call('HGETALL', reports)
+  for f = 1, #fields, 2 do
+    if fields[f + 1] ~= current then nodes[#nodes + 1] = fields[f] end
+  end
+  return nodes
+end
+
 -- Returns for how many more milliseconds actions must pause after a change of the master.
 local function pause_left(pause_ms)
   local left = master_changed_at() + pause_ms - NOW

@@ -6,15 +6,20 @@
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
+--        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told this run
+--          of Redis which volumes it has: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
-local in_flight, pushed, volumes = head_keys()
+local in_flight, pushed, volumes, reports = head_keys()
 local _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
 redis.call('LLEN', in_flight)
 redis.call('SCARD', pushed)
 -- Only pods with persistent volumes need this.
-if volume_count > 0 then redis.call('SCARD', volumes) end
+if volume_count > 0 then
+  redis.call('SCARD', volumes)
+  redis.call('HLEN', reports)
+end
 
 local function append(list, others)
   for _, element in ipairs(others) do list[#list + 1] = element end
@@ -91,8 +96,8 @@ local function read_volumes()
     local pod_index, name, service, source, replica, space = volume_args(v)
     local record = records[volume_key]
     if not record then
-      local node, state = unpack(redis.call('HMGET', volume_key, 'node', 'state'), 1, 2)
-      record = { key = volume_key, node = node, state = state }
+      local node, state, restored = unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored'), 1, 3)
+      record = { key = volume_key, node = node, state = state, is_certain = node and not restored }
       records[volume_key] = record
     end
     local list = of_pods[pod_index] or {}
@@ -112,6 +117,17 @@ local function has_data_here(node, of_pod)
   end
   return true
 end
+-- Returns whether a node that has not reported may have the data of a volume of this pod.
+local unreported
+local function may_be_unreported(of_pod)
+  for _, volume in ipairs(of_pod or {}) do
+    if not volume.record.is_certain then
+      unreported = unreported or unreported_nodes(reports)
+      if #unreported > 0 then return true end
+    end
+  end
+  return false
+end
 -- Binds the volumes of a pod that are nowhere yet.
 local function bind(node, of_pod)
   for _, volume in ipairs(of_pod or {}) do
@@ -120,7 +136,7 @@ local function bind(node, of_pod)
       redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
         'replica', volume.replica, 'node', node.name, 'space', volume.space, 'state', 'bound', 'created_at', STAMP)
       redis.call('SADD', volumes, volume.name)
-      record.node = node.name
+      record.node, record.is_certain = node.name, true
     end
   end
 end
@@ -164,6 +180,8 @@ for p = 1, pod_count do
     replies[p] = 'full'
   elseif not has_data_here(node, volumes_of[tostring(p)]) then
     replies[p] = 'volume'
+  elseif may_be_unreported(volumes_of[tostring(p)]) then
+    replies[p] = 'unreported'
   elseif not take_out(payload, p) then
     replies[p] = 'gone'
   else
@@ -205,4 +223,6 @@ for n = 1, node_count do
   end
 end
 emit_batch(scheduled)
+-- They report on their own, but a pod waits now.
+for _, node in ipairs(unreported or {}) do redis.call('PUBLISH', 'wake:' .. node, 'volumes') end
 return replies

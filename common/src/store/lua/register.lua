@@ -6,7 +6,7 @@
 --           which it loses the name, value of its last heartbeat} (its heartbeats arrive, or did a moment ago)
 --        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
-local node_key, nodes, beats, heartbeat_key, pq, rq, cs, held = head_keys()
+local node_key, nodes, beats, heartbeat_key, pq, rq, cs, held, reports = head_keys()
 -- known_cluster is '' if the worker knows none, and containers is how many it has.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
   containers, takeover_after_ms, reserved = head_args()
@@ -61,6 +61,9 @@ redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive',
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value')
 redis.call('SADD', nodes, node)
+-- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A broken
+-- key keeps no worker away.
+redis.pcall('HSETNX', reports, node, '')
 if are_beats_broken then set_aside(beats) end
 redis.call('ZADD', beats, NOW, node)
 redis.call('SET', heartbeat_key, NOW)

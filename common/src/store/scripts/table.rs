@@ -103,7 +103,7 @@ scripts! {
     assign {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [in_flight, pushed, volumes],
+        keys: [in_flight, pushed, volumes, reports],
         args: [node_count, request_count, volume_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
@@ -251,7 +251,7 @@ scripts! {
     node_remove {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests],
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports],
         args: [node],
     }
     park {
@@ -351,7 +351,7 @@ scripts! {
     register {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held],
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held, reports],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
             new_cluster, containers, takeover_after_ms, reserved, resources
@@ -490,11 +490,21 @@ scripts! {
     volumes_report {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, volumes, removals],
-        args: [node, incarnation],
+        keys: [node_key, volumes, removals, reports],
+        args: [node, incarnation, seen_run],
         batch Volume volume {
             keys: [volume_key],
             args: [name, service, source, replica, space, removed],
+        }
+    }
+    volumes_restore {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [volumes],
+        args: [],
+        batch Volume volume {
+            keys: [volume_key],
+            args: [name, service, source, replica, space, node],
         }
     }
     writes_confirmed {

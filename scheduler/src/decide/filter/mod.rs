@@ -37,6 +37,7 @@ pub(super) const POD_FILTERS: &[NodeFilter] = &[
     host_ports::FREE,
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,
+    volumes::PLACE_IS_KNOWN,
 ];
 
 /// One check of a node for a pod, with the reason and the explanation of a refusal.
@@ -61,6 +62,9 @@ impl Reason {
 
     /// The data of a volume of the pod is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
+
+    /// A volume of the pod may have its data on a node that has not told which volumes it has.
+    pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");
 
     /// Returns the word.
     pub fn as_str(self) -> &'static str {

@@ -5,9 +5,9 @@ use common::node::{NodeKind, NodeState, Resources};
 use common::spec::HostPorts;
 
 use super::*;
-use crate::decide::BoundVolume;
 use crate::decide::policy::Weights;
 use crate::decide::testing::{NOW, NodeBuilder, node};
+use crate::decide::{BoundVolume, UnreportedVolume};
 
 const GIB: u64 = 1 << 30;
 
@@ -164,6 +164,22 @@ fn a_pod_waits_for_the_node_that_has_its_data() {
     for (case, volumes, expected) in cases {
         let requirements = Requirements { bound_volumes: volumes.to_vec(), ..Requirements::default() };
         assert_eq!(refusals(node("a"), requirements), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
+    for (nodes, who, first) in [(&["w1"][..], "w1", "w1"), (&["w1", "w2", "w3"], "w1 and 2 more", "w1")] {
+        let volume = UnreportedVolume {
+            name: VolumeName::new("db_data_0").unwrap(),
+            nodes: nodes.iter().map(|name| NodeName::new(*name).unwrap()).collect(),
+        };
+        let requirements = Requirements { unreported_volume: Some(volume), ..Requirements::default() };
+        let expected = format!(
+            "VolumeUnreported: volume db_data_0 may be on {who}, not heard of since Redis was restarted or lost data: \
+             start its worker, or `kubeleet node rm {first}` if its data is given up"
+        );
+        assert_eq!(refusals(node("a"), requirements), [expected]);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{NodeFilter, Reason};
 use crate::decide::candidate::Candidate;
-use crate::decide::requirements::{BoundVolume, Requirements};
+use crate::decide::requirements::{BoundVolume, Requirements, UnreportedVolume};
 
 pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_ELSEWHERE,
@@ -16,6 +16,24 @@ pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
             format!("volume {name} is being removed on {node}")
         }
         None => "its data is on another node".to_owned(),
+    },
+};
+
+/// After Redis has lost records the data of a volume without one may be on a node that is down.
+pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
+    reason: Reason::VOLUME_UNREPORTED,
+    is_feasible: |_, requirements, _| requirements.unreported_volume.is_none(),
+    explain: |_, requirements, _, _| {
+        let Some(UnreportedVolume { name, nodes }) = &requirements.unreported_volume else {
+            return "the place of its data is not known".to_owned();
+        };
+        let (first, more) =
+            (nodes.first().map_or("a node", |node| node.as_str()), nodes.len().saturating_sub(1));
+        let others = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "volume {name} may be on {first}{others}, not heard of since Redis was restarted or lost data: start its \
+             worker, or `kubeleet node rm {first}` if its data is given up"
+        )
     },
 };
 

@@ -1,0 +1,87 @@
+//! What is wrong with the records of persistent volumes. Pure.
+
+use super::findings::{Finding, KeyCopy, Repair, finding};
+
+/// What the check reads of a volume's record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct VolumeCopy {
+    /// The node that has its data.
+    pub(crate) node: String,
+    /// Why the record is unreadable, if it is.
+    pub(crate) unreadable: Option<String>,
+}
+
+/// A record that is not listed is not removed with its service; a listed name without a record is nothing.
+pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
+    let unlisted = copy.volumes.keys().filter(|name| !copy.volume_names.contains(*name));
+    let unlisted = unlisted.map(|name| {
+        let repair = Repair::AddElement { element: name.clone(), record: format!("volume:{name}") };
+        finding("volumes", format!("does not list {name}, which has a record"), repair)
+    });
+    let unknown = copy.volume_names.iter().map(|name| ("volumes".to_owned(), name));
+    let removals = copy.removals.iter();
+    let removals =
+        removals.flat_map(|(node, names)| names.iter().map(move |name| (format!("rv:{node}"), name)));
+    let unknown = unknown.chain(removals).filter(|(_, name)| !copy.volumes.contains_key(*name));
+    let unknown = unknown.map(|(key, name)| {
+        let repair = Repair::RemoveElement {
+            element: name.clone().into_bytes(),
+            record: format!("volume:{name}"),
+            seen_phase: String::new(),
+            seen_node: String::new(),
+        };
+        finding(key, format!("lists {name:.100}, which has no record"), repair)
+    });
+    unlisted.chain(unknown).collect()
+}
+
+/// Moving a broken record away could place its replica on an empty volume, so a person decides.
+pub(super) fn broken_or_without_node(copy: &KeyCopy) -> Vec<Finding> {
+    let of_volume = |(name, volume): (&String, &VolumeCopy)| {
+        let (problem, what) = match &volume.unreadable {
+            Some(problem) => (
+                format!("cannot be read: {problem}"),
+                "delete it while the worker of the node with its data runs, which writes it again",
+            ),
+            None if !copy.node_records.contains(&volume.node) => (
+                format!("has its data on {}, which is no node", volume.node),
+                "start a worker of that name where the data is, or give it up with `kubeleet volume rm`",
+            ),
+            None => return None,
+        };
+        Some(finding(format!("volume:{name}"), problem, Repair::Decide { what }))
+    };
+    copy.volumes.iter().filter_map(of_volume).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_lists_that_do_not_belong_together_are_found() {
+        let volume = |node: &str| VolumeCopy { node: node.to_owned(), unreadable: None };
+        let broken = VolumeCopy { unreadable: Some("no replica".to_owned()), ..volume("w1") };
+        let copy = KeyCopy {
+            volumes: [("a", volume("w1")), ("b", volume("gone")), ("c", broken), ("d", volume("w1"))]
+                .map(|(name, volume)| (name.to_owned(), volume))
+                .into(),
+            volume_names: ["a", "b", "c", "lost"].map(str::to_owned).into(),
+            removals: [("w1".to_owned(), ["a", "removed"].map(str::to_owned).into())].into(),
+            node_records: ["w1".to_owned()].into(),
+            ..KeyCopy::default()
+        };
+        let mut found = unlisted_and_unknown(&copy);
+        found.extend(broken_or_without_node(&copy));
+        let found: Vec<String> =
+            found.into_iter().map(|found| format!("{}: {}", found.key, found.problem)).collect();
+        let expected = [
+            "volumes: does not list d, which has a record",
+            "volumes: lists lost, which has no record",
+            "rv:w1: lists removed, which has no record",
+            "volume:b: has its data on gone, which is no node",
+            "volume:c: cannot be read: no replica",
+        ];
+        assert_eq!(found, expected);
+    }
+}

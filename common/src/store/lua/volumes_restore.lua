@@ -1,0 +1,24 @@
+-- Records volumes as a backup has them, unless they have a record. Their nodes say later what is so: until then no pod
+-- gets one of them.
+-- Reply: for each volume 'restored' | 'present'
+local volumes = head_keys()
+redis.call('SCARD', volumes)
+for v = 1, volume_count do
+  local volume_key = volume_keys(v)
+  redis.call('HLEN', volume_key)
+end
+
+local replies = {}
+for v = 1, volume_count do
+  local volume_key = volume_keys(v)
+  local name, service, source, replica, space, node = volume_args(v)
+  if redis.call('EXISTS', volume_key) == 1 then
+    replies[v] = 'present'
+  else
+    redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
+      'node', node, 'space', space, 'state', 'bound', 'created_at', STAMP, 'restored', 1)
+    redis.call('SADD', volumes, name)
+    replies[v] = 'restored'
+  end
+end
+return replies
