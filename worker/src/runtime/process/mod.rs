@@ -30,7 +30,9 @@ use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
-use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Runtime, RuntimeError};
+use super::{
+    Container, ContainerRequest, EngineInfo, ExecResult, Hint, RegistryLogins, Runtime, RuntimeError,
+};
 
 /// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
@@ -95,7 +97,11 @@ impl Runtime for ProcessRuntime {
         Box::pin(self.pods.with_lock(node.as_str(), move |pods| pods.list(&name)))
     }
 
-    fn ensure_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+    fn ensure_image<'a>(
+        &'a self,
+        _image: &'a str,
+        _logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
