@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use common::api::{ScaleInput, ValueInput};
+use common::api::{RegistryInput, ScaleInput, ValueInput};
 use common::document::{self, Node, Reading, Vocabulary};
 use common::spec::ServiceInput;
 use serde_json::Value;
@@ -41,6 +41,12 @@ impl Body for ScaleInput {
 }
 
 impl Body for ValueInput {
+    fn read(document: &Node) -> Reading<Self> {
+        document::read(document, Vocabulary::Fields)
+    }
+}
+
+impl Body for RegistryInput {
     fn read(document: &Node) -> Reading<Self> {
         document::read(document, Vocabulary::Fields)
     }

@@ -26,6 +26,7 @@ const TAGS: &[(&str, &str)] = &[
     ("volume", "The data of services"),
     ("secret", "Encrypted values that containers get as files"),
     ("config", "Values that containers get as files"),
+    ("registry", "Users and passwords for registries of images"),
     ("queue", "Payloads in Redis, and dead letters"),
     ("event", "What happens in the cluster"),
     ("cluster", "The state of the whole cluster"),

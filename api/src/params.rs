@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use common::document::{self, Node, Vocabulary};
-use common::ids::{InvalidName, NodeName, PodId, ServiceName, ValueName, VolumeName};
+use common::ids::{InvalidName, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::selector::LabelSelector;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -54,6 +54,15 @@ impl PathName for ValueName {
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
         Self::new(text).map_err(|error| invalid_name(ProblemKind::ValueNotFound, &error))
+    }
+}
+
+/// An address in any form that has no `/`, which ends the segment of a path.
+impl PathName for RegistryHost {
+    const PARAMETER: &str = "host";
+
+    fn parse(text: String) -> Result<Self, ApiProblem> {
+        Self::of_address(&text).map_err(|error| invalid_name(ProblemKind::RegistryNotFound, &error))
     }
 }
 

@@ -73,6 +73,7 @@ kinds! {
     PodNotFound = "pod-not-found", NOT_FOUND, "Pod not found";
     NodeNotFound = "node-not-found", NOT_FOUND, "Node not found";
     ValueNotFound = "value-not-found", NOT_FOUND, "Secret or config not found";
+    RegistryNotFound = "registry-not-found", NOT_FOUND, "Login for a registry not found";
     QueueNotFound = "queue-not-found", NOT_FOUND, "Queue not found";
     DeadLetterNotFound = "letter-not-found", NOT_FOUND, "Dead letter not found";
     VolumeNotFound = "volume-not-found", NOT_FOUND, "Volume not found";
@@ -159,6 +160,15 @@ impl ApiProblem {
         Self::new(
             ProblemKind::BrokenRecord,
             format!("the key {key} in Redis cannot be read: {problem}; fix it with redis-cli, or DEL it"),
+        )
+    }
+
+    /// Nothing can be encrypted.
+    pub(crate) fn no_secret_key() -> Self {
+        Self::new(
+            ProblemKind::SecretKeyMissing,
+            "this API has no key for secrets: write one with `kubeleet secret key > FILE`, give it to all APIs and \
+             workers, set their KUBELEET_SECRET_KEY_FILE, and start them again",
         )
     }
 

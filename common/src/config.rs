@@ -242,7 +242,7 @@ pub struct Config {
     pub runtime: RuntimeKind,
     /// `DOCKER_HOST`, if it is set.
     pub docker_host: Option<String>,
-    /// File with credentials of registries, as `docker login` writes it.
+    /// File with credentials of registries, as `docker login` writes it. It may be missing.
     pub registry_config: Option<PathBuf>,
     /// How far the API lets the cluster grow.
     pub growth: GrowthLimits,
@@ -493,12 +493,11 @@ impl Sources<'_> {
         timing
     }
 
-    /// A file that is named has to be readable; that of `docker login` is used if there is one.
+    /// A file that is named has to be readable; that of `docker login` may be written later.
     fn registry_config(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
         let variable = |name: &str| (self.environment)(name).filter(|value| !value.is_empty());
         let directory = variable("DOCKER_CONFIG").or_else(|| Some(variable("HOME")? + "/.docker"));
-        let usual = directory.map(|directory| directory + "/config.json");
-        let usual = usual.filter(|path| (self.read_file)(path).is_ok()).map(PathBuf::from);
+        let usual = directory.map(|directory| PathBuf::from(directory + "/config.json"));
         self.read(problems, "KUBELEET_REGISTRY_CONFIG", usual, |path| {
             (self.read_file)(path)?;
             Ok(Some(path.into()))
@@ -859,7 +858,7 @@ mod tests {
     fn credentials_of_registries_are_where_docker_login_writes_them_or_where_the_setting_says() {
         let path = |env: &[_]| config(&[], env, "").map(|config| config.registry_config);
         assert_eq!(path(&[]), Ok(None));
-        assert_eq!(path(&[("HOME", "/nowhere")]), Ok(None), "there is no such file");
+        assert_eq!(path(&[("HOME", "/nowhere")]), Ok(Some("/nowhere/.docker/config.json".into())));
         assert_eq!(path(&[("HOME", "/home/me")]), Ok(Some("/home/me/.docker/config.json".into())));
         let other = [("HOME", "/home/me"), ("DOCKER_CONFIG", "/etc/docker")];
         assert_eq!(path(&other), Ok(Some("/etc/docker/config.json".into())));

@@ -129,6 +129,14 @@ name!(
 );
 
 name!(
+    /// The host of an image registry, with its port if it has one. A name without dot and port is none: an engine
+    /// would look for its images on Docker Hub.
+    RegistryHost, "registry",
+    "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
+    |s| is_registry_host(s)
+);
+
+name!(
     /// A persistent volume: the service, the name in the service and the replica, as in `web_data_0`.
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
@@ -196,6 +204,21 @@ fn is_container_name(s: &str) -> bool {
     (1..=63).contains(&s.len())
         && s.as_bytes()[0].is_ascii_alphanumeric()
         && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+fn is_registry_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        Some(_) | None => (text, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    let is_named =
+        host.split('.').all(is_dns_label) && (host.contains('.') || port.is_some() || host == "localhost");
+    text.len() <= 255 && port.is_none_or(is_port) && (is_address || is_named)
 }
 
 fn is_dns_label(s: &str) -> bool {

@@ -26,6 +26,7 @@ pub mod node;
 pub mod payload;
 pub mod pod;
 pub mod recovery;
+pub mod registry;
 pub mod reserve;
 mod resources;
 pub mod saved_state;

@@ -11,7 +11,8 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{
-    AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, ServiceName, ValueName, VolumeName,
+    AppName, AssignmentId, ContainerName, NodeName, PodId, PodName, RegistryHost, ServiceName, ValueName,
+    VolumeName,
 };
 use crate::spec::{
     Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
@@ -159,6 +160,10 @@ schemas! {
     TextList => json!({
         "description": "A list of texts, or one text",
         "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
+    });
+    RegistryHost => json!({
+        "type": "string", "description": "A registry, with its port if it has one",
+        "example": "registry.example:5000", "minLength": 1, "maxLength": 255,
     });
     ValueName => json!({
         "type": "string", "description": "The name of a secret or config", "example": "db_password",

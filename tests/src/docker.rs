@@ -9,7 +9,7 @@ use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, ListVolumesOptions,
-    RemoveContainerOptions, RemoveVolumeOptions,
+    RemoveContainerOptions, RemoveImageOptionsBuilder, RemoveVolumeOptions,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -135,6 +135,12 @@ impl Docker {
         let chunks: Vec<_> =
             self.client.download_from_container(id, Some(options)).try_collect().await.unwrap();
         chunks.concat()
+    }
+
+    /// Removes an image by its name, if the engine has it.
+    pub async fn remove_image(&self, name: &str) {
+        let options = RemoveImageOptionsBuilder::default().force(true).build();
+        let _missing = self.client.remove_image(name, Some(options), None).await;
     }
 
     /// Removes a container without telling any worker.

@@ -26,6 +26,7 @@ pub mod pod_life;
 pub mod processes;
 pub mod proxy;
 pub mod recorded_engine;
+pub mod registry;
 pub mod simulator;
 pub mod steps;
 

@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
 use worker::runtime::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
+    Runtime, RuntimeError,
 };
 
 use crate::invariants::Running;
@@ -154,8 +155,12 @@ impl Runtime for RecordedEngine {
         self.inner.list(node)
     }
 
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.inner.ensure_image(image)
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.inner.ensure_image(image, logins)
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

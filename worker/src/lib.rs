@@ -18,6 +18,7 @@ mod beat;
 mod broken_records;
 mod change_log;
 mod claim;
+mod cluster_logins;
 mod container_files;
 mod context;
 mod doubted;

@@ -10,6 +10,7 @@ use common::spec::Memory;
 use common::store::{RedisProcess, Store};
 
 use crate::change_log::ChangeLog;
+use crate::cluster_logins::ClusterLogins;
 use crate::engine_health::EngineHealth;
 use crate::env::WorkerEnv;
 use crate::file_store::FileStore;
@@ -18,7 +19,7 @@ use crate::known_containers::KnownContainers;
 use crate::lease::Lease;
 use crate::liveness::LivenessPipe;
 use crate::machine;
-use crate::runtime::{self, Container, Runtime, RuntimeError};
+use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
 use crate::step::RestartBackoff;
 use crate::timings::WorkerTimings;
@@ -46,6 +47,8 @@ pub(crate) struct Worker {
     pub(crate) known: KnownContainers,
     /// What is saved of the pods that run here.
     pub(crate) saved: SavedPods,
+    /// Credentials of registries that the cluster has stored.
+    pub(crate) logins: Arc<dyn RegistryLogins>,
     /// The files that containers get.
     pub(crate) files: FileStore,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
@@ -71,6 +74,11 @@ impl Worker {
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
             files: FileStore::new(&config),
+            logins: Arc::new(ClusterLogins {
+                store: store.clone(),
+                key: config.secret_key.clone(),
+                node: node.clone(),
+            }),
             runtime: env.runtime,
             clock: env.clock,
             pressure: env.pressure,

@@ -12,6 +12,7 @@ mod nodes;
 mod pods;
 mod problems;
 mod queues;
+mod registries;
 mod schema;
 mod secrets;
 mod services;
@@ -40,6 +41,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))
         .routes(routes!(configs::create_config, configs::list_configs))
         .routes(routes!(configs::get_config, configs::rotate_config, configs::delete_config))
+        .routes(routes!(registries::list_registries))
+        .routes(routes!(registries::get_registry, registries::put_registry, registries::delete_registry))
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))

@@ -129,11 +129,7 @@ async fn put(
 ) -> Result<(PutValueOutcome, Durability), ApiProblem> {
     let key = app.config.secret_key.as_ref();
     if kind == ValueKind::Secret && key.is_none() {
-        return Err(ApiProblem::new(
-            ProblemKind::SecretKeyMissing,
-            "this API has no key for secrets: write one with `kubeleet secret key > FILE`, give it to all APIs and \
-             workers, set their KUBELEET_SECRET_KEY_FILE, and start them again",
-        ));
+        return Err(ApiProblem::no_secret_key());
     }
     app.admit(Growth::of_value(content.expose().len())).await?;
     let sealed = StoredValue::seal(kind, name.clone(), version, content, key).map_err(|problem| {

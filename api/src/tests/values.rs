@@ -77,3 +77,30 @@ async fn no_more_configs_than_the_settings_allow_are_created() {
     let detail = refused.problem(403, "cluster-limit")["detail"].to_string();
     assert!(detail.contains("KUBELEET_CLUSTER_MAX_SECRETS"), "{detail}");
 }
+
+#[tokio::test]
+async fn a_login_is_stored_listed_and_deleted_and_its_password_never_shown() {
+    let Some(api) = start_with_key() else { return };
+    let login = r#"{"user":"bob","password":"hunter2"}"#;
+    let path = "/registry/Registry.example:5000";
+    let stored = api.send("PUT", path, &[], login).await.expect(200);
+    assert_eq!((&stored["host"], &stored["user"]), (&"registry.example:5000".into(), &"bob".into()));
+    let again = api.send("PUT", path, &[], r#"{"user":"ann","password":"hunter3"}"#).await.expect(200);
+    assert_eq!(again["user"], "ann");
+    assert_eq!(api.get("/registry").await.json()["items"][0]["user"], "ann");
+    assert!(!api.get(path).await.text.contains("hunter"));
+    for (path, body, status, slug) in [
+        (path, r#"{"user":"","password":"hunter2"}"#, 422, "invalid-value"),
+        (path, r#"{"user":"bob","password":"hunter2\n"}"#, 422, "invalid-value"),
+        (path, r#"{"user":"bob","password":["hunter2"]}"#, 400, "invalid-body"),
+        ("/registry/nohost", login, 404, "registry-not-found"),
+    ] {
+        let answer = api.send("PUT", path, &[], body).await;
+        answer.problem(status, slug);
+        assert!(!answer.text.contains("hunter2"), "{}", answer.text);
+    }
+    assert_eq!(api.delete(path).await.status, 204);
+    api.delete(path).await.problem(404, "registry-not-found");
+    let Some(keyless) = Api::start() else { return };
+    keyless.send("PUT", path, &[], login).await.problem(409, "secret-key-missing");
+}

@@ -1,10 +1,11 @@
 //! The API's routes, one method each.
 
 use common::api::{
-    DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, ScaleInput,
-    ServiceView, StatusView, ValueInput, ValueView, VolumeView,
+    DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput,
+    RegistryView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
+use common::ids::RegistryHost;
 use common::spec::ServiceInput;
 use common::value::ValueKind;
 use reqwest::Method;
@@ -250,6 +251,33 @@ impl Client {
     pub(crate) async fn delete_value(&self, kind: ValueKind, name: &str) -> Result<(), ClientError> {
         let request = self.request(Method::DELETE, &[kind.as_str(), name], &[]);
         self.send_for_success(&format!("deleting {kind} {name}"), request).await
+    }
+
+    /// Returns all logins for registries, without passwords.
+    pub(crate) async fn registries(&self) -> Result<Vec<RegistryView>, ClientError> {
+        self.all_pages("listing registries", &["registry"], &[]).await
+    }
+
+    /// Returns the login for a registry, without the password.
+    pub(crate) async fn registry(&self, host: &RegistryHost) -> Result<RegistryView, ClientError> {
+        let request = self.request(Method::GET, &["registry", host.as_str()], &[]);
+        self.send_for_json(&format!("reading the login for {host}"), request).await
+    }
+
+    /// Stores the login for a registry.
+    pub(crate) async fn put_registry(
+        &self,
+        host: &RegistryHost,
+        input: &RegistryInput,
+    ) -> Result<RegistryView, ClientError> {
+        let request = self.request(Method::PUT, &["registry", host.as_str()], &[]).json(input);
+        self.send_for_json(&format!("storing the login for {host}"), request).await
+    }
+
+    /// Deletes the login for a registry.
+    pub(crate) async fn delete_registry(&self, host: &RegistryHost) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["registry", host.as_str()], &[]);
+        self.send_for_success(&format!("deleting the login for {host}"), request).await
     }
 
     /// Returns the lengths of all queues.

@@ -30,6 +30,7 @@ mod pod;
 mod prune;
 mod queue;
 mod recent_events;
+mod registry;
 mod resolve;
 mod restart;
 mod run;
@@ -96,6 +97,9 @@ pub(crate) enum UserCommand {
     /// Create, rotate, list and remove configs: values that containers get as files.
     #[command(visible_alias = "configs")]
     Config(value::ConfigArgs),
+    /// Log in to registries of images, list logins, log out.
+    #[command(visible_alias = "registries")]
+    Registry(registry::RegistryArgs),
     /// Inspect queues; requeue or drop dead letters.
     #[command(visible_alias = "queues")]
     Queue(queue::QueueArgs),
@@ -193,6 +197,7 @@ async fn dispatch(
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
         UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
         UserCommand::Config(args) => value::run(ValueKind::Config, args.command()?, &mut context).await,
+        UserCommand::Registry(args) => registry::run(args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
         UserCommand::Get(args) => operations::get(args, &mut context).await,
         UserCommand::Describe(args) => operations::describe(args, &mut context).await,

@@ -12,6 +12,7 @@ pub(super) enum ObjectType {
     Secret,
     Config,
     Volume,
+    Registry,
 }
 
 /// An object as a user names it.
@@ -42,6 +43,7 @@ impl ObjectType {
             "letter" | "letters" => Some(Self::DeadLetter),
             "secret" | "secrets" => Some(Self::Secret),
             "config" | "configs" => Some(Self::Config),
+            "registry" | "registries" => Some(Self::Registry),
             "vol" | "volume" | "volumes" => Some(Self::Volume),
             _ => None,
         }
@@ -59,6 +61,7 @@ impl ObjectType {
             Self::Secret => "secret",
             Self::Config => "config",
             Self::Volume => "volume",
+            Self::Registry => "registry",
         }
     }
 }
@@ -149,6 +152,11 @@ pub(super) fn value(text: &str) -> Result<String, String> {
             Err(format!("this is a {}, but the command needs a secret or config", other.as_str()))
         }
     }
+}
+
+/// Reads the address of a registry: `registry.example:5000` or `registry/registry.example:5000`.
+pub(super) fn registry(text: &str) -> Result<String, String> {
+    name_of(ObjectType::Registry, text)
 }
 
 /// Reads the name of a persistent volume: `web_data_0` or `volume/web_data_0`.

@@ -14,6 +14,7 @@ use super::node::{self, NodeCommand};
 use super::object::{self, ObjectName, ObjectType};
 use super::pod::{self, PodCommand};
 use super::queue::{self, QueueCommand};
+use super::registry::{self, RegistryCommand};
 use super::restart::RestartArgs as ServiceRestartArgs;
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
@@ -129,6 +130,9 @@ async fn list(
             value::run(ValueKind::Config, ValueCommand::Ls(value::ListArgs { style }), context).await
         }
         ObjectType::Volume => volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await,
+        ObjectType::Registry => {
+            registry::run(RegistryCommand::Ls(registry::ListArgs { style }), context).await
+        }
         ObjectType::Queue => {
             let args = queue::ListArgs { style, ..queue::ListArgs::default() };
             queue::run(QueueCommand::Ls(args), context).await
@@ -157,6 +161,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Describe { name }, context).await,
         ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Describe { name }, context).await,
         ObjectType::Volume => volume::run(VolumeCommand::Describe { name }, context).await,
+        ObjectType::Registry => registry::run(RegistryCommand::Describe { host: name }, context).await,
         ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
         ObjectType::DeadLetter => Err(CommandError::Usage(
             "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
@@ -209,6 +214,7 @@ async fn delete_all(
         ObjectType::Secret => value::run(ValueKind::Secret, ValueCommand::Rm { names }, context).await,
         ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Rm { names }, context).await,
         ObjectType::Volume => volume::run(VolumeCommand::Rm { names }, context).await,
+        ObjectType::Registry => registry::run(RegistryCommand::Logout { hosts: names }, context).await,
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
         ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
     }

@@ -12,6 +12,7 @@ pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod queues;
 pub(crate) mod recovery;
+pub(crate) mod registries;
 pub(crate) mod services;
 pub(crate) mod status;
 pub(crate) mod table;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{StoreError, keys};
-use crate::ids::{NodeName, PodId, ServiceName, ValueName};
+use crate::ids::{NodeName, PodId, RegistryHost, ServiceName, ValueName};
 use crate::value::ValueKind;
 
 /// The most characters of a key or a problem that are kept: any program can write either.
@@ -55,6 +55,11 @@ impl BrokenKey {
     /// Describes an unreadable record of a secret or config.
     pub fn value(kind: ValueKind, name: &ValueName, error: &StoreError) -> Self {
         Self::new(keys::value(kind, name), error)
+    }
+
+    /// Describes an unreadable login for a registry.
+    pub fn registry(host: &RegistryHost, error: &StoreError) -> Self {
+        Self::new(keys::registry(host), error)
     }
 
     /// Describes the unreadable slots of a service.

@@ -1,6 +1,6 @@
 //! Every key name, spelled once. `docs/reference/redis.md` lists type, writer and readers of each.
 
-use crate::ids::{NodeName, PodId, SchedulerId, ServiceName, SpecId, ValueName, VolumeName};
+use crate::ids::{NodeName, PodId, RegistryHost, SchedulerId, ServiceName, SpecId, ValueName, VolumeName};
 use crate::value::ValueKind;
 
 pub(crate) const EVENTS: &str = "events";
@@ -23,6 +23,7 @@ pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
+pub(crate) const REGISTRIES: &str = "registries";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -56,6 +57,7 @@ keys! {
     recovery(NodeName) = "recovery:";
     secret(ValueName) = "secret:";
     config(ValueName) = "config:";
+    registry(RegistryHost) = "registry:";
     volume(VolumeName) = "volume:";
     removals(NodeName) = "rv:";
     aside(str) = "broken:";
@@ -83,6 +85,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 20] = [
     CONFIGS,
     VOLUMES,
     VOLUME_REPORTS,
+    REGISTRIES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -97,13 +100,13 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
-        SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES => "set",
+        SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
         RECOVERY => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" => "string",
-            "node" | "pod" | "service" | "slots" | "secret" | "config" | "volume" => "hash",
+            "node" | "pod" | "service" | "slots" | "secret" | "config" | "registry" | "volume" => "hash",
             "log" => "stream",
             _ => return None,
         },

@@ -28,6 +28,7 @@ mod pods;
 mod queues;
 mod reconciling;
 mod recovery;
+mod registries;
 mod reply;
 mod schedulers;
 mod scheduling;
@@ -66,6 +67,7 @@ pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutco
 pub use queues::{QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
+pub use registries::PutLoginOutcome;
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
 pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, ProcessKind, SCRIPTS, Script};
 pub use server::{ServerConcern, Severity};

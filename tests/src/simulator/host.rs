@@ -15,8 +15,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use worker::runtime::{
-    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, Runtime,
-    RuntimeError,
+    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, RegistryLogins,
+    Runtime, RuntimeError,
 };
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
@@ -278,7 +278,11 @@ impl Runtime for SimulatedHost {
         .boxed()
     }
 
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        _logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.command(EngineCall::Image(image.to_owned())).boxed()
     }
 

@@ -78,10 +78,11 @@ fn kind_type(key: &str) -> &'static str {
     match kind {
         "events" | "log:" => "stream",
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" => "hash",
-        "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" => "hash",
+        "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
         "uq:at" | "beats" | "schedulers" => "zset",
-        "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "cs:" | "stop:" => "set",
+        "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
+        | "stop:" => "set",
         "hb:" | "spec:" | "lease:" | "recovery" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),
     }
@@ -214,7 +215,7 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
             // One request writes and reads it, and it expires.
             "log:" | "recovery:" => {}
             // No pod of the walk uses one; `scripts/values.rs` breaks them.
-            "secret:" | "config:" => {}
+            "secret:" | "config:" | "registry:" => {}
             _ => single.push(kind),
         }
     }

@@ -14,6 +14,7 @@ mod input;
 mod mistakes;
 mod names;
 mod recovery;
+mod registries;
 mod resources;
 mod secrets;
 mod supervisor;

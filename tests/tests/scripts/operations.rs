@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, NodeName, PodId, ServiceName, ValueName, VolumeName};
+use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
 use common::payload::Payload;
 use common::recovery::PodRecovery;
+use common::registry::{RegistryLogin, StoredLogin};
 use common::saved_state::SavedVolume;
+use common::secret_key::SecretKey;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
     AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
@@ -116,6 +118,7 @@ macro_rules! operation {
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "value_put" | "value_delete" => values(fixture, case).await,
+        "registry_put" | "registry_delete" => registries(fixture, case).await,
         "volume_remove" | "volumes_report" | "volumes_restore" => volumes(fixture, case, placed).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
@@ -147,6 +150,20 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
         return operation!(None, [store, name] store.delete_value(ValueKind::Config, &name));
     }
     operation!(None, [store, first] store.put_value(&first, 10))
+}
+
+async fn registries(fixture: &Fixture, case: Case) -> Operation {
+    let store = fixture.store.clone();
+    let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+    let host = RegistryHost::new("registry.example:5000").unwrap();
+    let password = ValueBytes::new(b"hunter2".to_vec());
+    let login = RegistryLogin { user: "bob".to_owned(), password };
+    let login = StoredLogin::seal(host.clone(), &login, &key).unwrap();
+    if case.script == "registry_delete" {
+        store.put_login(&login, 10).await.unwrap();
+        return operation!(None, [store, host] store.delete_login(&host));
+    }
+    operation!(None, [store, login] store.put_login(&login, 10))
 }
 
 async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

@@ -9,7 +9,7 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 15] = [
+const CLUSTER_KEYS: [&str; 16] = [
     "sq",
     "dq",
     "uq",
@@ -25,6 +25,7 @@ const CLUSTER_KEYS: [&str; 15] = [
     "schedulers",
     "secrets",
     "configs",
+    "registries",
 ];
 
 async fn overwrite(fixture: &Fixture, key: &str) {

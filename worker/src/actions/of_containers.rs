@@ -38,7 +38,7 @@ impl PodAction {
             Err(unavailable) => return self.after_missing_files(index, unavailable),
         };
         request.files = std::mem::take(&mut provided.files);
-        let created = match worker.runtime.ensure_image(&request.container.image).await {
+        let created = match worker.runtime.ensure_image(&request.container.image, &worker.logins).await {
             Ok(()) => {
                 let permit = worker.lease.permit_start(worker.now());
                 if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {

@@ -12,7 +12,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
+    Runtime, RuntimeError,
 };
 
 const COMPONENT: &str = "engine";
@@ -50,8 +51,12 @@ impl Runtime for FailpointRuntime {
         with_failpoints("list", self.0.list_live(node))
     }
 
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        with_failpoints("ensure_image", self.0.ensure_image(image))
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        with_failpoints("ensure_image", self.0.ensure_image(image, logins))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

@@ -10,12 +10,14 @@ mod exec;
 pub(crate) mod failpoints;
 pub mod label;
 pub mod process;
+mod registry_logins;
 pub mod sample_image;
 pub mod sim;
 #[cfg(test)]
 pub(crate) mod testing;
 mod volume;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +29,7 @@ use futures_util::stream::BoxStream;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
+pub use self::registry_logins::{NoLogins, RegistryLogins};
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
@@ -108,8 +111,12 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Pulls the image, unless the engine has it.
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;
+    /// Pulls the image, unless the engine has it. `logins` are used where the worker has no credentials of its own.
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
     /// Creates the container, or finds the one that was created for the same identity before, and starts it
     /// if it was never started. Returns it as [`Runtime::list`] would.

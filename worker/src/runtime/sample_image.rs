@@ -93,14 +93,25 @@ pub async fn import_recipe(
             changes.push(format!("{instruction} {}", serde_json::json!(list)));
         }
     }
-    let programs: Vec<(PathBuf, String)> =
-        recipe.programs.iter().map(|(program, path)| (program.to_path_buf(), (*path).to_owned())).collect();
+    let programs = programs_of(&recipe);
     let tar = tokio::task::spawn_blocking(move || write_tar(&programs)).await;
     let tar = tar.map_err(|error| RuntimeError::Failed(format!("creating an image: {error}")))??;
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(tar), 1 << 18);
     docker.import_tar(tag, changes, stream).await?;
     remove_replaced(docker, found).await;
     Ok(true)
+}
+
+/// Returns the files of a recipe's image as a tar, positioned at its beginning.
+///
+/// # Errors
+/// If a program cannot be read.
+pub fn layer(recipe: &Recipe<'_>) -> Result<File, RuntimeError> {
+    write_tar(&programs_of(recipe))
+}
+
+fn programs_of(recipe: &Recipe<'_>) -> Vec<(PathBuf, String)> {
+    recipe.programs.iter().map(|(program, path)| (program.to_path_buf(), (*path).to_owned())).collect()
 }
 
 /// Removes an image that has lost its last tag: otherwise each build would leave one on the disk. One in use

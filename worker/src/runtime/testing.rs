@@ -1,12 +1,18 @@
 //! Shared by the tests of the runtimes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::ids::{AssignmentId, ClusterId, NodeName, PodId, PodName};
 use common::spec::OnDisconnect;
 pub(crate) use testkit::eventually;
 
-use super::Identity;
+use super::{Identity, NoLogins, RegistryLogins};
+
+/// Returns the logins of no cluster.
+pub(crate) fn no_logins() -> Arc<dyn RegistryLogins> {
+    Arc::new(NoLogins)
+}
 
 /// Returns the identity of pod `web`, replica 3, without a service, with a grace period of two seconds.
 pub(crate) fn identity(node: &str, pod: &str, assignment: &str) -> Identity {

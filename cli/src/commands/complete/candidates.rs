@@ -5,11 +5,15 @@ use clap_complete::engine::CompletionCandidate;
 use crate::commands::object::ObjectType;
 
 /// The words for types that are offered where a type is expected.
-const TYPES: [ObjectType; 6] = [
+const TYPES: [ObjectType; 10] = [
     ObjectType::Service,
+    ObjectType::App,
     ObjectType::Pod,
     ObjectType::Node,
     ObjectType::Volume,
+    ObjectType::Secret,
+    ObjectType::Config,
+    ObjectType::Registry,
     ObjectType::Queue,
     ObjectType::DeadLetter,
 ];
@@ -33,6 +37,10 @@ impl Kind {
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
             "VOLUME" => Some(Self::Names(ObjectType::Volume)),
+            "APP" => Some(Self::Names(ObjectType::App)),
+            "REGISTRY" => Some(Self::Names(ObjectType::Registry)),
+            "SECRET" => Some(Self::Names(ObjectType::Secret)),
+            "CONFIG" => Some(Self::Names(ObjectType::Config)),
             "QUEUE" => Some(Self::Names(ObjectType::Queue)),
             "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
             "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use common::api::{NodeView, PodView, ServiceView, VolumeView};
+use common::api::{NodeView, PodView, RegistryView, ServiceView, VolumeView};
 use common::value::ValueKind;
 
 use super::candidates::{List, Name};
@@ -91,6 +91,13 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
                 help: format!("on {}", volume.node),
             };
             client.volumes().await?.into_iter().map(name).collect()
+        }
+        ObjectType::Registry => {
+            let name = |registry: RegistryView| Name {
+                text: registry.host.to_string(),
+                help: format!("as {}", registry.user),
+            };
+            client.registries().await?.into_iter().map(name).collect()
         }
         ObjectType::Queue => {
             let queues = queues::rows(&client.queues().await?, true);

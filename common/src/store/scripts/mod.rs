@@ -16,8 +16,8 @@ use redis::ScriptInvocation;
 
 use super::keys;
 use crate::ids::{
-    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, SchedulerId, ServiceName, SpecId,
-    ValueName, VolumeName, WriteId,
+    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, RegistryHost, SchedulerId, ServiceName,
+    SpecId, ValueName, VolumeName, WriteId,
 };
 use crate::lifecycle::{Phase, PodEvent};
 use crate::node::{Resource, Resources};
@@ -299,6 +299,7 @@ text_args!(
     &PodId,
     &PodName,
     &SchedulerId,
+    &RegistryHost,
     &ServiceName,
     &SpecId,
     &ValueName,

@@ -357,6 +357,18 @@ scripts! {
             new_cluster, containers, takeover_after_ms, reserved, resources
         ],
     }
+    registry_delete {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [registry_key, registries],
+        args: [host],
+    }
+    registry_put {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [registry_key, registries],
+        args: [host, user, password, max_count],
+    }
     reject {
         run_by: [Worker, Scheduler],
         at_maxmemory: Allowed,

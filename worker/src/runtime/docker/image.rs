@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bollard::auth::DockerCredentials;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
+use common::ids::RegistryHost;
 use common::spec::HealthCheck;
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
@@ -15,8 +16,8 @@ use super::client::Client;
 use super::deadlines::{PING, READ};
 use super::errors::{EngineCall, EngineFailure};
 use super::image_check;
-use super::registry::RegistryConfig;
-use crate::runtime::RuntimeError;
+use super::registry::{Credentials, RegistryConfig, is_denied};
+use crate::runtime::{RegistryLogins, RuntimeError};
 
 /// How long a whole pull may take. The engine keeps the layers loaded until then, and the next try goes on
 /// from there.
@@ -80,14 +81,15 @@ impl Images {
     }
 
     /// Returns the pull of this image that is under way, or a new one.
-    fn join(&self, client: &Arc<Client>, image: &str) -> Shared<Pull> {
+    fn join(&self, client: &Arc<Client>, image: &str, logins: &Arc<dyn RegistryLogins>) -> Shared<Pull> {
         let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         // A finished pull is not reused: its image may be missing again, its failure may be outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
             return pull;
         }
-        let pull = pull(client.clone(), self.registries.clone(), image.to_owned()).boxed().shared();
+        let pull =
+            pull(client.clone(), self.registries.clone(), logins.clone(), image.to_owned()).boxed().shared();
         if let Some(weak) = pull.downgrade() {
             pulls.insert(image.to_owned(), weak);
         }
@@ -104,14 +106,19 @@ impl Images {
 }
 
 /// See [`crate::runtime::Runtime::ensure_image`].
-pub(super) async fn ensure(client: &Arc<Client>, images: &Images, image: &str) -> Result<(), RuntimeError> {
+pub(super) async fn ensure(
+    client: &Arc<Client>,
+    images: &Images,
+    image: &str,
+    logins: &Arc<dyn RegistryLogins>,
+) -> Result<(), RuntimeError> {
     if images.was_just_seen(image) {
         return Ok(());
     }
     match inspect(client, image).await? {
         Some(seen) => images.mark_present(image, image_check::of_inspected(&seen)),
-        // A caller that wants to know more of what was pulled inspects it.
-        None => images.join(client, &with_tag(image)).await?,
+        // A caller that needs more of it inspects what was pulled.
+        None => images.join(client, &with_tag(image), logins).await?,
     }
     Ok(())
 }
@@ -155,16 +162,17 @@ pub(super) fn check_path(image: &str) -> Result<(), RuntimeError> {
     common::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
 }
 
-async fn pull(client: Arc<Client>, registries: RegistryConfig, image: String) -> Result<(), RuntimeError> {
+/// Pulls an image. If the registry refuses, the credentials are read anew, and others are tried once.
+async fn pull(
+    client: Arc<Client>,
+    registries: RegistryConfig,
+    logins: Arc<dyn RegistryLogins>,
+    image: String,
+) -> Result<(), RuntimeError> {
     tracing::info!(image, "pulling an image");
-    let credentials = registries.credentials(&image).map_err(RuntimeError::Image)?;
-    let advice = credentials.advice(&image);
-    let pull = follow_pull(&client, &image, credentials.into_known());
-    match tokio::time::timeout(PULL_TIMEOUT, pull).await {
-        Ok(Err(RuntimeError::Image(message))) => Err(RuntimeError::Image(match advice {
-            Some(advice) => format!("{message}; {advice}"),
-            None => message,
-        })),
+    match tokio::time::timeout(PULL_TIMEOUT, pull_with_credentials(&client, &registries, &*logins, &image))
+        .await
+    {
         Ok(result) => result,
         Err(_) => {
             let detail = format!(
@@ -174,6 +182,41 @@ async fn pull(client: Arc<Client>, registries: RegistryConfig, image: String) ->
             Err(RuntimeError::Image(detail))
         }
     }
+}
+
+async fn pull_with_credentials(
+    client: &Client,
+    registries: &RegistryConfig,
+    logins: &dyn RegistryLogins,
+    image: &str,
+) -> Result<(), RuntimeError> {
+    let Some(host) = RegistryHost::of_image(image) else { return follow_pull(client, image, None).await };
+    let found = registries.find(&host, logins).await;
+    let mut used = vec![found.first()];
+    let denied = match try_credentials(client, image, &host, found.first()).await {
+        Err(RuntimeError::Image(message)) if is_denied(&message) => message,
+        result => return result,
+    };
+    let again = registries.find(&host, logins).await;
+    let Some(other) = again.other_than(found.first()) else {
+        return Err(RuntimeError::Image(format!("{denied}; {}", again.explain(&host, &used))));
+    };
+    used.push(Some(other));
+    match try_credentials(client, image, &host, Some(other)).await {
+        Err(RuntimeError::Image(message)) if is_denied(&message) => {
+            Err(RuntimeError::Image(format!("{message}; {}", again.explain(&host, &used))))
+        }
+        result => result,
+    }
+}
+
+async fn try_credentials(
+    client: &Client,
+    image: &str,
+    host: &RegistryHost,
+    credentials: Option<&Credentials>,
+) -> Result<(), RuntimeError> {
+    follow_pull(client, image, credentials.map(|credentials| credentials.for_engine(host))).await
 }
 
 async fn follow_pull(

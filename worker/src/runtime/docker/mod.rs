@@ -9,6 +9,7 @@
 mod client;
 mod containers;
 mod create;
+mod credential_helper;
 mod deadlines;
 mod errors;
 mod exec;
@@ -45,8 +46,8 @@ use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, Runtime, RuntimeError,
-    label,
+    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
+    Runtime, RuntimeError, label,
 };
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
@@ -313,8 +314,12 @@ impl Runtime for DockerRuntime {
         Box::pin(async { Ok(self.list_rows(node, LIST_FOR_FENCE).await?.0) })
     }
 
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        Box::pin(image::ensure(&self.client, &self.images, image))
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(image::ensure(&self.client, &self.images, image, logins))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

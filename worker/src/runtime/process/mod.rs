@@ -30,7 +30,10 @@ use self::folder::{Folder, PodState};
 use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
-use super::{Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, Runtime, RuntimeError};
+use super::{
+    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, RegistryLogins, Runtime,
+    RuntimeError,
+};
 
 /// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
@@ -111,7 +114,11 @@ impl Runtime for ProcessRuntime {
         format!("{}/{}", identity.node, identity.container_name())
     }
 
-    fn ensure_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+    fn ensure_image<'a>(
+        &'a self,
+        _image: &'a str,
+        _logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 

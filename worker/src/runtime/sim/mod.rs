@@ -22,7 +22,7 @@ use tokio::sync::{broadcast, watch};
 use self::node::{SimContainer, SimNode};
 use super::{
     Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
-    Runtime, RuntimeError,
+    RegistryLogins, Runtime, RuntimeError,
 };
 
 /// How the simulated engine behaves.
@@ -252,7 +252,11 @@ impl Runtime for SimRuntime {
         })
     }
 
-    fn ensure_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+    fn ensure_image<'a>(
+        &'a self,
+        image: &'a str,
+        _logins: &'a Arc<dyn RegistryLogins>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.image_delay).await?;
             check_image(image)

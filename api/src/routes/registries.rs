@@ -1,0 +1,126 @@
+//! `/registry`: users and passwords that workers pull images with. No answer, problem or log line has a password.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use common::api::{DurabilityState, List, RegistryInput, RegistryView};
+use common::ids::RegistryHost;
+use common::registry::{RegistryInfo, RegistryLogin, StoredLogin, check_login};
+use common::store::{BrokenKey, PutLoginOutcome};
+
+use crate::body::JsonOrYaml;
+use crate::growth::Growth;
+use crate::params::{InPath, Paging, Params, page_size};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::{AppState, durability_view};
+
+/// Lists the registries with a login, without passwords.
+#[utoipa::path(get, path = "/registry", tag = "registry", params(Paging), responses(
+    (status = 200, description = "The registries by host", body = List<RegistryView>),
+))]
+pub(crate) async fn list_registries(
+    State(app): State<AppState>,
+    Params(paging): Params<Paging>,
+) -> Result<Json<List<RegistryView>>, ApiProblem> {
+    let limit = page_size(paging.limit)?;
+    let mut hosts = app.store.registries().await?;
+    hosts.retain(|host| paging.after.as_deref().is_none_or(|after| host.as_str() > after));
+    let more = hosts.len() > limit;
+    hosts.truncate(limit);
+    let next = hosts.last().filter(|_| more).map(ToString::to_string);
+    let infos = app.store.registry_infos_each(&hosts).await?;
+    // One whose record cannot be read is left out.
+    let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(RegistryView::from).collect();
+    Ok(Json(List { items, next }))
+}
+
+/// Shows who pulls from a registry, without the password.
+#[utoipa::path(get, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>), responses(
+    (status = 200, description = "The login", body = RegistryView),
+    (status = 404, description = "There is no login for this registry"),
+))]
+pub(crate) async fn get_registry(
+    State(app): State<AppState>,
+    InPath(host): InPath<RegistryHost>,
+) -> Result<Json<RegistryView>, ApiProblem> {
+    Ok(Json(read(&app, &host).await?.into()))
+}
+
+/// Stores the user and password for a registry, in the place of the ones before.
+///
+/// The next pull of each worker uses them. The password is stored encrypted.
+#[utoipa::path(
+    put, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>),
+    request_body(description = "The user and the password or token", content(
+        (RegistryInput = "application/json", example = json!({"user": "bob", "password": "…"})),
+        (RegistryInput = "application/yaml", example = json!({"user": "bob", "password": "…"})),
+    )),
+    responses(
+        (status = 200, description = "Stored", body = RegistryView),
+        (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = RegistryView),
+        (status = 403, description = "The cluster has as many logins as its settings allow"),
+        (status = 409, description = "This API has no key"),
+        (status = 422, description = "No registry can accept this user or password"),
+        (status = 507, description = "Redis is too full to add this"),
+    ),
+)]
+pub(crate) async fn put_registry(
+    State(app): State<AppState>,
+    InPath(host): InPath<RegistryHost>,
+    JsonOrYaml(input): JsonOrYaml<RegistryInput>,
+) -> Result<Response, ApiProblem> {
+    check_login(&input.user, &input.password)
+        .map_err(|problem| ApiProblem::new(ProblemKind::InvalidValue, problem))?;
+    let key = app.config.secret_key.as_ref().ok_or_else(ApiProblem::no_secret_key)?;
+    app.admit(Growth::of_value(input.password.expose().len())).await?;
+    let login = RegistryLogin { user: input.user, password: input.password };
+    let sealed = StoredLogin::seal(host.clone(), &login, key).map_err(|problem| {
+        tracing::error!(%host, problem, "a password cannot be encrypted");
+        ApiProblem::internal()
+    })?;
+    let (outcome, durability) = app.store.put_login(&sealed, app.config.growth.max_secrets).await?;
+    if let PutLoginOutcome::Full { count } = outcome {
+        let detail = format!(
+            "the cluster has logins for {count} registries, as many as are allowed: delete some, or raise \
+             KUBELEET_CLUSTER_MAX_SECRETS of the API"
+        );
+        return Err(ApiProblem::new(ProblemKind::ClusterLimit, detail));
+    }
+    let durability = durability_view(durability);
+    let status = match durability.state {
+        DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
+        DurabilityState::Confirmed | DurabilityState::SingleMachine => StatusCode::OK,
+    };
+    // Another request may have changed or deleted it meanwhile.
+    let view = RegistryView { durability: Some(durability), ..read(&app, &host).await?.into() };
+    Ok((status, Json(view)).into_response())
+}
+
+/// Deletes the user and password for a registry. Images that nodes have stay there.
+#[utoipa::path(delete, path = "/registry/{host}", tag = "registry", params(InPath<RegistryHost>), responses(
+    (status = 204, description = "The login was deleted"),
+    (status = 404, description = "There is no login for this registry"),
+))]
+pub(crate) async fn delete_registry(
+    State(app): State<AppState>,
+    InPath(host): InPath<RegistryHost>,
+) -> Result<StatusCode, ApiProblem> {
+    match app.store.delete_login(&host).await? {
+        (true, _) => Ok(StatusCode::NO_CONTENT),
+        (false, _) => Err(not_found(&host)),
+    }
+}
+
+async fn read(app: &AppState, host: &RegistryHost) -> Result<RegistryInfo, ApiProblem> {
+    let infos = app.store.registry_infos_each(std::slice::from_ref(host)).await?;
+    let info = infos.into_iter().next().unwrap_or(Ok(None));
+    let info = info.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::registry(host, error)))?;
+    info.ok_or_else(|| not_found(host))
+}
+
+fn not_found(host: &RegistryHost) -> ApiProblem {
+    let detail =
+        format!("there is no login for {host}: PUT /registry/{host} stores one, and GET /registry lists all");
+    ApiProblem::new(ProblemKind::RegistryNotFound, detail)
+}

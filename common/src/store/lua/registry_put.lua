@@ -1,0 +1,16 @@
+-- Stores the user and password for a registry, in the place of the ones before.
+-- Reply: {'OK'} | {'FULL', number of registries}
+local registry_key, registries = head_keys()
+-- `password` is encrypted.
+local host, user, password, max_count = head_args()
+local current = redis.call('HGET', registry_key, 'password')
+local count = redis.call('SCARD', registries)
+
+-- The reply to this very call was lost.
+if current == password then return { 'OK' } end
+if not current and count >= tonumber(max_count) then return { 'FULL', count } end
+
+redis.call('HSET', registry_key, 'user', user, 'password', password, 'updated_at', STAMP)
+redis.call('SADD', registries, host)
+emit('cluster', 'registry/' .. host, 'RegistryLogin', '', '', '', 'images are pulled as ' .. user)
+return { 'OK' }

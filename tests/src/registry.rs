@@ -1,0 +1,167 @@
+//! The pull half of a registry of images on loopback, with one image under any name: what an engine needs to pull,
+//! and who may.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use worker::runtime::sample_image::layer;
+
+use crate::docker::recipe;
+
+const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const CONFIG: &str = "application/vnd.docker.container.image.v1+json";
+const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+
+/// How a registry asks who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// With each request.
+    Basic,
+    /// At another address, for a token: as public registries do.
+    Bearer,
+}
+
+/// A registry whose image is the one of [`crate::docker::IMAGE`]. It ends when it is dropped.
+pub struct Registry {
+    content: Arc<Content>,
+    server: JoinHandle<()>,
+}
+
+struct Content {
+    address: String,
+    asks: Asks,
+    /// User and password; `None` if everyone may pull.
+    login: Mutex<Option<(String, String)>>,
+    manifest: (String, Vec<u8>),
+    blobs: HashMap<String, Vec<u8>>,
+}
+
+impl Registry {
+    /// Starts one that everyone may pull from.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn start(asks: Asks) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (manifest, blobs) = image();
+        let login = Mutex::default();
+        let content = Arc::new(Content { address, asks, login, manifest, blobs });
+        let router = Router::new().fallback(answer).with_state(content.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { content, server }
+    }
+
+    /// Host and port.
+    pub fn host(&self) -> &str {
+        &self.content.address
+    }
+
+    /// The name of its image with this tag.
+    pub fn image(&self, tag: &str) -> String {
+        format!("{}/kubeleet-test/private:{tag}", self.content.address)
+    }
+
+    /// From now on only this user may pull; `None` is everyone.
+    pub fn allow_only(&self, login: Option<(&str, &str)>) {
+        let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
+        *self.content.login.lock().unwrap() = login;
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// The manifest with its digest, and the blobs by digest.
+fn image() -> ((String, Vec<u8>), HashMap<String, Vec<u8>>) {
+    let recipe = recipe();
+    let mut tar = Vec::new();
+    layer(&recipe).unwrap().read_to_end(&mut tar).unwrap();
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let config = json!({"architecture": architecture, "os": "linux", "config": {"Cmd": recipe.command},
+        "rootfs": {"type": "layers", "diff_ids": [digest(&tar)]}});
+    let config = config.to_string().into_bytes();
+    let part =
+        |of: &str, bytes: &[u8]| json!({"mediaType": of, "size": bytes.len(), "digest": digest(bytes)});
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": part(CONFIG, &config),
+        "layers": [part(LAYER, &tar)]});
+    let manifest = manifest.to_string().into_bytes();
+    let blobs = [config, tar].map(|bytes| (digest(&bytes), bytes));
+    ((digest(&manifest), manifest), HashMap::from(blobs))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMap) -> Response {
+    let login = content.login.lock().unwrap().clone();
+    let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let basic = login
+        .as_ref()
+        .map(|(user, password)| format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))));
+    let token = basic.as_ref().map(|basic| digest(basic.as_bytes()));
+    if uri.path() == "/token" {
+        return match token {
+            Some(token) if basic.as_deref() == Some(sent) => {
+                (StatusCode::OK, json!({"token": token}).to_string()).into_response()
+            }
+            Some(_) => content.refusal(),
+            None => (StatusCode::OK, json!({"token": "any"}).to_string()).into_response(),
+        };
+    }
+    let expected = match content.asks {
+        Asks::Basic => basic,
+        Asks::Bearer => token.map(|token| format!("Bearer {token}")),
+    };
+    if expected.is_some_and(|expected| expected != sent) {
+        return content.refusal();
+    }
+    match uri.path().rsplit('/').collect::<Vec<_>>()[..] {
+        ["", "v2", ""] => StatusCode::OK.into_response(),
+        [_, "manifests", ..] => {
+            let (digest, manifest) = content.manifest.clone();
+            ([(CONTENT_TYPE.as_str(), MANIFEST), ("docker-content-digest", &digest)], manifest)
+                .into_response()
+        }
+        [digest, "blobs", ..] => match content.blobs.get(digest) {
+            Some(blob) => blob.clone().into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        },
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+impl Content {
+    fn refusal(&self) -> Response {
+        let challenge = match self.asks {
+            Asks::Basic => "Basic realm=\"test\"".to_owned(),
+            Asks::Bearer => format!("Bearer realm=\"http://{}/token\",service=\"test\"", self.address),
+        };
+        let error =
+            json!({"errors": [{"code": "UNAUTHORIZED", "message": "incorrect username or password"}]});
+        let json = "application/json".to_owned();
+        let headers = [(WWW_AUTHENTICATE, challenge), (CONTENT_TYPE, json)];
+        (StatusCode::UNAUTHORIZED, headers, error.to_string()).into_response()
+    }
+}
