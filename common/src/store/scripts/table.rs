@@ -479,7 +479,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [value_key, names],
-        args: [kind, name, version, value, kept, max_count],
+        args: [kind, name, version, value, kept, max_count, app],
     }
     volume_remove {
         run_by: [Api],
