@@ -39,7 +39,7 @@ pub(crate) fn all(
             continue;
         }
         check::effects(service.name, service.value, report);
-        let translated = translated(service, &names[service.name], declared, report);
+        let translated = translated(service, &names[service.name], &active, declared, report);
         inputs.extend(checked(service.name, &translated, report));
         documents.push((service.name, translated.document));
     }
@@ -81,6 +81,7 @@ struct Translated {
 fn translated(
     service: Field<'_>,
     name: &str,
+    active: &BTreeSet<String>,
     declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> Translated {
@@ -94,6 +95,7 @@ fn translated(
         lookup: &lookup,
         sources,
         declared,
+        active,
         report,
     };
     draft.document.set("name", service.place, text_at(name, service.place));

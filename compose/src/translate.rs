@@ -7,6 +7,8 @@ mod environment;
 mod ports;
 mod volumes;
 
+use std::collections::BTreeSet;
+
 use common::document::{Field, Node, Place};
 use common::value::ValueKind;
 
@@ -15,6 +17,7 @@ pub(crate) use ports::ports;
 pub(crate) use volumes::{note_uses, volumes};
 
 use crate::interpolate::Lookup;
+use crate::names::label;
 use crate::report::{NoteKind, Report};
 use crate::source::Sources;
 use crate::values::{Declared, references};
@@ -33,6 +36,8 @@ pub(crate) struct Draft<'a, 'f> {
     pub(crate) lookup: Lookup<'a>,
     pub(crate) sources: &'a dyn Sources,
     pub(crate) declared: &'a mut Declared<'f>,
+    /// The names of the services with an active profile or none.
+    pub(crate) active: &'a BTreeSet<String>,
     pub(crate) report: &'a mut Report,
 }
 
@@ -257,18 +262,17 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
-/// The order is that in which services are applied; what else is asked for is noted.
+/// Services that are left out because their profile is not active are not awaited; if they are required, that is a
+/// mistake which the order of the services has found.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    for needed in field.value.fields() {
-        let condition = needed.value.get("condition").and_then(Node::scalar);
-        if let Some(condition) = condition.filter(|condition| condition != "service_started") {
-            let detail = format!(
-                "depends_on.{}: {condition} is not honoured: the services are only applied in this order",
-                needed.name
-            );
-            draft.note(NoteKind::NotHonoured, needed.place, detail);
-        }
+    let mut needs = Node::empty_map(field.place);
+    for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
+        let condition = needed.value.get("condition").filter(|condition| !condition.is_null()).cloned();
+        let condition = condition.unwrap_or_else(|| Node::null(needed.place).with_text("service_started"));
+        let name = format!("{}-{}", draft.declared.app, label(needed.name));
+        needs.set(&name, needed.place, condition);
     }
+    draft.set("depends_on", field, needs);
 }
 
 pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_, '_>) {

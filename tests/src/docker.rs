@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{
-    DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, ListVolumesOptions,
-    RemoveContainerOptions, RemoveVolumeOptions,
+    DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions, ListContainersOptions,
+    ListVolumesOptions, RemoveContainerOptions, RemoveVolumeOptions,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -135,6 +135,14 @@ impl Docker {
         let chunks: Vec<_> =
             self.client.download_from_container(id, Some(options)).try_collect().await.unwrap();
         chunks.concat()
+    }
+
+    /// Kills a container, which stays on the engine.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn kill(&self, id: &str) {
+        self.client.kill_container(id, None::<KillContainerOptions>).await.unwrap();
     }
 
     /// Removes a container without telling any worker.

@@ -20,6 +20,7 @@ mod change_log;
 mod claim;
 mod container_files;
 mod context;
+mod dependencies;
 mod doubted;
 mod ended_pods;
 mod ended_runs;

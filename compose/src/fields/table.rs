@@ -111,7 +111,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured(
         "services.*.depends_on",
         to::depends_on,
-        "services are applied in this order; a condition other than service_started is not waited for",
+        "the first start of a pod waits, and the next one after its machine was down",
     ),
     known("services.*.depends_on.*.condition", Reading, "see depends_on"),
     known("services.*.depends_on.*.required", Reading, ""),

@@ -89,6 +89,10 @@ fn each_mistake_says_what_to_do() {
             "services:\n  web: {image: x, configs: [a]}\nconfigs:\n  a: {content: ''}",
             "4:6: config a: the content is empty",
         ),
+        (
+            "services:\n  web: {image: x, depends_on: {db: {condition: great}}}\n  db: {image: x}",
+            "2:48: web: depends_on",
+        ),
         ("services: [web]", "1:11: services must be a map of fields, not a list"),
         ("services:", "1:9: there are no services in these files"),
     ] {

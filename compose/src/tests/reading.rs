@@ -129,6 +129,20 @@ fn secrets_and_configs_become_those_of_the_app_or_of_the_cluster() {
 }
 
 #[test]
+fn services_wait_for_those_they_depend_on_as_far_as_they_are_active() {
+    let text = "services:\n  web:\n    image: a\n    depends_on:\n      my_db: {condition: service_healthy}\n      \
+                job: {condition: service_completed_successfully}\n      tools: {required: false}\n  \
+                job: {image: a, depends_on: [my_db]}\n  my_db: {image: b}\n  tools: {image: c, profiles: [x]}\n";
+    let app = app(text);
+    let web = service(&app, "app-web");
+    let expected =
+        serde_json::json!({"app-job": "service_completed_successfully", "app-my-db": "service_healthy"});
+    assert_eq!(web["depends_on"], expected);
+    assert_eq!(service(&app, "app-job")["depends_on"], serde_json::json!({"app-my-db": "service_started"}));
+    assert!(service(&app, "app-my-db").get("depends_on").is_none());
+}
+
+#[test]
 fn variables_come_from_the_environment_and_the_env_file_beside_the_first_file() {
     let texts = [
         (
