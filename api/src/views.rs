@@ -25,6 +25,7 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         replicas: service.replicas,
         labels: service.labels,
         app: service.app,
+        depends_on: service.depends_on,
         on_disconnect: service.pod.on_disconnect,
         stop_grace_period: service.pod.stop_grace_period,
         containers: service.pod.containers,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId};
-use crate::spec::PodSpec;
+use crate::spec::{DependsOn, PodSpec};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
 /// service that lacks more pods than this may still be in creation; one that lacks fewer has lost them.
@@ -44,6 +44,9 @@ pub struct Service {
     /// The app that the service belongs to.
     #[serde(default)]
     pub app: Option<AppName>,
+    /// The services that its pods wait for before they are started.
+    #[serde(default)]
+    pub depends_on: DependsOn,
     /// Time at which the service was created.
     pub created_at: RedisMillis,
     /// Time of the last change.

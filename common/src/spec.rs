@@ -10,6 +10,7 @@
 mod check;
 mod checks;
 mod container;
+mod dependency;
 mod depends_on;
 mod file_reference;
 mod health;
@@ -27,6 +28,7 @@ mod volume;
 use crate::ids::SpecId;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
+pub use dependency::{Dependency, ServiceProgress, circle_with};
 pub use depends_on::{DependsOn, StartCondition, circle};
 pub use file_reference::{FileMode, FileReference};
 pub(crate) use health::MAX_THRESHOLD;

@@ -6,7 +6,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::RedisMillis;
-use crate::ids::ValueName;
+use crate::ids::{AppName, ValueName};
 use crate::secret_key::{DecryptError, SecretKey};
 
 /// The most bytes of a value: as much as of a payload. Values travel over the connections that queues use, and one
@@ -17,7 +17,7 @@ pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 pub const KEPT_VERSIONS: u64 = 5;
 
 /// What a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ValueKind {
     /// Encrypted; no process shows it.
     Secret,
@@ -115,6 +115,8 @@ pub struct ValueInfo {
     pub created_at: RedisMillis,
     /// When its current version was stored.
     pub updated_at: RedisMillis,
+    /// The app that it was created with, if it was.
+    pub app: Option<AppName>,
 }
 
 /// A version of a value as it is stored: encrypted, if it is a secret's.

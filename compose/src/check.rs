@@ -3,11 +3,9 @@
 
 use common::document::{Field, Node};
 
+use crate::EXTENSION;
 use crate::fields::{self, How, Support};
 use crate::report::{NoteKind, Report};
-
-/// What begins with this is for the author only, wherever it stands.
-const EXTENSION: &str = "x-";
 
 /// Fields that are lists, once they are in long form. Those that services have are checked with them.
 const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "services.*.security_opt"];

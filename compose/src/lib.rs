@@ -27,22 +27,29 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::Node;
-use common::ids::AppName;
+use common::ids::{AppName, ValueName};
 use common::spec::ServiceInput;
+use common::value::ValueKind;
 
 use load::{Loader, Surroundings};
 pub use page::markdown;
 use report::Report;
 pub use report::{Finding, Note, NoteKind};
 pub use source::{SourceError, Sources};
+pub use values::AppValue;
+use values::Declared;
 
 /// The names under which a Compose file is looked for in a folder, the preferred one first.
 pub const DEFAULT_FILES: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+
+/// What begins with this is for the author only, wherever it stands.
+const EXTENSION: &str = "x-";
 
 /// What is to be read.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +77,10 @@ pub struct App {
     pub services: Vec<ServiceInput>,
     /// The names of all services of the files, also of those that are not active.
     pub all_names: BTreeSet<String>,
+    /// The secrets and configs that the services use and the app makes.
+    pub values: Vec<AppValue>,
+    /// The names of all secrets and configs that the files would make, also of those that are not used.
+    pub all_values: BTreeSet<(ValueKind, ValueName)>,
     /// What the user should know.
     pub notes: Vec<Note>,
 }
@@ -91,20 +102,14 @@ pub fn override_of(file: &str) -> Option<String> {
 /// All mistakes, in the order of the files.
 pub fn load(project: &Project, sources: &dyn Sources) -> Result<App, Vec<Finding>> {
     let mut report = Report::default();
-    let found = read(project, sources, &mut report);
-    match found {
-        Some((name, services, all_names)) if !report.has_mistakes() => {
-            Ok(App { name, services, all_names, notes: report.into_notes() })
-        }
+    match read(project, sources, &mut report) {
+        Some(app) if !report.has_mistakes() => Ok(App { notes: report.into_notes(), ..app }),
         _ => Err(report.into_mistakes()),
     }
 }
 
-fn read(
-    project: &Project,
-    sources: &dyn Sources,
-    report: &mut Report,
-) -> Option<(AppName, Vec<ServiceInput>, BTreeSet<String>)> {
+/// Returns the app without what there is to say about it.
+fn read(project: &Project, sources: &dyn Sources, report: &mut Report) -> Option<App> {
     let folder = source::folder_of(project.files.first()?).to_owned();
     let mut loader = Loader { sources, report };
     let documents = loader.parse(&project.files);
@@ -117,6 +122,8 @@ fn read(
     let mut profiles: BTreeSet<String> = project.profiles.iter().cloned().collect();
     let listed = variables.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
-    let (services, all_names) = services::all(&root, &name, &profiles, &variables, sources, report);
-    Some((name, services, all_names))
+    let mut declared = Declared::new(&root, &name, &variables, sources);
+    let (services, all_names) = services::all(&root, &profiles, &mut declared, report);
+    let (values, all_values) = declared.finish();
+    Some(App { name, services, all_names, values, all_values, notes: Vec::new() })
 }

@@ -146,6 +146,14 @@ impl Loader<'_> {
                 }
             }
         });
+        for group in ["secrets", "configs"] {
+            for name in names_of(document, group) {
+                let declared = document.get_mut(group).and_then(|group| group.get_mut(&name));
+                if let Some(file) = declared.and_then(|declared| declared.get_mut("file")) {
+                    complete_paths(file, around.folder);
+                }
+            }
+        }
         let names: Vec<String> = names_of(document, "services");
         for name in names {
             let service = document.get_mut("services").and_then(|services| services.get_mut(&name));

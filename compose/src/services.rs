@@ -6,11 +6,10 @@ use common::document::{Field, Mistake, Node, Reading};
 use common::ids::AppName;
 use common::spec::ServiceInput;
 
-use crate::load::Variables;
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
-use crate::source::Sources;
 use crate::translate::{Draft, note_uses};
+use crate::values::Declared;
 use crate::{check, fields, order};
 
 /// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
@@ -19,10 +18,8 @@ const UNBUILT: &str = "unbuilt";
 /// Returns the active services in the order in which they are to be applied, and the names of all.
 pub(crate) fn all(
     root: &Node,
-    app: &AppName,
     profiles: &BTreeSet<String>,
-    variables: &Variables,
-    sources: &dyn Sources,
+    declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> (Vec<ServiceInput>, BTreeSet<String>) {
     let none = Node::empty_map(root.place());
@@ -31,7 +28,7 @@ pub(crate) fn all(
         report.mistake(root.get("services").and_then(Node::place), "there are no services in these files");
     }
     let active = order::active(services, profiles);
-    let names = names(services, &active, app, report);
+    let names = names(services, &active, declared.app, report);
     let order = order::sorted(services, &active, report);
     let (mut inputs, mut documents) = (Vec::new(), Vec::new());
     for service in order.iter().filter_map(|name| services.field(name)) {
@@ -42,7 +39,7 @@ pub(crate) fn all(
             continue;
         }
         check::effects(service.name, service.value, report);
-        let translated = translated(service, &names[service.name], app, variables, sources, report);
+        let translated = translated(service, &names[service.name], &active, declared, report);
         inputs.extend(checked(service.name, &translated, report));
         documents.push((service.name, translated.document));
     }
@@ -84,15 +81,23 @@ struct Translated {
 fn translated(
     service: Field<'_>,
     name: &str,
-    app: &AppName,
-    variables: &Variables,
-    sources: &dyn Sources,
+    active: &BTreeSet<String>,
+    declared: &mut Declared<'_>,
     report: &mut Report,
 ) -> Translated {
+    let Declared { app, variables, sources, .. } = *declared;
     let lookup = |name: &str| variables.get(name).cloned();
     let document = Node::empty_map(service.place);
-    let mut draft =
-        Draft { service: service.name, document, renamed: Vec::new(), lookup: &lookup, sources, report };
+    let mut draft = Draft {
+        service: service.name,
+        document,
+        renamed: Vec::new(),
+        lookup: &lookup,
+        sources,
+        declared,
+        active,
+        report,
+    };
     draft.document.set("name", service.place, text_at(name, service.place));
     draft.document.set("app", service.place, text_at(app.as_str(), service.place));
     for (path, translate) in fields::translated() {

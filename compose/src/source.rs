@@ -12,6 +12,15 @@ pub trait Sources {
     /// # Errors
     /// If there is no such file, or it cannot be read.
     fn read(&self, path: &str) -> Result<String, SourceError>;
+
+    /// Returns the content of a file that need not be text. Of one that is too large for a secret or config it may
+    /// return the beginning.
+    ///
+    /// # Errors
+    /// As for [`Sources::read`].
+    fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
+        self.read(path).map(String::into_bytes)
+    }
 }
 
 /// A file cannot be read.

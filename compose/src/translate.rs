@@ -7,21 +7,26 @@ mod environment;
 mod ports;
 mod volumes;
 
+use std::collections::BTreeSet;
+
 use common::document::{Field, Node, Place};
+use common::value::ValueKind;
 
 pub(crate) use environment::{env_file, environment};
 pub(crate) use ports::ports;
 pub(crate) use volumes::{note_uses, volumes};
 
 use crate::interpolate::Lookup;
+use crate::names::label;
 use crate::report::{NoteKind, Report};
 use crate::source::Sources;
+use crate::values::{Declared, references};
 
 /// Sets fields of the service from a field of the Compose service.
-pub(crate) type Translate = fn(Field<'_>, &mut Draft<'_>);
+pub(crate) type Translate = fn(Field<'_>, &mut Draft<'_, '_>);
 
 /// The service that is being made.
-pub(crate) struct Draft<'a> {
+pub(crate) struct Draft<'a, 'f> {
     /// The name of the service in the file.
     pub(crate) service: &'a str,
     /// The document so far.
@@ -30,6 +35,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: Lookup<'a>,
     pub(crate) sources: &'a dyn Sources,
+    pub(crate) declared: &'a mut Declared<'f>,
+    /// The names of the services with an active profile or none.
+    pub(crate) active: &'a BTreeSet<String>,
     pub(crate) report: &'a mut Report,
 }
 
@@ -37,7 +45,7 @@ pub(crate) struct Draft<'a> {
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 
-impl Draft<'_> {
+impl Draft<'_, '_> {
     fn set(&mut self, name: &str, field: Field<'_>, value: Node) {
         if name != field.name {
             self.renamed.push((name.to_owned(), field.name.to_owned()));
@@ -72,19 +80,19 @@ impl Draft<'_> {
     }
 }
 
-pub(crate) fn image(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn image(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("image", field, field.value.clone());
 }
 
-pub(crate) fn entrypoint(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn entrypoint(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     arguments("entrypoint", field, draft);
 }
 
-pub(crate) fn command(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn command(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     arguments("command", field, draft);
 }
 
-fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_>) {
+fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_, '_>) {
     match field.value.is_blank() && !field.value.is_null() {
         true => {
             let detail = format!("an empty {name} is not honoured: the image's own is used");
@@ -94,36 +102,46 @@ fn arguments(name: &str, field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-pub(crate) fn working_dir(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn working_dir(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("working_dir", field, field.value.clone());
 }
 
-pub(crate) fn user(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn user(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("user", field, field.value.clone());
 }
 
-pub(crate) fn init(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn init(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("init", field, field.value.unquoted());
 }
 
-pub(crate) fn read_only(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn read_only(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("read_only", field, field.value.unquoted());
 }
 
-pub(crate) fn tmpfs(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn tmpfs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("tmpfs", field, field.value.clone());
 }
 
-pub(crate) fn cap_drop(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn cap_drop(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("cap_drop", field, field.value.clone());
 }
 
-pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn secrets(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let secrets = references(ValueKind::Secret, field, draft.service, draft.declared, draft.report);
+    draft.set("secrets", field, secrets);
+}
+
+pub(crate) fn configs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let configs = references(ValueKind::Config, field, draft.service, draft.declared, draft.report);
+    draft.set("configs", field, configs);
+}
+
+pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("stop_signal", field, field.value.clone());
 }
 
 /// One that only changes the times of the image's check has no form here: the image's own times hold.
-pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if field.value.has_value("test") || field.value.has_value("disable") {
         draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));
     } else {
@@ -132,16 +150,16 @@ pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("stop_grace_period", field, field.value.clone());
 }
 
-pub(crate) fn replicas(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn replicas(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set_once("replicas", field, field.value.unquoted());
 }
 
 /// 0 is no limit.
-pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let is_zero = field.value.scalar().and_then(|text| text.parse::<f64>().ok()) == Some(0.0);
     if !is_zero {
         draft.set_once("cpus", field, field.value.clone());
@@ -149,7 +167,7 @@ pub(crate) fn cpus(field: Field<'_>, draft: &mut Draft<'_>) {
 }
 
 /// 0 is no limit.
-pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory", field, binary_amount(field.value));
     }
@@ -167,7 +185,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
 }
 
-pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     match field.value.scalar().as_deref() {
         Some("-1" | "0") => {
             let detail = "no limit of processes is not honoured: the node's own limit holds";
@@ -177,7 +195,7 @@ pub(crate) fn pids_limit(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let mut limits = Node::empty_map(field.value.place());
     for limit in field.value.fields() {
         let mut value = limit.value.unquoted();
@@ -192,7 +210,7 @@ pub(crate) fn ulimits(field: Field<'_>, draft: &mut Draft<'_>) {
 }
 
 /// A number of tries behind `on-failure:` is noted.
-pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let text = field.value.scalar().map(|text| text.into_owned());
     let policy = match text.as_deref() {
         // YAML 1.1 reads a bare `no` as false.
@@ -208,7 +226,7 @@ pub(crate) fn restart(field: Field<'_>, draft: &mut Draft<'_>) {
     draft.set("restart", field, policy);
 }
 
-pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let policy = match field.value.scalar().as_deref() {
         Some("none") => field.value.with_text("no"),
         Some("any") => field.value.with_text("always"),
@@ -217,7 +235,7 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_>) {
     draft.set("restart", field, policy);
 }
 
-pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated") {
         let detail =
             format!("deploy.mode: {mode} is not honoured: the service has the number of pods in `replicas`");
@@ -225,7 +243,7 @@ pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let mut labels = draft.document.get("labels").cloned().unwrap_or_else(|| Node::empty_map(field.place));
     for label in field.value.fields() {
         let length = label.value.scalar().map_or(0, |text| text.len());
@@ -244,21 +262,20 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut Draft<'_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
-/// The order is that in which services are applied; what else is asked for is noted.
-pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_>) {
-    for needed in field.value.fields() {
-        let condition = needed.value.get("condition").and_then(Node::scalar);
-        if let Some(condition) = condition.filter(|condition| condition != "service_started") {
-            let detail = format!(
-                "depends_on.{}: {condition} is not honoured: the services are only applied in this order",
-                needed.name
-            );
-            draft.note(NoteKind::NotHonoured, needed.place, detail);
-        }
+/// Services that are left out because their profile is not active are not awaited; if they are required, that is a
+/// mistake which the order of the services has found.
+pub(crate) fn depends_on(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let mut needs = Node::empty_map(field.place);
+    for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
+        let condition = needed.value.get("condition").filter(|condition| !condition.is_null()).cloned();
+        let condition = condition.unwrap_or_else(|| Node::null(needed.place).with_text("service_started"));
+        let name = format!("{}-{}", draft.declared.app, label(needed.name));
+        needs.set(&name, needed.place, condition);
     }
+    draft.set("depends_on", field, needs);
 }
 
-pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
@@ -271,7 +288,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-pub(crate) fn network_mode(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn network_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     match field.value.scalar().as_deref() {
         Some(mode) if mode == "host" || mode.starts_with("container:") => {
             let detail = format!(

@@ -41,6 +41,7 @@ pub fn service() -> Service {
         replicas: 1,
         labels: BTreeMap::new(),
         app: None,
+        depends_on: Default::default(),
         created_at: 0,
         updated_at: 0,
         pod: PodSpec {

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use bollard::Docker as Client;
 use bollard::models::ContainerSummaryStateEnum;
 use bollard::query_parameters::{
-    DownloadFromContainerOptionsBuilder, EventsOptions, ListContainersOptions, ListVolumesOptions,
-    RemoveContainerOptions, RemoveImageOptionsBuilder, RemoveVolumeOptions,
+    DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions, ListContainersOptions,
+    ListVolumesOptions, RemoveContainerOptions, RemoveImageOptionsBuilder, RemoveVolumeOptions,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -141,6 +141,14 @@ impl Docker {
     pub async fn remove_image(&self, name: &str) {
         let options = RemoveImageOptionsBuilder::default().force(true).build();
         let _missing = self.client.remove_image(name, Some(options), None).await;
+    }
+
+    /// Kills a container, which stays on the engine.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn kill(&self, id: &str) {
+        self.client.kill_container(id, None::<KillContainerOptions>).await.unwrap();
     }
 
     /// Removes a container without telling any worker.

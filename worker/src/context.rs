@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ack_queue::{AckQueue, AckRequest};
 use crate::broken_records::BrokenRecords;
+use crate::dependencies::DependencyGate;
 use crate::doubted::DoubtedContainers;
 use crate::fenced_signal::FencedSignal;
 use crate::health::HealthChange;
@@ -51,6 +52,8 @@ pub(crate) struct SessionContext {
     /// Probes the containers that have checks.
     pub(crate) health: Arc<HealthMonitor>,
     pub(crate) broken_records: BrokenRecords,
+    /// What pods wait for before they are started.
+    pub(crate) dependencies: DependencyGate,
     permanent_errors: RareLog,
     pub(crate) acks: AckQueue,
     /// One permit for each log request that is being answered.
@@ -89,6 +92,7 @@ impl SessionContext {
             doubted: DoubtedContainers::default(),
             health,
             broken_records: BrokenRecords::default(),
+            dependencies: DependencyGate::default(),
             permanent_errors: RareLog::default(),
             acks,
             log_permits: Semaphore::new(MAX_READERS),

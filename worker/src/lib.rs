@@ -21,6 +21,7 @@ mod claim;
 mod cluster_logins;
 mod container_files;
 mod context;
+mod dependencies;
 mod doubted;
 mod ended_pods;
 mod ended_runs;

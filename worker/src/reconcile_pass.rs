@@ -16,6 +16,7 @@ use common::store::StoreError;
 use crate::actions;
 use crate::beat;
 use crate::context::SessionContext;
+use crate::dependencies;
 use crate::ended_pods;
 use crate::engine_health::Probe;
 use crate::health_checks;
@@ -64,6 +65,11 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     for container in &containers {
         by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
     }
+    // Nothing runs any more although pods should: the machine or its engine was down.
+    if !context.first_listing_done.is_cancelled() && !containers.iter().any(|one| one.state.may_run()) {
+        dependencies::hold_all(context, &idle);
+    }
+    dependencies::watch_held(context, &idle);
     for managed in idle {
         let found = by_pod.get(&(&managed.payload.id, &managed.assignment)).cloned();
         act_on(context, managed, &found.unwrap_or_default());
@@ -179,6 +185,7 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
         },
         is_leased: context.worker.is_leased(),
         keeps_running: managed.spec.on_disconnect == OnDisconnect::Keep,
+        is_held: managed.held.is_some(),
         retry_at: managed.retry_at,
         now: context.worker.now(),
     };

@@ -16,6 +16,7 @@ use common::store::{FinishReport, PodOutcome, PodRef, StoreError};
 use futures_util::FutureExt;
 
 use crate::context::SessionContext;
+use crate::dependencies::WAITING;
 use crate::image_checks;
 use crate::step::DesiredState;
 use crate::table::ManagedPod;
@@ -92,7 +93,11 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
         ContainerNetwork { address: record.address.clone(), ports: record.published_ports.clone() };
     image_checks::find(&context.worker, &mut managed).await;
     let now = context.worker.now();
-    let reason_of = |reason| if record.phase == Phase::Running { reason } else { "" };
+    if record.reason == WAITING {
+        managed.held = Some(record.message.clone());
+    }
+    let is_own = record.phase == Phase::Running && managed.held.is_none();
+    let reason_of = |reason| if is_own { reason } else { "" };
     if managed.has_several() {
         for (index, known) in managed.statuses_of(record) {
             let count = (known.restarts, known.exit_code);

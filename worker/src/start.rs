@@ -19,6 +19,7 @@ use crate::admission::{self, AdmittedJob, StartGuard, StartJob};
 use crate::broken_records::UNUSABLE_FIELDS;
 use crate::container_files::FilesUnavailable;
 use crate::context::SessionContext;
+use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
 use crate::measure;
 use crate::policy;
@@ -60,6 +61,8 @@ enum Obstacle {
     Pod(&'static str, String),
     /// A secret or config is not there.
     Files(FilesUnavailable),
+    /// Services that its service depends on are not there, in a sentence; `None` if Redis does not tell.
+    Services(Option<String>),
     /// A problem of the engine, which the node's heartbeat reports.
     Engine,
 }
@@ -71,6 +74,11 @@ struct PodStart {
     permit: Option<OwnedSemaphorePermit>,
     /// How often another program had a host port of the pod.
     port_failures: u32,
+    /// Whether the services that its service depends on were there. They are not asked about again: what fails after
+    /// that is no reason to wait for them.
+    has_dependencies: bool,
+    /// What was last reported as missing of them.
+    reported_missing: String,
     /// The waits after problems of this pod.
     pod_backoff: Backoff,
     /// The waits after problems of the engine.
@@ -89,6 +97,8 @@ pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, cla
         engine_backoff: Backoff::new(first_engine_wait, Duration::from_secs(10)),
         redis_backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
         port_failures: 0,
+        has_dependencies: false,
+        reported_missing: String::new(),
         context,
         job,
         guard,
@@ -164,6 +174,8 @@ impl PodStart {
     }
 
     async fn claim(&mut self) -> Phase {
+        // It may be another assignment, and a wait is no attempt only if it is reported.
+        self.reported_missing.clear();
         let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
         match self.context.classify("claiming a pod", reply) {
             RetryClass::Reply(ClaimReply::Claims(claims)) => {
@@ -196,6 +208,9 @@ impl PodStart {
         if spec.containers.is_empty() {
             return Phase::Reject("its specification has no container".to_owned());
         }
+        if let Err(obstacle) = self.check_dependencies().await {
+            return Phase::Wait(assignment, obstacle);
+        }
         let begun = Instant::now();
         for container in &spec.containers {
             let image = tokio::select! {
@@ -224,6 +239,27 @@ impl PodStart {
             }
             Err(Interrupted::Failed { error, image }) => {
                 self.after_failure(managed.assignment, error, &image)
+            }
+        }
+    }
+
+    /// Looks whether the services are there that the pod's service depends on.
+    async fn check_dependencies(&mut self) -> Result<(), Obstacle> {
+        let Some(service) = self.job.service.as_ref().filter(|_| !self.has_dependencies) else {
+            return Ok(());
+        };
+        match self.context.dependencies.obstacle(&self.context, service).await {
+            Ok(None) => {
+                self.has_dependencies = true;
+                Ok(())
+            }
+            Ok(Some(missing)) => {
+                measure::start("dependencies");
+                Err(Obstacle::Services(Some(missing)))
+            }
+            Err(error) => {
+                self.context.worker.redis_log.failed(&error);
+                Err(Obstacle::Services(None))
             }
         }
     }
@@ -324,6 +360,7 @@ impl PodStart {
             Obstacle::Pod(reason, message) => (reason, message, Duration::MAX),
             Obstacle::Files(FilesUnavailable { reason, message }) => (reason, message, MAX_FILES_WAIT),
             Obstacle::Engine => return after_wait(assignment, self.wait_for_engine().await),
+            Obstacle::Services(missing) => return self.wait_for_services(assignment, missing).await,
         };
         let wait = self.pod_backoff.next_exact().min(most);
         let message = format!("{message}; retrying in {}", seconds(wait));
@@ -332,6 +369,18 @@ impl PodStart {
             return Phase::Done;
         }
         after_wait(assignment, self.sleep(wait).await)
+    }
+
+    /// Waits before the services are asked about again. What is missing is reported once, and not with each look.
+    async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> Phase {
+        if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
+            tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
+            if !self.report(&assignment, WAITING, &missing).await {
+                return Phase::Done;
+            }
+            self.reported_missing = missing;
+        }
+        after_wait(assignment, self.sleep(POLL_DEPENDENCIES).await)
     }
 
     /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.

@@ -33,6 +33,8 @@ pub(crate) struct PodFacts {
     pub(crate) is_leased: bool,
     /// Whether the pod goes on while Redis is unavailable (`on_disconnect: keep`).
     pub(crate) keeps_running: bool,
+    /// Whether it waits for services that its service depends on.
+    pub(crate) is_held: bool,
     /// Nothing is to be done before this moment, because the last action failed.
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
@@ -322,7 +324,7 @@ fn has_recovered(now: BootInstant, container: &ContainerFacts, backoff: &Restart
 }
 
 fn can_start(facts: &PodFacts) -> bool {
-    facts.is_leased || facts.keeps_running
+    (facts.is_leased || facts.keeps_running) && !facts.is_held
 }
 
 #[cfg(test)]

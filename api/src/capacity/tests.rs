@@ -52,10 +52,11 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService { name, app, replicas, labels, pod } = desired(fields);
+    let DesiredService { name, app, depends_on, replicas, labels, pod } = desired(fields);
     let (state, spec_id) = (ServiceState::Active, SpecId::random());
     Service {
         app,
+        depends_on,
         name,
         state,
         generation: 1,

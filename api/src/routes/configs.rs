@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::api::{List, ValueInput, ValueView};
+use common::api::{List, ValueComparison, ValueInput, ValueView};
 use common::ids::ValueName;
 use common::value::ValueKind;
 
@@ -87,6 +87,27 @@ pub(crate) async fn rotate_config(
     JsonOrYaml(input): JsonOrYaml<ValueInput>,
 ) -> Result<Response, ApiProblem> {
     values::rotate(&app, ValueKind::Config, &name, input).await
+}
+
+/// Compares a content with that of the current version of a config, which is not shown.
+#[utoipa::path(
+    post, path = "/config/{name}/compare", tag = "config", params(InPath<ValueName>),
+    request_body(description = "The content to compare with", content(
+        (ValueInput = "application/json", example = json!({"value": "…"})),
+        (ValueInput = "application/yaml", example = json!({"value": "…"})),
+    )),
+    responses(
+        (status = 200, description = "Whether they are the same", body = ValueComparison),
+        (status = 404, description = "There is no such config"),
+        (status = 422, description = "The content is empty, or too large"),
+    ),
+)]
+pub(crate) async fn compare_config(
+    State(app): State<AppState>,
+    InPath(name): InPath<ValueName>,
+    JsonOrYaml(input): JsonOrYaml<ValueInput>,
+) -> Result<Json<ValueComparison>, ApiProblem> {
+    values::compare(&app, ValueKind::Config, &name, input).await
 }
 
 /// Deletes a config with all its versions. Containers that run keep their files.

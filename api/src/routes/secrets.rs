@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use common::api::{List, ValueInput, ValueView};
+use common::api::{List, ValueComparison, ValueInput, ValueView};
 use common::ids::ValueName;
 use common::value::ValueKind;
 
@@ -87,6 +87,28 @@ pub(crate) async fn rotate_secret(
     JsonOrYaml(input): JsonOrYaml<ValueInput>,
 ) -> Result<Response, ApiProblem> {
     values::rotate(&app, ValueKind::Secret, &name, input).await
+}
+
+/// Compares a content with that of the current version of a secret, which is not shown.
+#[utoipa::path(
+    post, path = "/secret/{name}/compare", tag = "secret", params(InPath<ValueName>),
+    request_body(description = "The content to compare with", content(
+        (ValueInput = "application/json", example = json!({"value": "…"})),
+        (ValueInput = "application/yaml", example = json!({"value": "…"})),
+    )),
+    responses(
+        (status = 200, description = "Whether they are the same", body = ValueComparison),
+        (status = 404, description = "There is no such secret"),
+        (status = 409, description = "This API has no key"),
+        (status = 422, description = "The content is empty, or too large"),
+    ),
+)]
+pub(crate) async fn compare_secret(
+    State(app): State<AppState>,
+    InPath(name): InPath<ValueName>,
+    JsonOrYaml(input): JsonOrYaml<ValueInput>,
+) -> Result<Json<ValueComparison>, ApiProblem> {
+    values::compare(&app, ValueKind::Secret, &name, input).await
 }
 
 /// Deletes a secret with all its versions. Containers that run keep their files.

@@ -1,5 +1,6 @@
 //! `/service`: what users want to run.
 
+mod dependencies;
 mod selection;
 mod stored;
 
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
+use self::dependencies::check_circle;
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
 use crate::body::JsonOrYaml;
@@ -65,6 +67,7 @@ pub(crate) async fn create_service(
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
+    check_circle(&app, &desired).await?;
     app.admit(Growth::of(&desired, None)).await?;
     check_new(&app, &desired, options).await?;
     let (outcome, created_pods, written) = app.store.create_service(&desired).await?;
@@ -152,6 +155,7 @@ pub(crate) async fn put_service(
         IfMatch::Exists => (PutMode::Replace, None),
         IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
+    check_circle(&app, &desired).await?;
     let existing = app.store.service(&name).await?;
     app.admit(Growth::of(&desired, existing.as_ref())).await?;
     check_capacity(&app, &Demand::of(&desired, existing.as_ref()), options).await?;
@@ -198,6 +202,7 @@ pub(crate) async fn patch_service(
             return Err(revision_conflict(&name, service.revision));
         }
         let desired = patched(&name, &service, &patch)?;
+        check_circle(&app, &desired).await?;
         app.admit(Growth::of(&desired, Some(&service))).await?;
         check_capacity(&app, &Demand::of(&desired, Some(&service)), options).await?;
         let expected = Some(service.revision);

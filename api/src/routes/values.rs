@@ -5,8 +5,9 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use bytesize::ByteSize;
-use common::api::{DurabilityState, List, ValueInput, ValueView};
-use common::ids::ValueName;
+use common::api::{DurabilityState, List, ValueComparison, ValueInput, ValueView};
+use common::ids::{AppName, ValueName};
+use common::secret_key::SecretKey;
 use common::store::{BrokenKey, Durability, PutValueOutcome};
 use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
 
@@ -28,14 +29,16 @@ pub(super) async fn create(
         let problem = ApiProblem::new(ProblemKind::InvalidValue, format!("the {kind} has no name"));
         return Err(problem.at("/name", "missing"));
     };
+    let of_app = input.app.clone();
     let content = content_of(kind, input)?;
-    match put(app, kind, &name, 1, &content).await? {
+    match put(app, kind, &name, 1, &content, of_app.as_ref()).await? {
         (PutValueOutcome::Stored, durability) => written(app, kind, &name, 1, durability).await,
         (PutValueOutcome::Same | PutValueOutcome::Conflict { .. }, _) => Err(ApiProblem::new(
             ProblemKind::ValueExists,
             format!("the {kind} {name} exists: PUT /{kind}/{name} stores its next version"),
         )),
         (PutValueOutcome::Full { count }, _) => Err(full(kind, count)),
+        (PutValueOutcome::OtherApp { owner }, _) => Err(other_app(kind, &name, owner.as_ref())),
     }
 }
 
@@ -52,17 +55,19 @@ pub(super) async fn rotate(
             ApiProblem::new(ProblemKind::InvalidValue, detail).at("/name", "not the name in the path")
         );
     }
+    let of_app = input.app.clone();
     let content = content_of(kind, input)?;
     for _ in 0..MAX_ATTEMPTS {
         let ValueInfo { version, .. } = read(app, kind, name).await?;
         let next = version.saturating_add(1);
-        match put(app, kind, name, next, &content).await? {
+        match put(app, kind, name, next, &content, of_app.as_ref()).await? {
             (PutValueOutcome::Stored | PutValueOutcome::Same, durability) => {
                 return written(app, kind, name, next, durability).await;
             }
             // Another request was faster, or has deleted it.
             (PutValueOutcome::Conflict { .. }, _) => {}
             (PutValueOutcome::Full { count }, _) => return Err(full(kind, count)),
+            (PutValueOutcome::OtherApp { owner }, _) => return Err(other_app(kind, name, owner.as_ref())),
         }
     }
     let detail = format!("others keep rotating the {kind} {name}: try again");
@@ -93,6 +98,24 @@ pub(super) async fn get(
     name: &ValueName,
 ) -> Result<Json<ValueView>, ApiProblem> {
     Ok(Json(read(app, kind, name).await?.into()))
+}
+
+/// Compares a content with that of the current version.
+pub(super) async fn compare(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+    input: ValueInput,
+) -> Result<Json<ValueComparison>, ApiProblem> {
+    let content = content_of(kind, input)?;
+    let key = key(app, kind)?;
+    let current = app.store.current_value(kind, name).await;
+    let current =
+        current.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::value(kind, name, error)))?;
+    let current = current.ok_or_else(|| not_found(kind, name))?;
+    // One that was encrypted with another key is not the same: it has to be stored again.
+    let same = current.open(key).is_ok_and(|stored| stored == content);
+    Ok(Json(ValueComparison { name: name.clone(), version: current.version(), same }))
 }
 
 /// Deletes a secret or config.
@@ -126,17 +149,30 @@ async fn put(
     name: &ValueName,
     version: u64,
     content: &ValueBytes,
+    of_app: Option<&AppName>,
 ) -> Result<(PutValueOutcome, Durability), ApiProblem> {
-    let key = app.config.secret_key.as_ref();
-    if kind == ValueKind::Secret && key.is_none() {
-        return Err(ApiProblem::no_secret_key());
-    }
+    let key = key(app, kind)?;
     app.admit(Growth::of_value(content.expose().len())).await?;
     let sealed = StoredValue::seal(kind, name.clone(), version, content, key).map_err(|problem| {
         tracing::error!(%kind, %name, problem, "a value cannot be encrypted");
         ApiProblem::internal()
     })?;
-    Ok(app.store.put_value(&sealed, app.config.growth.max_secrets).await?)
+    Ok(app.store.put_value(&sealed, app.config.growth.max_secrets, of_app).await?)
+}
+
+/// Returns the key for values of this kind, of which configs need none.
+fn key(app: &AppState, kind: ValueKind) -> Result<Option<&SecretKey>, ApiProblem> {
+    let key = app.config.secret_key.as_ref();
+    if kind == ValueKind::Secret && key.is_none() {
+        return Err(ApiProblem::no_secret_key());
+    }
+    Ok(key)
+}
+
+fn other_app(kind: ValueKind, name: &ValueName, owner: Option<&AppName>) -> ApiProblem {
+    let owner = owner.map_or_else(|| "no app".to_owned(), |owner| format!("app {owner}"));
+    let detail = format!("the {kind} {name} belongs to {owner}: give it another name, or delete it first");
+    ApiProblem::new(ProblemKind::ValueExists, detail)
 }
 
 fn content_of(kind: ValueKind, input: ValueInput) -> Result<ValueBytes, ApiProblem> {

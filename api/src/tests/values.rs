@@ -36,6 +36,28 @@ async fn a_secret_is_created_rotated_listed_and_deleted_and_never_shown() {
 }
 
 #[tokio::test]
+async fn a_secret_of_an_app_is_compared_and_changed_by_that_app_only() {
+    let Some(api) = start_with_key() else { return };
+    let compared = |body: &'static str| api.send("POST", "/secret/shop-db/compare", &[], body);
+    compared(r#"{"value":"hunter2"}"#).await.problem(404, "value-not-found");
+    let created = api.post("/secret", r#"{"name":"shop-db","value":"hunter2","app":"shop"}"#).await;
+    assert_eq!((created.status, &created.json()["app"]), (201, &"shop".into()));
+    let same = compared(r#"{"data":"aHVudGVyMg=="}"#).await.expect(200);
+    assert_eq!(same, serde_json::json!({"name": "shop-db", "version": 1, "same": true}));
+    assert_eq!(compared(r#"{"value":"hunter3"}"#).await.expect(200)["same"], false);
+    let put = |body: &'static str| api.send("PUT", "/secret/shop-db", &[], body);
+    let refused = put(r#"{"value":"hunter3","app":"other"}"#).await;
+    let detail = refused.problem(409, "value-exists")["detail"].to_string();
+    assert!(detail.contains("belongs to app shop") && !detail.contains("hunter"), "{detail}");
+    assert_eq!(put(r#"{"value":"hunter3","app":"shop"}"#).await.expect(200)["version"], 2);
+    let rotated = put(r#"{"value":"hunter4"}"#).await.expect(200);
+    assert_eq!((&rotated["version"], &rotated["app"]), (&3.into(), &"shop".into()), "it stays with its app");
+    api.post("/config", r#"{"name":"free","value":"x"}"#).await;
+    let refused = api.send("PUT", "/config/free", &[], r#"{"value":"y","app":"shop"}"#).await;
+    assert!(refused.problem(409, "value-exists")["detail"].to_string().contains("belongs to no app"));
+}
+
+#[tokio::test]
 async fn without_a_key_only_configs_can_be_created() {
     let Some(api) = Api::start() else { return };
     let refused = api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await;

@@ -2,7 +2,7 @@
 
 use common::api::{
     DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput,
-    RegistryView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView, VolumeView,
+    RegistryView, ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
@@ -245,6 +245,17 @@ impl Client {
     ) -> Result<ValueView, ClientError> {
         let request = self.request(Method::PUT, &[kind.as_str(), name], &[]).json(input);
         self.send_for_json(&format!("rotating {kind} {name}"), request).await
+    }
+
+    /// Returns whether the current version of a secret or config has this content.
+    pub(crate) async fn compare_value(
+        &self,
+        kind: ValueKind,
+        name: &str,
+        input: &ValueInput,
+    ) -> Result<ValueComparison, ClientError> {
+        let request = self.request(Method::POST, &[kind.as_str(), name, "compare"], &[]).json(input);
+        self.send_for_json(&format!("comparing {kind} {name}"), request).await
     }
 
     /// Deletes a secret or config.

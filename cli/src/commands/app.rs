@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::app_values;
 use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
@@ -42,7 +43,7 @@ pub(crate) enum AppCommand {
         #[arg(value_name = "APP", value_parser = object::app)]
         app: String,
     },
-    /// Delete the services of apps and stop their pods.
+    /// Delete the services of apps and stop their pods, and delete the secrets and configs that came with them.
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
 }
@@ -98,21 +99,34 @@ async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, Command
     Ok(Exit::Ok)
 }
 
-/// Deletes the services of each app. All are asked for before the first wait.
+/// Deletes the services of each app, then its secrets and configs. All are asked for before the first wait.
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     let mut services = Vec::new();
     for app in &args.apps {
-        let found = read(app, &context.client).await;
-        let names = batch.accept(found)?.into_iter().flat_map(|app| app.service_names());
-        services.extend(names);
+        let found = services_to_remove(app, &context.client).await;
+        services.extend(batch.accept(found)?.into_iter().flatten());
     }
     if !services.is_empty() {
         let command = ServiceCommand::remove(services, SelectorArgs::default(), args.wait);
         let exit = service::run(command, context).await?;
         batch.record(exit);
     }
+    for app in &args.apps {
+        app_values::remove_all(app, &mut batch, context).await?;
+    }
     Ok(batch.exit())
+}
+
+/// Returns the names of an app's services: none if only secrets and configs are left of it.
+async fn services_to_remove(app: &str, client: &Client) -> Result<Vec<String>, CommandError> {
+    match read(app, client).await {
+        Ok(app) => Ok(app.service_names()),
+        Err(CommandError::NotFound(_)) if !app_values::of_app(client, app).await?.is_empty() => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 async fn read(name: &str, client: &Client) -> Result<AppSummary, CommandError> {

@@ -4,6 +4,7 @@ use clap::Args;
 use common::api::ServiceView;
 use common::spec::ServiceInput;
 
+use super::app_values;
 use super::batch::Batch;
 use super::context::Context;
 use super::desired::{self, Desired};
@@ -22,6 +23,9 @@ A file holds one service, or several separated by lines of `---`, or is a Compos
 Examples: kubeleet apply                                 (the Compose file of this folder)
           kubeleet apply -f docker-compose.yml --prune
           kubeleet apply -f web.yaml --wait";
+
+/// The result of a write that changed nothing.
+const UNCHANGED: &str = "unchanged";
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
@@ -58,12 +62,24 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = Batch::new();
     let mut goals = Vec::new();
+    let mut changed = Vec::new();
+    if let Some(app) = &desired.app {
+        changed = app_values::apply(&desired.values, &app.name, &mut batch, context).await?;
+        if batch.exit() != Exit::Ok {
+            return Ok(batch.exit());
+        }
+    }
+    let mut unchanged = Vec::new();
     for input in &desired.services {
         let Some((service, result)) = batch.accept(put(&client, input).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, result)?;
         goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
+        if result == UNCHANGED {
+            unchanged.push(service);
+        }
     }
+    app_values::note_restart(&changed, &unchanged);
     if let Some(app) = &desired.app {
         prune::run(app, args.prune, &mut batch, context).await?;
     }
@@ -75,6 +91,16 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
 
 async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
+    if let Some(app) = &desired.app {
+        for value in &desired.values {
+            let compared = app_values::compare(&context.client, &app.name, value).await;
+            if let Some(change) = batch.accept(compared)? {
+                let name = app_values::title(value.kind, value.name.as_str());
+                let result = format!("{} (dry run)", change.word());
+                context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
+            }
+        }
+    }
     for input in &desired.services {
         let compared = Comparison::read(&context.client, input).await;
         if let Some(comparison) = batch.accept(compared)? {
@@ -100,7 +126,7 @@ async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'st
     let result = match before {
         None => "created",
         // A write that changes nothing keeps the time of the last change.
-        Some(before) if before.updated_at == after.updated_at => "unchanged",
+        Some(before) if before.updated_at == after.updated_at => UNCHANGED,
         Some(_) => "configured",
     };
     Ok((after, result))

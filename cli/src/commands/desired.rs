@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use common::document;
-use common::ids::AppName;
+use common::ids::{AppName, ValueName};
 use common::spec::ServiceInput;
-use compose::{Finding, NoteKind, Project, SourceError, Sources};
+use common::value::{MAX_VALUE_BYTES, ValueKind};
+use compose::{AppValue, Finding, NoteKind, Project, SourceError, Sources};
 
 use super::error::CommandError;
 use super::service_file::{self, display_name};
@@ -21,6 +22,8 @@ pub(super) struct Desired {
     pub(super) services: Vec<ServiceInput>,
     /// The app, if Compose files are among the files.
     pub(super) app: Option<DesiredApp>,
+    /// The secrets and configs of the app that its services use.
+    pub(super) values: Vec<AppValue>,
     notes: Vec<compose::Note>,
 }
 
@@ -29,6 +32,8 @@ pub(super) struct DesiredApp {
     pub(super) name: AppName,
     /// The names of all its services, also of those without an active profile.
     pub(super) all_names: BTreeSet<String>,
+    /// The names of all secrets and configs that its files would make.
+    pub(super) all_values: BTreeSet<(ValueKind, ValueName)>,
 }
 
 impl Desired {
@@ -75,7 +80,7 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
     for folder in files.iter().filter(|file| *file != "-" && Path::new(file).is_dir()) {
         put_in_order(folder, &mut compose_files)?;
     }
-    let mut desired = Desired { services, app: None, notes: Vec::new() };
+    let mut desired = Desired { services, app: None, values: Vec::new(), notes: Vec::new() };
     if !compose_files.is_empty() {
         match compose::load(&project(compose_files, compose), &texts) {
             Ok(app) => desired.add(app),
@@ -116,7 +121,8 @@ fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandErro
 impl Desired {
     fn add(&mut self, app: compose::App) {
         self.services.extend(app.services);
-        self.app = Some(DesiredApp { name: app.name, all_names: app.all_names });
+        self.app = Some(DesiredApp { name: app.name, all_names: app.all_names, all_values: app.all_values });
+        self.values = app.values;
         self.notes = app.notes;
     }
 
@@ -152,11 +158,23 @@ impl Sources for Texts {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         match self.0.get(path) {
             Some(text) => Ok(text.clone()),
-            None => std::fs::read_to_string(path).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => SourceError::NotFound,
-                _ => SourceError::Unreadable(humanize::system_error(&error)),
-            }),
+            None => std::fs::read_to_string(path).map_err(|error| source_error(&error)),
         }
+    }
+
+    fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
+        // One byte more than is allowed: an endless file ends.
+        let limit = MAX_VALUE_BYTES as u64 + 1;
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+        read.map(|_| bytes).map_err(|error| source_error(&error))
+    }
+}
+
+fn source_error(error: &std::io::Error) -> SourceError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => SourceError::NotFound,
+        _ => SourceError::Unreadable(humanize::system_error(error)),
     }
 }
 

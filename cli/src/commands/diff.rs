@@ -3,6 +3,7 @@
 use clap::Args;
 use common::spec::ServiceInput;
 
+use super::app_values::{self, Change};
 use super::context::Context;
 use super::desired;
 use super::error::CommandError;
@@ -16,7 +17,7 @@ use crate::output::line_diff::line_diff;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 nothing would change, 1 something would change, 2 and above an error. \
-                        The output contains the values of environment variables."
+                        The output contains the values of environment variables, and no contents of secrets and configs."
 )]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
@@ -80,6 +81,20 @@ async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit
     let mut exit = Exit::Ok;
     let desired = desired::read(files)?;
     desired.print_notes();
+    if let Some(app) = &desired.app {
+        for value in &desired.values {
+            let change = app_values::compare(&context.client, &app.name, value).await?;
+            if change != Change::Unchanged {
+                let name = app_values::title(value.kind, value.name.as_str());
+                let text = format!(
+                    "--- {name} (stored)\n+++ {name} (file)\n# would be {}; contents are not shown\n",
+                    change.word()
+                );
+                context.output.print_bytes(text.as_bytes())?;
+                exit = Exit::Error;
+            }
+        }
+    }
     for input in desired.services {
         let text = Comparison::read(&context.client, &input).await?.text()?;
         if !text.is_empty() {

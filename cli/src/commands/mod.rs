@@ -2,6 +2,7 @@
 //! them.
 
 mod app;
+mod app_values;
 mod apply;
 mod backup;
 mod batch;

@@ -5,6 +5,7 @@ use clap::Args;
 use common::value::ValueKind;
 
 use super::app::{self, AppCommand};
+use super::app_values;
 use super::batch::Batch;
 use super::context::Context;
 use super::desired;
@@ -179,7 +180,12 @@ pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Resul
             Some(_) => services.map(|service| service.name().to_string()).collect(),
             None => services.rev().map(|service| service.name().to_string()).collect(),
         };
-        return delete_all(ObjectType::Service, names, args.wait, context).await;
+        let mut batch = Batch::new();
+        batch.record(delete_all(ObjectType::Service, names, args.wait, context).await?);
+        if let Some(app) = desired.app {
+            app_values::remove_all(app.name.as_str(), &mut batch, context).await?;
+        }
+        return Ok(batch.exit());
     }
     if args.compose.is_set() || args.compose.strict {
         let detail = "--profile, --env-file, --project-name and --strict need -f";

@@ -1,7 +1,9 @@
-//! `apply --prune`: services of an app that its files do not have any more.
+//! `apply --prune`: services, secrets and configs of an app that its files do not have any more.
 
 use common::service::ServiceState;
+use common::value::ValueKind;
 
+use super::app_values;
 use super::batch::Batch;
 use super::context::Context;
 use super::desired::DesiredApp;
@@ -10,7 +12,7 @@ use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
 
-/// Deletes the services of the app that its files do not have, or says that they are there. After a failure
+/// Deletes what of the app its files do not have, or says that it is there. After a failure
 /// nothing is deleted: what replaces them may be missing.
 pub(super) async fn run(
     app: &DesiredApp,
@@ -19,8 +21,9 @@ pub(super) async fn run(
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     let surplus = surplus(app, &context.client).await?;
+    let values = app_values::surplus(&context.client, app).await?;
     if !prune || batch.exit() != Exit::Ok {
-        note(app, &surplus);
+        note(app, surplus, &values);
         return Ok(());
     }
     for service in surplus {
@@ -30,6 +33,9 @@ pub(super) async fn run(
             let result = "is being deleted: the files do not have it";
             context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
         }
+    }
+    if batch.exit() == Exit::Ok {
+        app_values::remove(values, batch, context).await?;
     }
     Ok(())
 }
@@ -41,12 +47,14 @@ pub(super) async fn dry_run(
     context: &mut Context<'_>,
 ) -> Result<(), CommandError> {
     let surplus = surplus(app, &context.client).await?;
+    let values = app_values::surplus(&context.client, app).await?;
     if !prune {
-        note(app, &surplus);
+        note(app, surplus, &values);
         return Ok(());
     }
-    for service in surplus {
-        let (name, result) = (format!("service/{service}"), "deleted (dry run)");
+    let services = surplus.into_iter().map(|service| format!("service/{service}"));
+    for name in services.chain(values.iter().map(|(kind, name)| app_values::title(*kind, name))) {
+        let result = "deleted (dry run)";
         context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
     }
     Ok(())
@@ -64,7 +72,9 @@ async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, Comma
     Ok(names.filter(|name| !app.all_names.contains(name)).collect())
 }
 
-fn note(app: &DesiredApp, surplus: &[String]) {
+fn note(app: &DesiredApp, surplus: Vec<String>, values: &[(ValueKind, String)]) {
+    let values = values.iter().map(|(kind, name)| app_values::title(*kind, name));
+    let surplus: Vec<String> = surplus.into_iter().chain(values).collect();
     if !surplus.is_empty() {
         let (name, names) = (&app.name, surplus.join(", "));
         stderr::note(&format!("note: app {name} also has {names}, not in these files; --prune deletes them"));

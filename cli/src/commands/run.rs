@@ -159,6 +159,13 @@ impl RunArgs {
         };
         let mut pod = PodSpec { containers: vec![container], ..PodSpec::default() };
         pod.on_disconnect = self.on_disconnect.unwrap_or_else(|| pod.default_on_disconnect());
-        Ok(ServiceInput::from(DesiredService { name, replicas: self.replicas, labels, app: None, pod }))
+        Ok(ServiceInput::from(DesiredService {
+            name,
+            replicas: self.replicas,
+            labels,
+            app: None,
+            depends_on: Default::default(),
+            pod,
+        }))
     }
 }

@@ -13,6 +13,7 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         replicas: service.replicas,
         labels: service.labels.clone(),
         app: service.app.clone(),
+        depends_on: service.depends_on.clone(),
         pod: PodSpec {
             containers: service.containers.clone(),
             on_disconnect: service.on_disconnect,

@@ -199,7 +199,7 @@ async fn remove(kind: ValueKind, names: &[String], context: &mut Context<'_>) ->
 }
 
 /// Returns the names of the services with a container that gets this secret or config.
-fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
+pub(super) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
     let uses = |container: &ContainerSpec| {
         let files = if kind == ValueKind::Secret { &container.secrets } else { &container.configs };
         files.iter().any(|file| file.source.as_str() == name)
@@ -229,7 +229,8 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
     }
 }
 
-fn warn_if_unconfirmed(kind: ValueKind, value: &ValueView) {
+/// Warns if a write is not confirmed by all replicas.
+pub(super) fn warn_if_unconfirmed(kind: ValueKind, value: &ValueView) {
     if let Some(durability) = &value.durability
         && durability.state == DurabilityState::Unconfirmed
     {

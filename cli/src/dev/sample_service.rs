@@ -66,6 +66,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         replicas: REPLICAS,
         labels: Default::default(),
         app: None,
+        depends_on: Default::default(),
         pod,
     })
 }

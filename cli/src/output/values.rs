@@ -45,10 +45,14 @@ impl TableRow for ValueRow {
 
 /// Describes a secret or config, and names the services that use it.
 pub(crate) fn describe(row: &ValueRow, users: &[String], now: Timestamp) -> String {
-    let ValueView { name, version, created_at, updated_at, .. } = &row.view;
+    let ValueView { name, version, created_at, updated_at, app, .. } = &row.view;
     let age = |at: &str| format!("{at} ({} ago)", humanize::age(at, now));
-    DescribeLayout::default()
-        .field("Name", name.as_str())
+    let mut layout = DescribeLayout::default();
+    layout.field("Name", name.as_str());
+    if let Some(app) = app {
+        layout.field("App", app.as_str());
+    }
+    layout
         .field("Version", version.to_string())
         .field("Updated", age(updated_at))
         .field("Created", age(created_at))

@@ -30,6 +30,8 @@ impl Cluster {
         let api_port = free_port();
         let api = format!("http://127.0.0.1:{api_port}");
         let mut cluster = Self { api, daemons: Vec::new(), redis, directory: tempfile::tempdir().unwrap() };
+        let key = common::secret_key::SecretKey::generate().unwrap();
+        std::fs::write(cluster.directory.path().join("secret-key"), key).unwrap();
         for daemon in ["api", "scheduler"] {
             cluster.start_daemon(daemon, "worker1", api_port);
         }
@@ -57,6 +59,7 @@ impl Cluster {
             .env("KUBELEET_LISTEN", format!("127.0.0.1:{api_port}"))
             .env("KUBELEET_NODE", node)
             .env("KUBELEET_RUNTIME", "sim")
+            .env("KUBELEET_SECRET_KEY_FILE", home.join("secret-key"))
             .env("KUBELEET_STATE_DIR", home.join("state"))
             .env("KUBELEET_DATA_DIR", home.join("data"))
             .stdout(Stdio::null())

@@ -3,13 +3,13 @@
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, kubeleet_with, parts};
 
-/// The files, their apps and the number of their services.
+/// The files, their apps and the number of their services, secrets and configs.
 const EXAMPLES: [(&str, &str, usize); 5] = [
     ("shop/docker-compose.yml", "shop", 5),
     ("wordpress/docker-compose.yml", "wordpress", 2),
     ("queue-workers/docker-compose.yml", "reports", 4),
     ("reverse-proxy/docker-compose.yml", "reverse-proxy", 3),
-    ("profiles/compose.yaml", "notes", 2),
+    ("profiles/compose.yaml", "notes", 4),
 ];
 
 #[test]
@@ -23,7 +23,9 @@ fn the_examples_are_applied_as_they_are_and_again_without_a_change() {
         assert_eq!(run(&format!("diff -f {file}")).0, 1);
         let (exit, out, err) = run(&format!("apply --allow-partial -f {file}"));
         assert_eq!((exit, out.matches(" created\n").count()), (0, services), "{out} {err}");
-        assert!(out.lines().all(|line| line.starts_with(&format!("service/{app}-"))), "{out}");
+        let of_app =
+            |line: &str| line.split_once('/').is_some_and(|(_, name)| name.starts_with(&format!("{app}-")));
+        assert!(out.lines().all(of_app), "{out}");
         assert!(err.contains("note: ../examples/"), "{err}");
         let (exit, out, err) = run(&format!("apply --allow-partial -f {file}"));
         assert_eq!((exit, out.matches(" unchanged\n").count()), (0, services), "{out} {err}");
@@ -84,4 +86,60 @@ fn the_compose_file_of_the_folder_is_taken_with_its_override() {
     let (exit, out, err) = apply();
     assert_eq!((exit, out.as_str()), (0, "service/here-web configured\n"), "{err}");
     assert!(err.contains("reading docker-compose.yml and docker-compose.override.yml"), "{err}");
+}
+
+#[test]
+fn secrets_and_configs_come_and_go_with_their_app_and_are_never_shown() {
+    let Some(cluster) = Cluster::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let file = path("compose.yaml");
+    let run = |line: &str| parts(&kubeleet(&cluster.api, &line.replace("FILE", &file)));
+    let hidden = |(exit, out, err): (i32, String, String)| {
+        assert!(!format!("{out}{err}").contains("hunter"), "{out} {err}");
+        (exit, out, err)
+    };
+    std::fs::write(path("db.txt"), "hunter2\n").unwrap();
+    let text = "services:\n  web: {image: a, secrets: [db], configs: [site]}\n\
+                secrets: {db: {file: db.txt}}\nconfigs: {site: {content: hunter}}\n";
+    std::fs::write(&file, text).unwrap();
+    let (exit, out, _) = hidden(run("apply -p shop --dry-run -f FILE"));
+    let dry = "secret/shop-db created (dry run)\nconfig/shop-site created (dry run)\nservice/shop-web created (dry run)\n";
+    assert_eq!((exit, out.as_str()), (0, dry));
+    let (exit, out, err) = hidden(run("apply -p shop -f FILE"));
+    let created = "secret/shop-db created\nconfig/shop-site created\nservice/shop-web created\n";
+    assert_eq!((exit, out.as_str()), (0, created), "{err}");
+    let (exit, out, err) = hidden(run("apply -p shop -f FILE"));
+    assert_eq!((exit, out), (0, created.replace("created", "unchanged")), "{err}");
+    assert_eq!(hidden(run("diff -p shop -f FILE")).0, 0);
+
+    std::fs::write(path("db.txt"), "hunter3\n").unwrap();
+    let (exit, out, _) = hidden(run("diff -p shop -f FILE"));
+    assert!(exit == 1 && out.contains("+++ secret/shop-db (file)") && out.contains("configured"), "{out}");
+    let (_, out, err) = hidden(run("apply -p shop -f FILE"));
+    assert!(out.starts_with("secret/shop-db configured\nconfig/shop-site unchanged\n"), "{out}");
+    assert!(err.contains("kubeleet restart shop-web"), "{err}");
+
+    // What another one has made is not touched.
+    assert_eq!(run("config create other-site --from-literal x").0, 0);
+    let (exit, out, err) = hidden(run("apply -p other -f FILE"));
+    assert!(exit == 1 && err.contains("config other-site exists and belongs to no app"), "{err}");
+    assert!(!out.contains("service/"), "nothing else is applied: {out}");
+
+    std::fs::write(&file, "services:\n  web: {image: a, secrets: [db]}\nsecrets: {db: {file: db.txt}}\n")
+        .unwrap();
+    let (_, _, err) = run("apply -p shop -f FILE");
+    assert!(err.contains("app shop also has config/shop-site, not in these files"), "{err}");
+    let (exit, out, err) = run("apply -p shop -f FILE --prune");
+    assert!(exit == 0 && out.ends_with("config/shop-site removed\n"), "{out} {err}");
+    let (exit, out, err) = run("app rm shop");
+    assert!(exit == 0 && out.ends_with("secret/shop-db removed\n"), "{out} {err}");
+    assert_eq!(run("secret ls -q").1, "other-db\n");
+    assert_eq!(run("config ls -q").1, "other-site\n", "it came with no app");
+    let (exit, out, _) = run("app rm other");
+    assert_eq!(
+        (exit, out.as_str()),
+        (0, "secret/other-db removed\n"),
+        "what is left of an app that has no service"
+    );
 }

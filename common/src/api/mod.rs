@@ -28,7 +28,7 @@ pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use registries::{RegistryInput, RegistryView};
 pub use services::{DurabilityState, DurabilityView, ScaleInput, ServiceStatus, ServiceView};
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
-pub use values::{ValueInput, ValueView};
+pub use values::{ValueComparison, ValueInput, ValueView};
 pub use volumes::VolumeView;
 
 /// A collection, or one page of it.

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::ids::{AppName, ServiceName};
 use crate::service::ServiceState;
-use crate::spec::{ContainerSpec, OnDisconnect, Seconds};
+use crate::spec::{ContainerSpec, DependsOn, OnDisconnect, Seconds};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -28,6 +28,9 @@ pub struct ServiceView {
     /// The app that the service belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
+    /// The services that its pods wait for before they are started, each with its condition.
+    #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
+    pub depends_on: DependsOn,
     /// What a worker does with the service's pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when a pod is stopped.

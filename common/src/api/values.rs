@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{DurabilityView, rfc3339};
-use crate::ids::ValueName;
+use crate::ids::{AppName, ValueName};
 use crate::value::{ValueBytes, ValueInfo};
 
 /// The content of a secret or config, as a text in `value` or in base64 in `data`.
@@ -22,13 +22,21 @@ pub struct ValueInput {
     /// The content in base64: any bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<ValueBytes>,
+    /// The app that it is a part of. A next version is then stored only if it is a part of this app already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
 }
 
 impl ValueInput {
     /// Returns the document for this content.
     pub fn new(name: Option<ValueName>, content: &ValueBytes) -> Self {
         let encoded = ValueBytes::new(STANDARD.encode(content.expose()).into_bytes());
-        Self { name, value: None, data: Some(encoded) }
+        Self { name, value: None, data: Some(encoded), app: None }
+    }
+
+    /// Returns the document for a part of this app.
+    pub fn of_app(self, app: AppName) -> Self {
+        Self { app: Some(app), ..self }
     }
 
     /// Returns the content.
@@ -61,9 +69,23 @@ pub struct ValueView {
     pub created_at: String,
     /// When the current version was stored.
     pub updated_at: String,
+    /// The app that it is a part of, if it is: it goes with the app.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
     /// Whether Redis' replicas have confirmed the write. Only in responses to writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<DurabilityView>,
+}
+
+/// Whether a content is that of the current version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ValueComparison {
+    /// The name.
+    pub name: ValueName,
+    /// The current version.
+    pub version: u64,
+    /// Whether the contents are the same.
+    pub same: bool,
 }
 
 impl From<ValueInfo> for ValueView {
@@ -73,6 +95,7 @@ impl From<ValueInfo> for ValueView {
             version: info.version,
             created_at: rfc3339(info.created_at),
             updated_at: rfc3339(info.updated_at),
+            app: info.app,
             durability: None,
         }
     }

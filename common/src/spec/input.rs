@@ -7,7 +7,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContainerSpec, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
+use super::{ContainerSpec, DependsOn, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::{AppName, ServiceName};
 use crate::json_pointer;
@@ -39,6 +39,12 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "shop")]
     pub app: Option<AppName>,
+    /// Other services that have to be started, healthy or completed before the containers of a pod are started for
+    /// the first time, and again after its machine was down: a list of names, or a map of names to conditions.
+    /// Within an app, the names are those in the app.
+    #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
+    #[schema(example = json!({"db": "service_healthy"}))]
+    pub depends_on: DependsOn,
 }
 
 fn one() -> u32 {
@@ -131,13 +137,15 @@ impl ServiceInput {
     /// # Errors
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
-        let Self { service: ServiceFields { name, replicas, labels, app }, pod, form } = self;
+        let Self { service: ServiceFields { name, replicas, labels, app, depends_on }, pod, form } = self;
+        let depends_on = depends_on.of_app(app.as_ref());
         let mut violations = Vec::new();
         if replicas > MAX_REPLICAS {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
         violations.extend(label_violations(&labels));
         violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
+        violations.extend(depends_on.service_violations(&name));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -148,7 +156,7 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        Ok(DesiredService { name, replicas, labels, app, pod })
+        Ok(DesiredService { name, replicas, labels, app, depends_on, pod })
     }
 }
 
@@ -232,15 +240,17 @@ pub struct DesiredService {
     pub labels: BTreeMap<String, String>,
     /// The app that the service belongs to.
     pub app: Option<AppName>,
+    /// The services that its pods wait for, by their whole names.
+    pub depends_on: DependsOn,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, app, pod } = desired;
+        let DesiredService { name, replicas, labels, app, depends_on, pod } = desired;
         let form = Form::of(&pod.containers);
-        Self { service: ServiceFields { name, replicas, labels, app }, pod, form }
+        Self { service: ServiceFields { name, replicas, labels, app, depends_on }, pod, form }
     }
 }
 

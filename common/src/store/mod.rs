@@ -13,6 +13,7 @@ mod claims;
 mod confirm;
 mod dead_letters;
 mod dead_nodes;
+mod dependencies;
 mod error;
 mod events;
 mod external_workers;

@@ -43,7 +43,7 @@ pub enum PutOutcome {
         /// The new generation.
         generation: u64,
     },
-    /// Only replicas, labels or the app changed.
+    /// Only replicas, labels, the app or the dependencies changed.
     Scaled {
         /// The generation, as before.
         generation: u64,
@@ -461,6 +461,7 @@ fn put_call(
         replicas: desired.replicas,
         labels: to_json(&desired.labels),
         app: desired.app.as_ref().map(AppName::as_str).unwrap_or_default(),
+        depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         expected_revision: expected,
         write,
     }
@@ -499,6 +500,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         replicas: desired.replicas,
         labels: desired.labels.clone(),
         app: desired.app.clone(),
+        depends_on: desired.depends_on.clone(),
         created_at: now,
         updated_at: now,
         pod: desired.pod.clone(),
@@ -535,6 +537,8 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         labels,
         // An app that is no name groups nothing, and harms nothing else.
         app: AppName::new(fields.text("app")).ok(),
+        // As the workers read it: what is no list of dependencies holds up no pod.
+        depends_on: fields.json("depends_on").unwrap_or_default(),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         pod,

@@ -8,14 +8,14 @@ use super::reply::{corrupt, names, read, unexpected, verdict, word};
 use super::scripts::{value_delete, value_put};
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
-use crate::ids::ValueName;
+use crate::ids::{AppName, ValueName};
 use crate::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 
 /// The number of records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_value`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutValueOutcome {
     /// Stored.
     Stored,
@@ -31,11 +31,17 @@ pub enum PutValueOutcome {
         /// Their number.
         count: u64,
     },
+    /// Refused: the value does not belong to this app.
+    OtherApp {
+        /// The app that it belongs to, if it belongs to one.
+        owner: Option<AppName>,
+    },
 }
 
 impl Store {
     /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count` values of
-    /// its kind may exist.
+    /// its kind may exist. With an app it is created as a part of that, and only a value of that app gets a next
+    /// version.
     ///
     /// # Errors
     /// See [`StoreError`]. A write that not all replicas confirm in time is no error: the durability tells.
@@ -43,6 +49,7 @@ impl Store {
         &self,
         value: &StoredValue,
         max_count: u64,
+        app: Option<&AppName>,
     ) -> Result<(PutValueOutcome, Durability), StoreError> {
         let what = "storing a secret or config";
         let put = value_put::Head {
@@ -54,6 +61,7 @@ impl Store {
             value: value.bytes(),
             kept: KEPT_VERSIONS,
             max_count,
+            app: app.map_or("", AppName::as_str),
         };
         let (reply, _, durability) = self.link.durable_scripts(&put.call(), None, CONFIRM_TIMEOUT).await?;
         let (answer, rest) = verdict(what, reply)?;
@@ -62,6 +70,10 @@ impl Store {
             ("SAME", _) => PutValueOutcome::Same,
             ("CONFLICT", Some(current)) => PutValueOutcome::Conflict { current: read(what, current)? },
             ("FULL", Some(count)) => PutValueOutcome::Full { count: read(what, count)? },
+            ("OTHER_APP", Some(owner)) => {
+                let owner: String = read(what, owner)?;
+                PutValueOutcome::OtherApp { owner: AppName::new(owner).ok() }
+            }
             (other, _) => return Err(unexpected(what, other)),
         };
         Ok((outcome, durability))
@@ -125,7 +137,7 @@ impl Store {
             let mut pipe = redis::pipe();
             for name in chunk {
                 pipe.cmd("HMGET").arg(keys::value(kind, name));
-                pipe.arg("current").arg("created_at").arg("updated_at");
+                pipe.arg("current").arg("created_at").arg("updated_at").arg("app");
             }
             let replies = self.link.pipeline_each(pipe).await?;
             for (name, reply) in chunk.iter().zip(replies) {
@@ -172,5 +184,8 @@ fn read_info(kind: ValueKind, name: &ValueName, reply: Value) -> Result<Option<V
     let Some(version) = number(0, "current")? else { return Ok(None) };
     let created_at: RedisMillis = number(1, "created_at")?.unwrap_or_default();
     let updated_at: RedisMillis = number(2, "updated_at")?.unwrap_or_default();
-    Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at }))
+    // What is no name of an app counts as none.
+    let app =
+        fields.get(3).cloned().flatten().and_then(|text| AppName::new(String::from_utf8(text).ok()?).ok());
+    Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at, app }))
 }

@@ -27,7 +27,8 @@ const fn declares(path: &'static str, advice: &'static str) -> Row {
 
 const AT_USE: &str = "noted where a service uses it";
 const NO_NETWORKS: &str = "kubeleet has no networks of its own; publish ports, and use addresses of nodes";
-const NO_FILES: &str = "kubeleet does not put files into containers; use `environment` or the image";
+const NO_LABELS: &str = "secrets and configs have no labels";
+const NO_DRIVER: &str = "the cluster stores the content as it is in the file";
 const NO_DEVICES: &str = "containers get no devices; remove it, or run this service elsewhere";
 const NO_NAMESPACES: &str = "containers share no namespace with the machine or with each other; remove it";
 const NO_PRIVILEGES: &str =
@@ -51,8 +52,23 @@ pub(crate) static TABLE: &[Row] = &[
     known("services", Parts, "each becomes a service `<app>-<name>`"),
     declares("networks", AT_USE),
     declares("volumes", AT_USE),
-    declares("secrets", AT_USE),
-    declares("configs", AT_USE),
+    known("secrets", Parts, "created with the app, and deleted with it"),
+    known("secrets.*.file", Reading, ""),
+    known("secrets.*.environment", Reading, ""),
+    known("secrets.*.external", Reading, "one that the cluster has; `kubeleet secret create` creates it"),
+    known("secrets.*.name", Reading, "its name in the cluster; without it `<app>-<name>`"),
+    not_honoured("secrets.*.labels", NO_LABELS),
+    not_honoured("secrets.*.driver", NO_DRIVER),
+    not_honoured("secrets.*.driver_opts", NO_DRIVER),
+    not_honoured("secrets.*.template_driver", NO_DRIVER),
+    known("configs", Parts, "created with the app, and deleted with it"),
+    known("configs.*.file", Reading, ""),
+    known("configs.*.environment", Reading, ""),
+    known("configs.*.content", Reading, ""),
+    known("configs.*.external", Reading, "one that the cluster has; `kubeleet config create` creates it"),
+    known("configs.*.name", Reading, "its name in the cluster; without it `<app>-<name>`"),
+    not_honoured("configs.*.labels", NO_LABELS),
+    not_honoured("configs.*.template_driver", NO_DRIVER),
     declares("models", AT_USE),
     // What runs
     honoured("services.*.image", to::image, ""),
@@ -95,7 +111,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured(
         "services.*.depends_on",
         to::depends_on,
-        "services are applied in this order; a condition other than service_started is not waited for",
+        "the first start of a pod waits, and the next one after its machine was down",
     ),
     known("services.*.depends_on.*.condition", Reading, "see depends_on"),
     known("services.*.depends_on.*.required", Reading, ""),
@@ -137,8 +153,8 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.volumes_from", "only the containers of one pod share a volume"),
     honoured("services.*.tmpfs", to::tmpfs, ""),
     honoured("services.*.read_only", to::read_only, ""),
-    not_honoured("services.*.secrets", NO_FILES),
-    not_honoured("services.*.configs", NO_FILES),
+    honoured("services.*.secrets", to::secrets, "`uid` and `gid` need workers that run as root"),
+    honoured("services.*.configs", to::configs, "`uid` and `gid` need workers that run as root"),
     // Network
     honoured("services.*.ports", to::ports, "without an address, on the node's loopback only"),
     known("services.*.ports.target", Reading, ""),

@@ -49,6 +49,10 @@ fn the_examples_mean_what_is_expected() {
 
 fn shown(app: &App) -> String {
     let notes: Vec<String> = app.notes.iter().map(|note| note.finding.to_string()).collect();
-    let whole = serde_json::json!({"app": app.name, "services": app.services, "notes": notes});
+    // Contents are not shown: their size is.
+    let values = app.values.iter().map(|value| format!("{} {}: {:?}", value.kind, value.name, value.content));
+    let values: Vec<String> = values.collect();
+    let whole =
+        serde_json::json!({"app": app.name, "services": app.services, "values": values, "notes": notes});
     serde_json::to_string_pretty(&whole).unwrap() + "\n"
 }

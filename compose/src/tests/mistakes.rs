@@ -61,6 +61,38 @@ fn each_mistake_says_what_to_do() {
             "2:29: services.web.profiles must be a list, not a text",
         ),
         ("services:\n  web: {image: x, depends_on: db}", "2:31: services.web.depends_on must be a map"),
+        (
+            "services:\n  web: {image: x, secrets: [db_pasword]}\nsecrets: {db_password: {environment: A}}",
+            "2:29: secret \"db_pasword\" is not declared; did you mean \"db_password\"?",
+        ),
+        (
+            "services:\n  web: {image: x, configs: [a]}",
+            "2:29: config \"a\" is not declared: add it to `configs` at the top of the file",
+        ),
+        (
+            "services:\n  web: {image: x, secrets: [db]}\nsecrets: {db: {environment: A}}",
+            "3:15: secret db: variable A is not set",
+        ),
+        (
+            "services:\n  web: {image: x, secrets: [db]}\nsecrets: {db: {file: no}}",
+            "3:15: secret db: file no: no such file",
+        ),
+        (
+            "services:\n  web: {image: x, secrets: [db]}\nsecrets:\n  db: {}",
+            "4:3: secret db: write one of file, environment, content or external: true",
+        ),
+        (
+            "services:\n  web: {image: x, configs: [a]}\nconfigs:\n  a: {external: true, content: b}",
+            "4:22: config a: an external one has no content",
+        ),
+        (
+            "services:\n  web: {image: x, configs: [a]}\nconfigs:\n  a: {content: ''}",
+            "4:6: config a: the content is empty",
+        ),
+        (
+            "services:\n  web: {image: x, depends_on: {db: {condition: great}}}\n  db: {image: x}",
+            "2:48: web: depends_on",
+        ),
         ("services: [web]", "1:11: services must be a map of fields, not a list"),
         ("services:", "1:9: there are no services in these files"),
     ] {

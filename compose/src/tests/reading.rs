@@ -86,6 +86,63 @@ fn each_field_becomes_the_one_of_a_service() {
 }
 
 #[test]
+fn secrets_and_configs_become_those_of_the_app_or_of_the_cluster() {
+    let text = "services:\n  web:\n    image: a\n    secrets: [db, {source: tls, target: /etc/tls, mode: 0400, uid: '7'}]\n    \
+                configs: [site, {source: motd, target: /etc/motd}]\n\
+                secrets:\n  db: {file: ./db.txt}\n  tls: {external: true, name: tls_key}\n  unused: {file: none}\n\
+                configs:\n  site: {content: 'port $PORT', name: site.conf}\n  motd: {environment: MOTD, labels: [a]}\n";
+    let mut project = project(&["d/compose.yaml"]);
+    project.environment.insert("PORT".to_owned(), "80".to_owned());
+    project.environment.insert("MOTD".to_owned(), "hello".to_owned());
+    let app = load(&project, &files(&[("d/compose.yaml", text), ("d/db.txt", "hunter2\n")])).unwrap();
+    let web = service(&app, "app-web");
+    assert_eq!(
+        (&web["secrets"], &web["configs"]),
+        (
+            &serde_json::json!([{"source": "app-db", "target": "db"},
+                {"source": "tls_key", "target": "/etc/tls", "uid": 7, "mode": "0400"}]),
+            &serde_json::json!([{"source": "site.conf", "target": "site"},
+                {"source": "app-motd", "target": "/etc/motd"}])
+        )
+    );
+    let values = app.values.iter().map(|value| {
+        let content = String::from_utf8_lossy(value.content.expose()).into_owned();
+        (value.kind.as_str(), value.name.as_str(), content)
+    });
+    let values: Vec<_> = values.collect();
+    let of = |kind, name, content: &str| (kind, name, content.to_owned());
+    let expected = [
+        of("secret", "app-db", "hunter2\n"),
+        of("config", "site.conf", "port 80"),
+        of("config", "app-motd", "hello"),
+    ];
+    assert_eq!(values, expected);
+    let all: Vec<_> = app.all_values.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
+    assert_eq!(all, ["secret app-db", "secret app-unused", "config app-motd", "config site.conf"]);
+    let notes = notes(&app);
+    assert!(notes.iter().any(|note| note.contains("configs.motd.labels is not honoured")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.contains("secrets.uid needs workers that run as root")),
+        "{notes:?}"
+    );
+    assert!(!format!("{app:?}").contains("hunter2"));
+}
+
+#[test]
+fn services_wait_for_those_they_depend_on_as_far_as_they_are_active() {
+    let text = "services:\n  web:\n    image: a\n    depends_on:\n      my_db: {condition: service_healthy}\n      \
+                job: {condition: service_completed_successfully}\n      tools: {required: false}\n  \
+                job: {image: a, depends_on: [my_db]}\n  my_db: {image: b}\n  tools: {image: c, profiles: [x]}\n";
+    let app = app(text);
+    let web = service(&app, "app-web");
+    let expected =
+        serde_json::json!({"app-job": "service_completed_successfully", "app-my-db": "service_healthy"});
+    assert_eq!(web["depends_on"], expected);
+    assert_eq!(service(&app, "app-job")["depends_on"], serde_json::json!({"app-my-db": "service_started"}));
+    assert!(service(&app, "app-my-db").get("depends_on").is_none());
+}
+
+#[test]
 fn variables_come_from_the_environment_and_the_env_file_beside_the_first_file() {
     let texts = [
         (

@@ -10,7 +10,7 @@ use crate::source::SourceError;
 const ENVIRONMENT: &str = "environment";
 
 /// Adds the variables of files. Their paths are complete already.
-pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     for entry in field.value.items().unwrap_or_default() {
         let text = |name: &str| entry.get(name).and_then(Node::scalar).map(|text| text.into_owned());
         let path = match entry.is_map() {
@@ -35,7 +35,7 @@ pub(crate) fn env_file(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>, draft: &mut Draft<'_>) {
+fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>, draft: &mut Draft<'_, '_>) {
     let content = match draft.sources.read(path) {
         Ok(content) => content,
         Err(SourceError::NotFound) if !is_required => return,
@@ -61,7 +61,7 @@ fn add_file(path: &str, format: Format, is_required: bool, place: Option<Place>,
 
 /// Adds the variables of the service itself. One without a value takes that of the environment, if there is
 /// one.
-pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());
     }
@@ -78,7 +78,7 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-fn set(name: &str, key_place: Option<Place>, value: Node, place: Option<Place>, draft: &mut Draft<'_>) {
+fn set(name: &str, key_place: Option<Place>, value: Node, place: Option<Place>, draft: &mut Draft<'_, '_>) {
     if !draft.document.has_field(ENVIRONMENT) {
         draft.document.set(ENVIRONMENT, place, Node::empty_map(place));
     }

@@ -8,7 +8,7 @@ use crate::report::NoteKind;
 const ON_LOOPBACK: &str = "ports without an address are reachable on the node's loopback only; write 0.0.0.0:8080:80 to \
                            open one";
 
-pub(crate) fn ports(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn ports(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let Some(items) = field.value.items() else { return draft.set("ports", field, field.value.clone()) };
     let mut ports = Vec::new();
     for item in items {

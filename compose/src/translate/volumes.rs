@@ -6,12 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::document::{Field, Node};
 
 use super::{Draft, binary_amount};
+use crate::EXTENSION;
 use crate::report::{NoteKind, Report};
 
-/// Notes of an author, as everywhere in Compose.
-const EXTENSION: &str = "x-";
-
-pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_>) {
+pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let Some(items) = field.value.items() else { return draft.set("volumes", field, field.value.clone()) };
     let mut volumes = Vec::new();
     for item in items {
@@ -24,7 +22,7 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_>) {
 }
 
 /// Returns the short form with those options that have an effect.
-fn short(text: &str, item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
+fn short(text: &str, item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         [path, _, ..] if path.starts_with(['/', '.', '~']) => {
@@ -50,7 +48,7 @@ fn short(text: &str, item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
 }
 
 /// Returns the long form without what has no effect.
-fn long(item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
+fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     if !item.is_map() {
         return Some(item.clone());
     }
@@ -86,7 +84,7 @@ fn long(item: &Node, draft: &mut Draft<'_>) -> Option<Node> {
 }
 
 /// Returns the options of a volume in memory. A size of 0 is no limit.
-fn in_memory(options: &Node, draft: &mut Draft<'_>) -> Node {
+fn in_memory(options: &Node, draft: &mut Draft<'_, '_>) -> Node {
     let mut known = Node::empty_map(options.place());
     for option in options.fields().filter(|option| !option.name.starts_with(EXTENSION)) {
         match option.name {
@@ -99,7 +97,7 @@ fn in_memory(options: &Node, draft: &mut Draft<'_>) -> Node {
     known
 }
 
-fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_>) {
+fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
     if !node.is_blank() {
         draft.note(NoteKind::NotHonoured, node.place(), format!("volumes is not honoured in part: {why}"));
     }

@@ -7,6 +7,7 @@ mod api;
 mod chaos;
 mod containers;
 mod deaths;
+mod dependencies;
 mod ends;
 mod external;
 mod hosts;

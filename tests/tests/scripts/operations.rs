@@ -146,10 +146,10 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
     let content = ValueBytes::new(b"listen 80".to_vec());
     let first = StoredValue::seal(ValueKind::Config, name.clone(), 1, &content, None).unwrap();
     if case.script == "value_delete" {
-        store.put_value(&first, 10).await.unwrap();
+        store.put_value(&first, 10, None).await.unwrap();
         return operation!(None, [store, name] store.delete_value(ValueKind::Config, &name));
     }
-    operation!(None, [store, first] store.put_value(&first, 10))
+    operation!(None, [store, first] store.put_value(&first, 10, None))
 }
 
 async fn registries(fixture: &Fixture, case: Case) -> Operation {

@@ -17,7 +17,7 @@ fn config(text: &str, version: u64, content: &str) -> StoredValue {
 }
 
 async fn put(fixture: &Fixture, value: &StoredValue) -> PutValueOutcome {
-    fixture.store.put_value(value, 2).await.unwrap().0
+    fixture.store.put_value(value, 2, None).await.unwrap().0
 }
 
 #[tokio::test]

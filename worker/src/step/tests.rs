@@ -30,6 +30,7 @@ fn facts(observed: Option<ContainerState>) -> PodFacts {
 /// The same, with this only container.
 fn pod(container: ContainerFacts) -> PodFacts {
     PodFacts {
+        is_held: false,
         desired: DesiredState::Run,
         containers: vec![container],
         sandbox: SandboxFacts::NotUsed,
@@ -303,4 +304,18 @@ fn a_container_that_could_not_be_created_waits_for_its_time() {
         let created = step(&facts, &BACKOFF) == Action::Containers(vec![(0, ContainerAction::Create)]);
         assert_eq!(created, is_due, "{restart_at:?}");
     }
+}
+
+#[test]
+fn a_pod_that_waits_for_services_is_not_started_again_and_can_be_stopped() {
+    let exited = Some(ContainerState::Exited { code: 137, out_of_memory: false });
+    let due = ContainerFacts { restart_at: at(999), ..container(exited) };
+    assert_eq!(
+        step(&pod(due.clone()), &BACKOFF),
+        Action::Containers(vec![(0, ContainerAction::Restart)]),
+        "without a wait"
+    );
+    assert_eq!(step(&PodFacts { is_held: true, ..pod(due.clone()) }, &BACKOFF), Action::Leave);
+    let stopping = PodFacts { is_held: true, desired: DesiredState::Stop, ..pod(due) };
+    assert_eq!(step(&stopping, &BACKOFF), Action::Stop);
 }

@@ -32,6 +32,9 @@ pub(crate) struct ManagedPod {
     pub(crate) containers: Vec<ManagedContainer>,
     /// The engine's handle of the container that holds the network of the others, if it has one.
     pub(crate) sandbox: Option<String>,
+    /// Its containers are not started again before the services are there that its service depends on; what is missing,
+    /// once that was looked at.
+    pub(crate) held: Option<String>,
     /// No action is tried before this moment, because the last one failed.
     pub(crate) retry_at: Option<BootInstant>,
     /// Where it can be reached, as far as is known.
@@ -61,6 +64,7 @@ impl ManagedPod {
             version: 0,
             containers,
             sandbox: None,
+            held: None,
             retry_at: None,
             network: ContainerNetwork::default(),
             runs: Vec::new(),

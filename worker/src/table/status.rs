@@ -5,6 +5,7 @@ use common::spec::ContainerSpec;
 
 use super::container::STARTING;
 use super::pod::ManagedPod;
+use crate::dependencies::WAITING;
 
 /// What a status report says about a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,9 +30,11 @@ impl ManagedPod {
             Some((_, _, container)) => container.exit_code,
             None => self.containers.iter().find_map(|container| container.exit_code),
         };
-        let (reason, message) = match unwell {
-            Some((reason, message, _)) => (reason, message),
-            None => self.not_started().map_or(("", String::new()), |message| (STARTING, message)),
+        let held = self.held.as_ref().filter(|message| !message.is_empty());
+        let (reason, message) = match (held, unwell) {
+            (Some(message), _) => (WAITING, message.clone()),
+            (None, Some((reason, message, _))) => (reason, message),
+            (None, None) => self.not_started().map_or(("", String::new()), |message| (STARTING, message)),
         };
         PodStatus {
             reason,

@@ -91,6 +91,8 @@ fn api_with_shop(request: &str) -> String {
         "GET /service?app=shop" => ok_json(&both),
         "GET /service?app=blog" => ok_json(&serde_json::json!({ "items": [] })),
         "GET /service" => ok_json(&both),
+        // As of an API of the version before.
+        "GET /secret" | "GET /config" => problem(404),
         line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
         line if line.contains("/service/shop-db") && line.starts_with("GET") => problem(404),
         _ => ok_json(&service("shop-web")),

@@ -12,6 +12,8 @@ if holder ~= node or current_assignment ~= assignment or (phase ~= 'assigned' an
   return 'STALE'
 end
 redis.call('HSET', pod_key, 'reason', reason, 'message', message)
+-- A wait for other services is no attempt to start the pod, however often its worker is restarted meanwhile.
+if phase == 'assigned' and reason == 'WaitingForDependencies' then redis.call('HSET', pod_key, 'attempts', 0) end
 if reason == '' and (last_reason or '') ~= '' then redis.call('HSET', pod_key, 'ready_since', STAMP) end
 if restarts ~= '' then redis.call('HSET', pod_key, 'restarts', restarts) end
 if exit_code ~= '' then redis.call('HSET', pod_key, 'exit_code', exit_code) end

@@ -4,10 +4,13 @@
 local service_key, services, spec_key, unconfirmed, former_specs = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
-local service, mode, spec, spec_text, fingerprint, replicas, labels, app, expected_revision, write = head_args()
+-- `depends_on` is JSON, or '' for none.
+local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, expected_revision,
+  write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app = redis.call('HGET', service_key, 'app') or ''
+local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -22,12 +25,17 @@ if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
-  and #labels <= #(current_labels or '') and #app <= #current_app then allow_at_maxmemory() end
+  and #labels <= #(current_labels or '') and #app <= #current_app
+  and #depends_on <= #current_depends_on then allow_at_maxmemory() end
 note_unconfirmed(unconfirmed, service, write)
 
--- A service without an app has no such field, as those of earlier versions.
-local function set_app()
-  if app == '' then redis.call('HDEL', service_key, 'app') else redis.call('HSET', service_key, 'app', app) end
+-- A service without an app or dependencies has no such field, as those of earlier versions.
+local function set_optional(field, value)
+  if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
+end
+local function set_optionals()
+  set_optional('app', app)
+  set_optional('depends_on', depends_on)
 end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
@@ -39,7 +47,7 @@ if not state then
     'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
     'created_at', STAMP, 'updated_at', STAMP,
     'revision', 1, 'revised_by', write, 'write', write)
-  set_app()
+  set_optionals()
   redis.call('SADD', services, service)
   emit('service', service, 'ServiceCreated', service, '', '', pods_wanted())
   -- The process that creates a service creates its pods as well: reconcile need not look at once.
@@ -48,17 +56,21 @@ if not state then
 end
 
 local function scaled_message()
+  if current_replicas == replicas and current_labels == labels and current_app == app then
+    return 'its dependencies changed'
+  end
   if current_replicas == replicas and current_labels == labels then return 'its app changed' end
   if current_replicas == replicas then return 'its labels changed' end
   return 'scaled from ' .. current_replicas .. ' to ' .. replicas
 end
 if is_same then
-  if current_replicas == replicas and current_labels == labels and current_app == app then
+  if current_replicas == replicas and current_labels == labels and current_app == app
+    and current_depends_on == depends_on then
     return { 'UNCHANGED', generation }
   end
   redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
     'revision', revision + 1, 'revised_by', write, 'write', write)
-  set_app()
+  set_optionals()
   emit('service', service, 'ServiceScaled', service, '', '', scaled_message())
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
@@ -72,7 +84,7 @@ if current_spec and current_spec ~= spec then redis.call('SADD', former_specs, c
 redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_text', spec_text,
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)
-set_app()
+set_optionals()
 emit('service', service, 'ServiceUpdated', service, '', '',
   'generation ' .. generation .. ', ' .. pods_wanted())
 redis.call('PUBLISH', 'wake:reconcile', service)

@@ -1,23 +1,26 @@
 -- Stores a version of a secret or a config: the first one, or the one after the current one. The oldest of more
 -- than `kept` versions is dropped.
 -- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
---        | {'FULL', number of values}
+--        | {'FULL', number of values} | {'OTHER_APP', the app that it belongs to, or ''}
 local value_key, names = head_keys()
 -- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's.
-local kind, name, version, value, kept, max_count = head_args()
-local current, current_value = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version), 1, 2)
+-- `app` is the one that the value is to belong to; '' leaves a value to whom it belongs.
+local kind, name, version, value, kept, max_count, app = head_args()
+local current, current_value, owner = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version, 'app'), 1, 3)
 local count = redis.call('SCARD', names)
 -- A number that was written by hand ends no other version.
 current = tonumber(current) or 0
 version = tonumber(version)
 
 if version == current and current_value == value then return { 'SAME' } end
+if current > 0 and app ~= '' and owner ~= app then return { 'OTHER_APP', owner or '' } end
 if version ~= current + 1 then return { 'CONFLICT', current } end
 if current == 0 and count >= tonumber(max_count) then return { 'FULL', count } end
 
 local field = string.format('%.0f', version)
 redis.call('HSET', value_key, 'current', field, 'v:' .. field, value, 'updated_at', STAMP)
 redis.call('HSETNX', value_key, 'created_at', STAMP)
+if app ~= '' then redis.call('HSET', value_key, 'app', app) end
 redis.call('HDEL', value_key, string.format('v:%.0f', version - tonumber(kept)))
 redis.call('SADD', names, name)
 emit('cluster', string.lower(kind) .. '/' .. name, kind .. (current == 0 and 'Created' or 'Rotated'), '', '', '',

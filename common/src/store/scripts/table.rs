@@ -407,7 +407,8 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs],
-        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, expected_revision, write],
+        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
+               expected_revision, write],
     }
     service_recover {
         run_by: [Api],
@@ -491,7 +492,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [value_key, names],
-        args: [kind, name, version, value, kept, max_count],
+        args: [kind, name, version, value, kept, max_count, app],
     }
     volume_remove {
         run_by: [Api],

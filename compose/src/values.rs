@@ -1,0 +1,237 @@
+//! Secrets and configs: what the files declare, and what services get of them. Contents are read, and never shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::document::{Field, Node, Place, nearest};
+use common::ids::{AppName, ValueName};
+use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
+
+use crate::fields::{self, Support};
+use crate::names::text_at;
+use crate::report::{NoteKind, Report};
+use crate::source::Sources;
+use crate::{EXTENSION, load::Variables};
+
+/// The fields of a declaration that say where the content is.
+const ORIGINS: [&str; 3] = ["file", "environment", "content"];
+
+/// A secret or config that goes with an app.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppValue {
+    /// Whether it is a secret or a config.
+    pub kind: ValueKind,
+    /// Its name in the cluster.
+    pub name: ValueName,
+    /// Its content.
+    pub content: ValueBytes,
+}
+
+/// The secrets and configs that the files declare. Those that services use are collected.
+pub(crate) struct Declared<'a> {
+    pub(crate) root: &'a Node,
+    pub(crate) app: &'a AppName,
+    pub(crate) variables: &'a Variables,
+    pub(crate) sources: &'a dyn Sources,
+    /// What services use: none stands for one that the app does not make.
+    used: BTreeMap<(ValueKind, String), Option<Node>>,
+    made: Vec<AppValue>,
+}
+
+impl<'a> Declared<'a> {
+    pub(crate) fn new(
+        root: &'a Node,
+        app: &'a AppName,
+        variables: &'a Variables,
+        sources: &'a dyn Sources,
+    ) -> Self {
+        Self { root, app, variables, sources, used: BTreeMap::new(), made: Vec::new() }
+    }
+
+    /// Returns what the services use and the app makes, and the names of all that the files would make.
+    pub(crate) fn finish(self) -> (Vec<AppValue>, BTreeSet<(ValueKind, ValueName)>) {
+        let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
+            let group = self.root.get(group(kind)).into_iter().flat_map(Node::fields);
+            group.map(move |field| (kind, field))
+        });
+        let all = declared.filter(|(_, field)| !is_external(field.value));
+        let all = all.filter_map(|(kind, field)| Some((kind, ValueName::new(self.name_of(field)).ok()?)));
+        let all = all.collect();
+        (self.made, all)
+    }
+
+    /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app makes.
+    /// Without a name there is a mistake.
+    fn used(
+        &mut self,
+        kind: ValueKind,
+        source: &str,
+        place: Option<Place>,
+        report: &mut Report,
+    ) -> Option<Node> {
+        let key = (kind, source.to_owned());
+        if let Some(known) = self.used.get(&key) {
+            return known.clone();
+        }
+        let name = self.declaration(kind, source, place, report);
+        let name = name.map(|name| text_at(name.as_str(), place));
+        self.used.insert(key, name.clone());
+        name
+    }
+
+    fn declaration(
+        &mut self,
+        kind: ValueKind,
+        source: &str,
+        place: Option<Place>,
+        report: &mut Report,
+    ) -> Option<ValueName> {
+        let root = self.root;
+        let Some(field) = root.get(group(kind)).and_then(|declared| declared.field(source)) else {
+            report.mistake(place, undeclared(kind, source, root));
+            return None;
+        };
+        note_parts(kind, field, report);
+        let name = match ValueName::new(self.name_of(field)) {
+            Ok(name) => name,
+            Err(error) => {
+                report.mistake(field.place, format!("{kind} {source}: {error}"));
+                return None;
+            }
+        };
+        let origins: Vec<Field<'_>> = ORIGINS
+            .iter()
+            .filter_map(|origin| field.value.field(origin))
+            .filter(|field| !field.value.is_null())
+            .collect();
+        match (is_external(field.value), origins.as_slice()) {
+            (true, []) => {}
+            (false, [origin]) => match self.content(*origin) {
+                Ok(content) => self.made.push(AppValue { kind, name: name.clone(), content }),
+                Err(problem) => report.mistake(origin.place, format!("{kind} {source}: {problem}")),
+            },
+            (true, [origin, ..]) => {
+                let detail =
+                    format!("{kind} {source}: an external one has no {}: it is in the cluster", origin.name);
+                report.mistake(origin.place, detail);
+            }
+            (false, _) => {
+                let detail =
+                    format!("{kind} {source}: write one of file, environment, content or external: true");
+                report.mistake(field.place, detail);
+            }
+        }
+        Some(name)
+    }
+
+    /// Returns the name that is declared; by default that of the app and that in the file.
+    fn name_of(&self, field: Field<'_>) -> String {
+        let text = |node: &Node| node.get("name").and_then(Node::scalar).map(|name| name.into_owned());
+        let named = text(field.value).or_else(|| field.value.get("external").and_then(text));
+        match named {
+            Some(name) => name,
+            None if is_external(field.value) => field.name.to_owned(),
+            None => format!("{}-{}", self.app, field.name),
+        }
+    }
+
+    /// Returns the content; the problem has no part of it.
+    fn content(&self, origin: Field<'_>) -> Result<ValueBytes, String> {
+        let Some(text) = origin.value.scalar() else {
+            return Err(format!("{} must be a text, not {}", origin.name, origin.value.kind()));
+        };
+        let bytes = match origin.name {
+            // The path is complete already.
+            "file" => self.sources.read_bytes(&text).map_err(|error| format!("file {text}: {error}"))?,
+            "environment" => match self.variables.get(&*text) {
+                Some(value) => value.clone().into_bytes(),
+                None => {
+                    return Err(format!("variable {text} is not set: set it in the environment or in .env"));
+                }
+            },
+            _ => text.into_owned().into_bytes(),
+        };
+        match bytes.len() {
+            0 => Err("the content is empty".to_owned()),
+            length if length > MAX_VALUE_BYTES => Err(format!(
+                "more than {} KiB; put large files into the image or a volume",
+                MAX_VALUE_BYTES / 1024
+            )),
+            _ => Ok(ValueBytes::new(bytes)),
+        }
+    }
+}
+
+/// Returns what a service gets, with the names in the cluster. `field` is `secrets` or `configs` of the service.
+pub(crate) fn references(
+    kind: ValueKind,
+    field: Field<'_>,
+    service: &str,
+    declared: &mut Declared<'_>,
+    report: &mut Report,
+) -> Node {
+    let Some(items) = field.value.items() else { return field.value.clone() };
+    let references = items.iter().filter_map(|item| {
+        let source = match item.is_map() {
+            true => item.get("source")?.scalar(),
+            false => item.scalar(),
+        };
+        // What is wrong with another form is said where services are checked.
+        let Some(source) = source else { return Some(item.clone()) };
+        let name = declared.used(kind, &source, item.place(), report)?;
+        let mut reference = Node::empty_map(item.place());
+        reference.set("source", item.place(), name);
+        reference.set("target", item.place(), text_at(&source, item.place()));
+        let parts = item.is_map().then(|| item.fields()).into_iter().flatten();
+        for part in parts.filter(|part| part.name != "source" && !part.name.starts_with(EXTENSION)) {
+            if matches!(part.name, "uid" | "gid") {
+                let detail = format!("{}.{} needs workers that run as root", field.name, part.name);
+                report.note(NoteKind::Different, part.place, service, detail);
+            }
+            let value =
+                part.value.scalar().map_or_else(|| part.value.clone(), |text| part.value.with_text(text));
+            reference.set(part.name, part.place, value);
+        }
+        Some(reference)
+    });
+    Node::list(references.collect(), field.value.place())
+}
+
+/// Notes what of a declaration has no effect.
+fn note_parts(kind: ValueKind, field: Field<'_>, report: &mut Report) {
+    let group = group(kind);
+    for part in field.value.fields().filter(|part| !part.value.is_blank()) {
+        let row = fields::row(&format!("{group}.*.{}", part.name));
+        if let Some(row) = row.filter(|row| matches!(row.support, Support::NotHonoured)) {
+            let detail = format!("{group}.{}.{} is not honoured: {}", field.name, part.name, row.advice);
+            report.note(NoteKind::NotHonoured, part.place, "", detail);
+        }
+    }
+}
+
+fn undeclared(kind: ValueKind, source: &str, root: &Node) -> String {
+    let group = group(kind);
+    let names: Vec<&str> =
+        root.get(group).into_iter().flat_map(|declared| declared.fields().map(|f| f.name)).collect();
+    match nearest(source, &names) {
+        Some(near) => format!("{kind} {source:?} is not declared; did you mean {near:?}?"),
+        None => format!(
+            "{kind} {source:?} is not declared: add it to `{group}` at the top of the file; `external: true` takes one \
+             of the cluster"
+        ),
+    }
+}
+
+fn is_external(declaration: &Node) -> bool {
+    declaration.get("external").is_some_and(|external| match external.scalar() {
+        Some(text) => text == "true",
+        None => external.is_map(),
+    })
+}
+
+/// Returns the name of the group at the top of a file.
+fn group(kind: ValueKind) -> &'static str {
+    match kind {
+        ValueKind::Secret => "secrets",
+        ValueKind::Config => "configs",
+    }
+}
