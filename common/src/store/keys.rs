@@ -64,7 +64,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 20] = [
+pub(crate) const CLUSTER_WIDE: [&str; 21] = [
     EVENTS,
     META,
     SQ,
