@@ -163,6 +163,12 @@ impl ContainerSpec {
             let problems = check.iter().flat_map(HealthCheck::problems);
             problems.map(move |(pointer, problem)| (format!("{field}{pointer}"), Some(problem)))
         });
+        // An image describes one check, which is that of its health.
+        let no_method = self
+            .readiness
+            .as_ref()
+            .is_some_and(HealthCheck::has_only_times)
+            .then(|| "says not how to check: add one of `test`, `http`, `tcp` and `command`".to_owned());
         let file_problems = file_reference::violations(&self.secrets, &self.configs).into_iter();
         let file_problems = file_problems.map(|violation| (violation.pointer, violation.detail));
         single
@@ -170,6 +176,7 @@ impl ContainerSpec {
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
             .chain(health)
+            .chain([("readiness".to_owned(), no_method)])
             .chain(self.volume_problems())
             .filter_map(|(field, problem)| Some((field, problem?)))
             .chain(file_problems)

@@ -116,7 +116,11 @@ pub(crate) static TABLE: &[Row] = &[
     known("services.*.depends_on.*.condition", Reading, "see depends_on"),
     known("services.*.depends_on.*.required", Reading, ""),
     not_honoured("services.*.depends_on.*.restart", "a change of one service restarts no other one"),
-    honoured("services.*.healthcheck", to::healthcheck, "without `test` or `disable` it is left out"),
+    honoured(
+        "services.*.healthcheck",
+        to::healthcheck,
+        "without `test`, the image's own check with these times",
+    ),
     known("services.*.profiles", Reading, ""),
     known("services.*.extends", Reading, ""),
     known("services.*.extends.service", Reading, ""),

@@ -75,6 +75,12 @@ fn each_field_becomes_the_one_of_a_service() {
         ("init: true\n    read_only: 'true'", "read_only", serde_json::json!(true)),
         ("stop_signal: SIGINT", "stop_signal", serde_json::json!("SIGINT")),
         ("stop_grace_period: 1m30s", "stop_grace_period", serde_json::json!(90)),
+        (
+            "healthcheck: {interval: 5s, retries: '2'}",
+            "healthcheck",
+            serde_json::json!({"interval": "5s", "retries": 2}),
+        ),
+        ("healthcheck: {}", "healthcheck", serde_json::Value::Null),
         ("entrypoint: [a, b]", "entrypoint", serde_json::json!(["a", "b"])),
         ("scale: 4", "replicas", serde_json::json!(4)),
         ("labels: [a=b, c]\n    deploy: {labels: {a: d}}", "labels", serde_json::json!({"a": "d", "c": ""})),
