@@ -2,7 +2,8 @@
 
 use clap::Args;
 use common::spec::{
-    Command, ContainerSpec, HealthCheck, HealthTest, Milliseconds, StopSignal, TextList, VolumeMount,
+    Command, ContainerSpec, HealthCheck, HealthTest, LogDriver, LogOptions, Logging, Memory, Milliseconds,
+    StopSignal, TextList, VolumeMount,
 };
 
 #[derive(Debug, Args)]
@@ -34,6 +35,18 @@ pub(super) struct ContainerArgs {
     /// The most processes and threads.
     #[arg(long, value_name = "NUMBER")]
     pids_limit: Option<u32>,
+    /// Name that the container has for itself.
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+    /// Memory that is reserved, if less than the limit: 32MiB, 1g.
+    #[arg(long, value_name = "MEMORY")]
+    memory_reservation: Option<Memory>,
+    /// How the engine keeps the log: json-file, local.
+    #[arg(long, value_name = "DRIVER", value_parser = log_driver)]
+    log_driver: Option<LogDriver>,
+    /// Limit of the log: max-size=5m, max-file=2; repeatable.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = log_option)]
+    log_opt: Vec<LogOptions>,
     /// Signal that asks the container to stop.
     #[arg(long, value_name = "SIGNAL")]
     stop_signal: Option<StopSignal>,
@@ -87,6 +100,15 @@ impl HealthArgs {
 }
 
 impl ContainerArgs {
+    fn logging(&self) -> Option<Logging> {
+        let mut logging = Logging { driver: self.log_driver.unwrap_or_default(), ..Logging::default() };
+        for option in &self.log_opt {
+            logging.options.max_size = option.max_size.or(logging.options.max_size);
+            logging.options.max_file = option.max_file.or(logging.options.max_file);
+        }
+        (self.log_driver.is_some() || !self.log_opt.is_empty()).then_some(logging)
+    }
+
     /// Returns a container with these settings, and defaults for the others.
     pub(super) fn container(&self, image: String) -> ContainerSpec {
         ContainerSpec {
@@ -100,10 +122,29 @@ impl ContainerArgs {
             cap_drop: self.cap_drop.clone(),
             pids_limit: self.pids_limit,
             stop_signal: self.stop_signal,
+            hostname: self.hostname.clone(),
+            memory_reservation: self.memory_reservation,
+            logging: self.logging(),
             healthcheck: self.health.check(),
             ..ContainerSpec::from_image(image)
         }
     }
+}
+
+/// Reads one option, as a log has it that has no other one.
+fn log_option(text: &str) -> Result<LogOptions, String> {
+    let known = || format!("{text:?} is not max-size=5m or max-file=2");
+    match text.split_once('=') {
+        Some(("max-size", size)) => Ok(LogOptions { max_size: Some(size.parse()?), max_file: None }),
+        Some(("max-file", count)) => {
+            Ok(LogOptions { max_size: None, max_file: Some(count.parse().map_err(|_| known())?) })
+        }
+        _ => Err(known()),
+    }
+}
+
+fn log_driver(text: &str) -> Result<LogDriver, String> {
+    super::values::deserialized(text)
 }
 
 fn milliseconds(text: &str) -> Result<Milliseconds, String> {
@@ -133,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_a_check_are_dockers() {
+    fn the_flags_are_dockers() {
         let json = |json: &str| Some(serde_json::from_str::<HealthCheck>(json).unwrap());
         assert_eq!(check(&[]), None);
         assert_eq!(
@@ -145,6 +186,11 @@ mod tests {
             check(&["--health-timeout", "500ms", "--health-start-period", "1m"]),
             json(r#"{"timeout":"500ms","start_period":"1m"}"#)
         );
+        let words = ["run", "--log-opt", "max-size=5m", "--log-opt", "max-file=2", "--hostname", "mail"];
+        let container = Line::try_parse_from(words).unwrap().container.container("x".to_owned());
+        let logging = serde_json::from_str(r#"{"options":{"max-size":"5m","max-file":2}}"#).unwrap();
+        assert_eq!((container.logging, container.hostname.as_deref()), (Some(logging), Some("mail")));
+        assert!(Line::try_parse_from(["run", "--log-driver", "syslog"]).is_err());
         assert_eq!(check(&["--no-healthcheck"]), json(r#"{"disable":true}"#));
         assert!(Line::try_parse_from(["run", "--no-healthcheck", "--health-cmd", "x"]).is_err());
     }
