@@ -140,13 +140,9 @@ pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("stop_signal", field, field.value.clone());
 }
 
-/// One that only changes the times of the image's check has no form here: the image's own times hold.
 pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    if field.value.has_value("test") || field.value.has_value("disable") {
+    if !field.value.is_blank() {
         draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));
-    } else {
-        let detail = "without `test` the image's own check counts, with the image's own times".to_owned();
-        draft.note(NoteKind::NotHonoured, field.place, detail);
     }
 }
 
@@ -171,6 +167,47 @@ pub(crate) fn memory(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory", field, binary_amount(field.value));
     }
+}
+
+/// 0 is none.
+pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    if field.value.scalar().as_deref() != Some("0") {
+        draft.set_once("memory_reservation", field, binary_amount(field.value));
+    }
+}
+
+pub(crate) fn hostname(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    draft.set("hostname", field, field.value.clone());
+}
+
+/// Drivers whose logs only a program outside could read, and options besides the limits, are noted.
+pub(crate) fn logging(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let driver = field.value.get("driver").and_then(Node::scalar).unwrap_or_default().into_owned();
+    if !matches!(driver.as_str(), "" | "json-file" | "local") {
+        let detail = format!(
+            "logging.driver: {driver} is not honoured: the engine keeps the log, and `kubeleet logs` reads it"
+        );
+        return draft.note(NoteKind::NotHonoured, field.place, detail);
+    }
+    let mut logging = Node::empty_map(field.place);
+    if let Some(driver) = field.value.field("driver").filter(|driver| !driver.value.is_null()) {
+        logging.set("driver", driver.place, driver.value.clone());
+    }
+    let mut options = Node::empty_map(field.place);
+    for option in field.value.get("options").into_iter().flat_map(Node::fields) {
+        match option.name {
+            "max-size" => options.set(option.name, option.place, binary_amount(option.value)),
+            "max-file" => options.set(option.name, option.place, option.value.unquoted()),
+            name => {
+                let detail = format!(
+                    "logging.options.{name} is not honoured: logs have the limits max-size and max-file"
+                );
+                draft.note(NoteKind::NotHonoured, option.place, detail);
+            }
+        }
+    }
+    logging.set("options", field.place, options);
+    draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
 }
 
 /// Returns an amount of bytes as kubeleet reads it. Docker's units are binary, also those that end in `b`.

@@ -1,4 +1,4 @@
-//! The health checks that images describe: they count for containers whose specification says nothing.
+//! The health checks that images describe: they count for containers whose specification says nothing, or only the times.
 
 use crate::table::{ContainerChecks, ManagedPod};
 use crate::worker::Worker;
@@ -9,8 +9,8 @@ pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
     let spec = managed.spec.clone();
     for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {
         let of_image = match spec.healthcheck {
-            Some(_) => None,
-            None => worker.runtime.image_check(&spec.image).await.unwrap_or_else(|error| {
+            Some(ref own) if !own.has_only_times() => None,
+            Some(_) | None => worker.runtime.image_check(&spec.image).await.unwrap_or_else(|error| {
                 tracing::warn!(image = spec.image, %error, "it is unknown whether the image has a health check");
                 None
             }),

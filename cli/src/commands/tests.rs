@@ -87,6 +87,8 @@ fn accepts_valid_command_lines() {
         "uncordon worker1 worker2",
         "drain node/worker1",
         "run nginx -w /srv -u 1000 --entrypoint sh --init --read-only --tmpfs /run:size=1m --cap-drop ALL",
+        "run nginx --health-cmd 'true' --health-interval 5s --health-retries 2 --health-timeout 1s --health-start-period 1m",
+        "run nginx --no-healthcheck",
         "explain service.ports",
         "schema",
         "service ls -l a=b",

@@ -17,6 +17,26 @@ pub(super) fn memory(memory: Memory) -> Option<String> {
     }
 }
 
+/// What is reserved of the memory that a container may use.
+pub(super) fn reservation(least: Memory, limit: Option<Memory>) -> Option<String> {
+    match limit {
+        Some(limit) if least > limit => Some("cannot be more than the limit in `memory`".to_owned()),
+        _ => memory(least),
+    }
+}
+
+/// The name of a host.
+pub(super) fn hostname(name: &str) -> Option<String> {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_valid = name.len() <= 63 && name.split('.').all(is_label);
+    (!is_valid).then(|| "must be a name of at most 63 letters, digits, '-' and '.', such as mail".to_owned())
+}
+
 pub(super) fn cpus(cpus: Cpus) -> Option<String> {
     (cpus.millis() < 10).then(|| "must be at least 0.01 cores".to_owned())
 }

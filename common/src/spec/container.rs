@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Memory, Port, StopSignal, TextList,
-    Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
+    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Logging, Memory, Port, StopSignal,
+    TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -43,6 +43,11 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1000:1000", pattern = "^[!-9;-~]{1,256}(:[!-9;-~]{1,256})?$")]
     pub user: Option<String>,
+    /// Name that the container has for itself, the same for all replicas; without it the start of the container's id.
+    /// Not among several containers, which share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "mail.example.org", pattern = "^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$")]
+    pub hostname: Option<String>,
     /// Published ports: `80`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`. A port is bound to loopback unless an
     /// address is given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,6 +55,10 @@ pub struct ContainerSpec {
     /// Memory limit and reservation: bytes, or a text such as `"64MiB"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// Memory that is reserved, if it is less than the limit in `memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "32MiB")]
+    pub memory_reservation: Option<Memory>,
     /// CPU limit and reservation, in cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
@@ -87,6 +96,10 @@ pub struct ContainerSpec {
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<StopSignal>,
+    /// How much of the container's output is kept on its node, as Compose writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"options": {"max-size": "5m", "max-file": 2}}))]
+    pub logging: Option<Logging>,
     /// Check of the container's health: one that is unhealthy is restarted, as `restart` says. Without it the
     /// image's own check, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,7 +137,7 @@ impl ContainerSpec {
     pub(super) fn request(&self) -> Resources {
         Resources {
             cpu_millis: self.cpus.map_or(0, Cpus::millis),
-            memory_bytes: self.memory.map_or(0, Memory::bytes),
+            memory_bytes: self.memory_reservation.or(self.memory).map_or(0, Memory::bytes),
             pids: self.pids_limit.map_or(0, u64::from),
             pods: 0,
         }
@@ -144,6 +157,11 @@ impl ContainerSpec {
             ("user", self.user.as_deref().and_then(checks::user)),
             ("ports", too_many_ports),
             ("memory", self.memory.and_then(checks::memory)),
+            (
+                "memory_reservation",
+                self.memory_reservation.and_then(|least| checks::reservation(least, self.memory)),
+            ),
+            ("hostname", self.hostname.as_deref().and_then(checks::hostname)),
             ("cpus", self.cpus.and_then(checks::cpus)),
             ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
         ];
@@ -163,6 +181,14 @@ impl ContainerSpec {
             let problems = check.iter().flat_map(HealthCheck::problems);
             problems.map(move |(pointer, problem)| (format!("{field}{pointer}"), Some(problem)))
         });
+        // An image describes one check, which is that of its health.
+        let no_method = self
+            .readiness
+            .as_ref()
+            .is_some_and(HealthCheck::has_only_times)
+            .then(|| "says not how to check: add one of `test`, `http`, `tcp` and `command`".to_owned());
+        let logging = self.logging.iter().flat_map(Logging::problems);
+        let logging = logging.map(|(pointer, problem)| (format!("logging{pointer}"), Some(problem)));
         let file_problems = file_reference::violations(&self.secrets, &self.configs).into_iter();
         let file_problems = file_problems.map(|violation| (violation.pointer, violation.detail));
         single
@@ -170,6 +196,8 @@ impl ContainerSpec {
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
             .chain(health)
+            .chain([("readiness".to_owned(), no_method)])
+            .chain(logging)
             .chain(self.volume_problems())
             .filter_map(|(field, problem)| Some((field, problem?)))
             .chain(file_problems)

@@ -25,7 +25,8 @@ const MAX_WORD: usize = 16 * 1024;
 /// What runs `test` as a text where an image names no other shell.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
-/// A check of a container. Exactly one of `test`, `http`, `tcp` and `command` says how it is done.
+/// A check of a container. One of `test`, `http`, `tcp` and `command` says how it is done; with none of them it is that
+/// of the image, with these times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct HealthCheck {
     /// Compose's form of a command that exits with 0 while the container is well: a text for its shell, or a
@@ -108,6 +109,28 @@ impl HealthCheck {
         test().or_else(http).or_else(tcp).or_else(command)
     }
 
+    /// Returns whether it only says when the image's own check is done, and how many results decide.
+    pub fn has_only_times(&self) -> bool {
+        let times =
+            Self { interval: None, timeout: None, start_period: None, start_interval: None, ..self.clone() };
+        let says_nothing = Self { retries: None, healthy_threshold: None, ..times } == Self::default();
+        says_nothing && *self != Self::default()
+    }
+
+    /// Returns the check of an image with the times and thresholds that this one sets.
+    #[must_use]
+    pub fn of_image_with_times(&self, of_image: &Self) -> Self {
+        Self {
+            interval: self.interval.or(of_image.interval),
+            timeout: self.timeout.or(of_image.timeout),
+            start_period: self.start_period.or(of_image.start_period),
+            start_interval: self.start_interval.or(of_image.start_interval),
+            retries: self.retries.or(of_image.retries),
+            healthy_threshold: self.healthy_threshold.or(of_image.healthy_threshold),
+            ..of_image.clone()
+        }
+    }
+
     /// Returns the times and thresholds, with defaults for those that were left out.
     pub fn timing(&self) -> CheckTiming {
         let or = |given: Option<Milliseconds>, default| given.map_or(default, Milliseconds::duration);
@@ -159,6 +182,7 @@ impl HealthCheck {
         match given.as_slice() {
             _ if self.disable => None,
             [_] => None,
+            [] if self.has_only_times() => None,
             [] => Some("says not how to check: add one of `test`, `http`, `tcp` and `command`".to_owned()),
             several => Some(format!("can have only one of {}", several.join(" and "))),
         }
@@ -282,6 +306,17 @@ mod tests {
         {
             assert_eq!((check(json).method(), check(json).problems()), (None, vec![]), "{json}");
         }
+    }
+
+    #[test]
+    fn times_alone_are_those_of_the_images_check() {
+        let times = check(r#"{"interval":"1s","retries":5}"#);
+        assert!(times.has_only_times() && times.problems().is_empty() && times.method().is_none());
+        let of_image = check(r#"{"test":["CMD","a"],"interval":"9s","timeout":"2s"}"#);
+        let expected = check(r#"{"test":["CMD","a"],"interval":"1s","timeout":"2s","retries":5}"#);
+        assert_eq!(times.of_image_with_times(&of_image), expected);
+        assert!(!check("{}").has_only_times() && !of_image.has_only_times());
+        assert!(!check(r#"{"disable":true,"retries":5}"#).has_only_times());
     }
 
     #[test]

@@ -25,6 +25,7 @@ impl PodSpec {
         violations.extend(self.name_violations());
         violations.extend(self.dependency_violations());
         violations.extend(self.shared_volume_violations());
+        violations.extend(self.hostname_violations());
         violations
     }
 
@@ -40,6 +41,17 @@ impl PodSpec {
         let problems = self.containers.iter().map(problem);
         let indexed = problems.enumerate().filter_map(|(index, problem)| Some((index, problem?)));
         indexed.map(|(index, problem)| Violation::new(format!("/containers/{index}/name"), problem)).collect()
+    }
+
+    fn hostname_violations(&self) -> Vec<Violation> {
+        let several = self.containers.iter().enumerate().filter(|_| self.containers.len() > 1);
+        several
+            .filter(|(_, container)| container.hostname.is_some())
+            .map(|(index, _)| {
+                let detail = "the containers of a pod share the name of its sandbox: leave it out";
+                Violation::new(format!("/containers/{index}/hostname"), detail)
+            })
+            .collect()
     }
 
     fn dependency_violations(&self) -> Vec<Violation> {

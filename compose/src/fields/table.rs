@@ -116,7 +116,11 @@ pub(crate) static TABLE: &[Row] = &[
     known("services.*.depends_on.*.condition", Reading, "see depends_on"),
     known("services.*.depends_on.*.required", Reading, ""),
     not_honoured("services.*.depends_on.*.restart", "a change of one service restarts no other one"),
-    honoured("services.*.healthcheck", to::healthcheck, "without `test` or `disable` it is left out"),
+    honoured(
+        "services.*.healthcheck",
+        to::healthcheck,
+        "without `test`, the image's own check with these times",
+    ),
     known("services.*.profiles", Reading, ""),
     known("services.*.extends", Reading, ""),
     known("services.*.extends.service", Reading, ""),
@@ -126,7 +130,7 @@ pub(crate) static TABLE: &[Row] = &[
     // Resources
     honoured("services.*.cpus", to::cpus, "limit and reservation"),
     honoured("services.*.mem_limit", to::memory, "limit and reservation"),
-    not_honoured("services.*.mem_reservation", LIMIT_RESERVES),
+    honoured("services.*.mem_reservation", to::memory_reservation, "what is reserved; without it, the limit"),
     not_honoured("services.*.memswap_limit", ENGINE),
     not_honoured("services.*.mem_swappiness", ENGINE),
     honoured("services.*.pids_limit", to::pids_limit, "from 1 to 4096; -1 is the node's own limit"),
@@ -169,7 +173,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured("services.*.network_mode", to::network_mode, "that of the machine or of a container is refused"),
     not_honoured("services.*.links", NO_NETWORKS),
     not_honoured("services.*.external_links", NO_NETWORKS),
-    not_honoured("services.*.hostname", "a container is called after its pod"),
+    honoured("services.*.hostname", to::hostname, "the same for all replicas"),
     not_honoured("services.*.domainname", "a container is called after its pod"),
     not_honoured(
         "services.*.container_name",
@@ -188,7 +192,11 @@ pub(crate) static TABLE: &[Row] = &[
     ),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
-    not_honoured("services.*.logging", "the worker limits the size of logs; `kubeleet logs` reads them"),
+    honoured(
+        "services.*.logging",
+        to::logging,
+        "`max-size` and `max-file` of `json-file` and `local`; others are noted",
+    ),
     // Privileges
     honoured("services.*.cap_drop", to::cap_drop, ""),
     refused("services.*.cap_add", NO_PRIVILEGES),
@@ -224,7 +232,11 @@ pub(crate) static TABLE: &[Row] = &[
     honoured("services.*.deploy.resources.limits.pids", to::pids_limit, "as `pids_limit`"),
     known("services.*.deploy.resources.reservations", Parts, ""),
     not_honoured("services.*.deploy.resources.reservations.cpus", LIMIT_RESERVES),
-    not_honoured("services.*.deploy.resources.reservations.memory", LIMIT_RESERVES),
+    honoured(
+        "services.*.deploy.resources.reservations.memory",
+        to::memory_reservation,
+        "as `mem_reservation`",
+    ),
     not_honoured("services.*.deploy.resources.reservations.generic_resources", PLACEMENT),
     refused("services.*.deploy.resources.reservations.devices", NO_DEVICES),
     known("services.*.deploy.restart_policy", Parts, "wins over `restart`"),

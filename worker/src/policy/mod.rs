@@ -43,7 +43,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 25] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 28] {
     let ContainerSpec {
         name,
         image,
@@ -54,6 +54,9 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         user,
         ports,
         memory,
+        memory_reservation,
+        hostname,
+        logging,
         cpus,
         pids_limit,
         ulimits,
@@ -85,7 +88,12 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ports", on_allowed_addresses(ports, policy)),
         // They only limit; the scheduler keeps the sums below what the node offers.
         ("memory", any(memory)),
+        ("memory_reservation", any(memory_reservation)),
         ("cpus", any(cpus)),
+        // A name inside the container.
+        ("hostname", any(hostname)),
+        // Drivers that only write on the node are valid, up to a size; see `invalid_value`.
+        ("logging", any(logging)),
         // They only limit: the largest value is what a container gets without them.
         ("pids_limit", any(pids_limit)),
         ("read_only", any(read_only)),

@@ -33,10 +33,16 @@ impl CheckState {
 }
 
 impl ContainerChecks {
-    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its health.
+    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its health, or only
+    /// the times.
     pub(crate) fn of(spec: &ContainerSpec, of_image: Option<&HealthCheck>) -> Self {
+        let healthcheck = match (&spec.healthcheck, of_image) {
+            (Some(own), Some(of_image)) if own.has_only_times() => Some(own.of_image_with_times(of_image)),
+            (Some(own), _) => Some(own.clone()),
+            (None, of_image) => of_image.cloned(),
+        };
         Self {
-            healthcheck: CheckState::of(spec.healthcheck.as_ref().or(of_image)),
+            healthcheck: CheckState::of(healthcheck.as_ref()),
             readiness: CheckState::of(spec.readiness.as_ref()),
         }
     }

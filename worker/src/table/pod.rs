@@ -142,7 +142,11 @@ impl ManagedPod {
     pub(crate) fn request(&self, worker: &Worker, index: usize) -> Option<ContainerRequest> {
         let spec = self.spec.containers.get(index)?;
         let name = spec.name.clone().filter(|_| self.has_several());
-        let memory = spec.memory.or(worker.default_memory);
+        // The node's default limit is none below what is reserved.
+        let default = worker
+            .default_memory
+            .map(|limit| spec.memory_reservation.map_or(limit, |least| limit.max(least)));
+        let memory = spec.memory.or(default);
         Some(ContainerRequest {
             identity: Identity { container: name, ..self.identity(worker) },
             container: ContainerSpec { memory, ..spec.clone() },

@@ -31,6 +31,8 @@ pub(super) fn create_body(
         cmd: words(&container.command),
         working_dir: container.working_dir.clone(),
         user: container.user.clone(),
+        // The engine refuses one where the network is another container's.
+        hostname: container.hostname.clone().filter(|_| request.sandbox.is_none()),
         stop_signal: container.stop_signal.map(|signal| signal.to_string()),
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
@@ -50,6 +52,9 @@ fn own_ports(request: &ContainerRequest) -> &[Port] {
 fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> HostConfig {
     let container = &request.container;
     let memory = container.memory.map(|memory| i64::try_from(memory.bytes()).unwrap_or(i64::MAX));
+    let reservation = container.memory_reservation.and_then(|memory| i64::try_from(memory.bytes()).ok());
+    let logging = container.logging.clone().unwrap_or_default();
+    let (max_size, max_file) = logging.limits();
     let cpus = container.cpus.map(|cpus| i64::try_from(cpus.millis()).unwrap_or(i64::MAX));
     HostConfig {
         // The worker restarts containers. An engine would, when it starts, revive those that were stopped on
@@ -59,13 +64,14 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
             maximum_retry_count: None,
         }),
         log_config: Some(HostConfigLogConfig {
-            typ: Some("json-file".to_owned()),
+            typ: Some(logging.driver.as_str().to_owned()),
             config: Some(HashMap::from([
-                ("max-size".to_owned(), "10m".to_owned()),
-                ("max-file".to_owned(), "3".to_owned()),
+                ("max-size".to_owned(), max_size.to_string()),
+                ("max-file".to_owned(), max_file.to_string()),
             ])),
         }),
         memory,
+        memory_reservation: reservation,
         // Equal to memory means no swap. Unset would allow as much swap as memory.
         memory_swap: memory,
         nano_cpus: cpus.map(|millis| millis.saturating_mul(1_000_000)),
@@ -150,7 +156,7 @@ mod tests {
         assert_eq!((plain.cap_drop, plain.cap_add), (Some(vec!["NET_RAW".to_owned()]), None));
         assert_eq!(plain.security_opt, Some(vec!["no-new-privileges".to_owned()]));
         assert_eq!(plain.restart_policy.unwrap().name, Some(RestartPolicyNameEnum::NO));
-        assert_eq!(plain.log_config.unwrap().config.unwrap()["max-size"], "10m");
+        assert_eq!(plain.log_config.unwrap().config.unwrap()["max-size"], "10000000");
         assert_eq!((plain.memory, plain.nano_cpus), (None, None));
         let limited = host_config_of(r#"{"image":"x","memory":"64MiB","cpus":0.5}"#);
         assert_eq!((limited.memory, limited.memory_swap), (Some(64 << 20), Some(64 << 20)));
@@ -163,7 +169,8 @@ mod tests {
             "pids_limit":50,"ulimits":{"nofile":{"soft":1,"hard":2},"core":0},"read_only":true,
             "tmpfs":["/run","/tmp:size=64m"],
             "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],
-            "cap_drop":["ALL"],"init":true,"stop_signal":"QUIT"}"#;
+            "cap_drop":["ALL"],"init":true,"stop_signal":"QUIT","hostname":"mail","memory":"64m",
+            "memory_reservation":"32m","logging":{"driver":"local","options":{"max-size":"1m","max-file":2}}}"#;
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest {
             identity: identity("node", "pod", "assignment"),
@@ -175,10 +182,17 @@ mod tests {
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
         assert_eq!((body.working_dir.as_deref(), body.user.as_deref()), (Some("/srv"), Some("1000:1000")));
-        assert_eq!(body.stop_signal.as_deref(), Some("SIGQUIT"));
+        assert_eq!((body.stop_signal.as_deref(), body.hostname.as_deref()), (Some("SIGQUIT"), Some("mail")));
         let host = body.host_config.unwrap();
         assert_eq!((host.pids_limit, host.readonly_rootfs, host.init), (Some(50), Some(true), Some(true)));
         assert_eq!(host.cap_drop, Some(vec!["NET_RAW".to_owned(), "ALL".to_owned()]));
+        assert_eq!(host.memory_reservation, Some(32 << 20));
+        let log = host.log_config.unwrap();
+        let options = log.config.unwrap();
+        assert_eq!(
+            (log.typ.as_deref(), options["max-size"].as_str(), options["max-file"].as_str()),
+            (Some("local"), "1048576", "2")
+        );
         let mounts: Vec<_> = host
             .mounts
             .unwrap()

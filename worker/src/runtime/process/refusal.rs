@@ -12,6 +12,9 @@ pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
     }
     let asked: Vec<&str> = [
         ("user", container.user.is_some()),
+        ("hostname", container.hostname.is_some()),
+        ("memory_reservation", container.memory_reservation.is_some()),
+        ("logging", container.logging.is_some()),
         ("pids_limit", container.pids_limit.is_some()),
         ("ulimits", !container.ulimits.is_empty()),
         ("read_only", container.read_only),
