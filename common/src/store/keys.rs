@@ -22,6 +22,7 @@ pub(crate) const RECOVERY: &str = "recovery";
 pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
+pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 
 macro_rules! keys {
@@ -63,7 +64,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 20] = [
+pub(crate) const CLUSTER_WIDE: [&str; 21] = [
     EVENTS,
     META,
     SQ,
@@ -83,6 +84,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 20] = [
     SECRETS,
     CONFIGS,
     VOLUMES,
+    ROLLOUTS,
     REGISTRIES,
 ];
 
@@ -95,7 +97,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | ROLLOUTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",

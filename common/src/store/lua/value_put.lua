@@ -2,11 +2,12 @@
 -- than `kept` versions is dropped.
 -- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
 --        | {'FULL', number of values}
-local value_key, names = head_keys()
+local value_key, names, rollouts = head_keys()
 -- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's.
 local kind, name, version, value, kept, max_count = head_args()
 local current, current_value = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version), 1, 2)
 local count = redis.call('SCARD', names)
+redis.call('HLEN', rollouts)
 -- A number that was written by hand ends no other version.
 current = tonumber(current) or 0
 version = tonumber(version)
@@ -20,6 +21,8 @@ redis.call('HSET', value_key, 'current', field, 'v:' .. field, value, 'updated_a
 redis.call('HSETNX', value_key, 'created_at', STAMP)
 redis.call('HDEL', value_key, string.format('v:%.0f', version - tonumber(kept)))
 redis.call('SADD', names, name)
+-- A scheduler forgets it once the services that use it are being restarted.
+if current > 0 then redis.call('HSET', rollouts, string.lower(kind) .. '/' .. name, field .. ' ' .. STAMP) end
 emit('cluster', string.lower(kind) .. '/' .. name, kind .. (current == 0 and 'Created' or 'Rotated'), '', '', '',
   'version ' .. field .. ' was stored')
 return { 'OK' }
