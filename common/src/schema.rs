@@ -198,6 +198,16 @@ schemas! {
                             {"type": "null"},
                         ],
                     },
+                    "on_change": {
+                        "anyOf": [{"type": "string", "enum": ["restart", "signal", "none"]}, {"type": "null"}],
+                        "description": "What happens to the service's pods that run when it changes: restart (the \
+                                        default) replaces them step by step, signal replaces the file and sends \
+                                        `signal` to the container, none leaves them as they are",
+                    },
+                    "signal": {
+                        "description": "The name or the number of the signal; by default SIGHUP",
+                        "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}],
+                    },
                 },
             },
         ],

@@ -31,7 +31,7 @@ pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};
 pub use dependency::{Dependency, ServiceProgress, circle_with};
 pub use depends_on::{DependsOn, StartCondition, circle};
-pub use file_reference::{FileMode, FileReference};
+pub use file_reference::{FileMode, FileReference, OnChange};
 pub(crate) use health::MAX_THRESHOLD;
 pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
 pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};

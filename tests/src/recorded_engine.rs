@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::Port;
+use common::spec::{Port, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
@@ -170,6 +170,10 @@ impl Runtime for RecordedEngine {
             self.note(&container.handle, Act::Started);
             Ok(container)
         })
+    }
+
+    fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.inner.signal(handle, signal)
     }
 
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {

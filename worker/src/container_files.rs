@@ -1,11 +1,11 @@
 //! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts them.
 
 use common::config::RuntimeKind;
-use common::spec::{ContainerSpec, FileReference};
+use common::spec::{ContainerSpec, FileReference, StopSignal};
 use common::value::{ReadError, ValueBytes, ValueKind};
 
 use crate::file_store::{DirectoryGuard, NewFile};
-use crate::runtime::{ContainerRequest, MountedFile};
+use crate::runtime::{ContainerRequest, Identity, MountedFile};
 use crate::worker::Worker;
 
 /// The files of a container that is being started.
@@ -55,6 +55,38 @@ pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Resu
         return Ok(());
     }
     provide(worker, request).await.map(drop)
+}
+
+/// A file of a container that runs, which is replaced when its secret or config changes.
+pub(crate) struct Reloaded {
+    /// Its name in the container's directory.
+    pub(crate) name: String,
+    pub(crate) kind: ValueKind,
+    pub(crate) file: FileReference,
+    /// What the container gets then.
+    pub(crate) signal: StopSignal,
+}
+
+/// Returns the files of a container with `on_change: signal`.
+pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reloaded> {
+    let of = |(name, kind, file): (String, ValueKind, &FileReference)| {
+        Some(Reloaded { name, kind, file: file.clone(), signal: file.reload_signal()? })
+    };
+    wanted(worker, container).into_iter().filter_map(of).collect()
+}
+
+/// Writes the current version of a file into the one that the container has. Returns whether the container has to be
+/// told.
+pub(crate) async fn reload(
+    worker: &Worker,
+    identity: &Identity,
+    Reloaded { name, kind, file, .. }: &Reloaded,
+) -> Result<bool, FilesUnavailable> {
+    let content = read(worker, *kind, file).await?;
+    let (mode, uid, gid) = (file.mode.unwrap_or_default().bits(), file.uid, file.gid);
+    let new = NewFile { name: name.clone(), content, uid, gid, mode };
+    let replaced = worker.files.replace(identity, &new);
+    replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
 /// Returns the files of a container, with their names in its directory. Other runtimes than an engine have none:

@@ -84,6 +84,33 @@ impl FileStore {
         names.iter().all(|name| directory.join(name).is_file())
     }
 
+    /// Writes another content into a file that a container has mounted. Returns whether the container has to be told:
+    /// also if a worker was killed before it called [`FileStore::note_told`]. A file that is not there stays away.
+    ///
+    /// # Errors
+    /// Why it cannot be written, as a sentence without its content.
+    pub(crate) fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
+        let directory = self.root()?.join(directory_of(identity));
+        let path = directory.join(&file.name);
+        let mark = directory.join(mark_of(&file.name));
+        let failed = |error: std::io::Error| format!("the file {} cannot be replaced: {error}", file.name);
+        match fs::read(&path) {
+            Ok(current) if current == file.content.expose() => return Ok(mark.exists()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        }
+        fs::write(&mark, []).and_then(|()| overwrite(&path, file)).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Notes that a container was told that this file is another one.
+    pub(crate) fn note_told(&self, identity: &Identity, name: &str) {
+        let Ok(root) = self.root() else { return };
+        // If it stays the container is told once more.
+        let _missing = fs::remove_file(root.join(directory_of(identity)).join(mark_of(name)));
+    }
+
     /// Returns the directories of containers of `cluster`, but those that are being started.
     pub(crate) fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
         let in_use = lock(&self.in_use).clone();
@@ -217,6 +244,21 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the name of the empty file that is there from before a file is replaced until its container was told.
+fn mark_of(name: &str) -> String {
+    format!("{name}.changed")
+}
+
+/// Writes into the very file that is mounted: a mount follows the file, not the name.
+fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
+    // A worker that is not root needs it.
+    fs::set_permissions(path, Permissions::from_mode(file.mode | 0o200))?;
+    let written = OpenOptions::new().write(true).truncate(true).open(path);
+    let written = written.and_then(|mut target| target.write_all(file.content.expose()));
+    fs::set_permissions(path, Permissions::from_mode(file.mode))?;
+    written
+}
+
 /// Writes a file under another name first: a container that has the file mounted keeps the one it has.
 fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
     let path = directory.join(&file.name);
@@ -282,6 +324,25 @@ mod tests {
         store.write(&one, &[file("0-db", "changed", 0o400)]).unwrap();
         assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "changed");
         assert!(store.has_all(&one, &["0-db".to_owned()]) && !store.has_all(&one, &["1-x".to_owned()]));
+        remove_root(&store);
+    }
+
+    #[test]
+    fn a_mounted_file_is_replaced_in_place_and_its_container_told_at_least_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, one) = (store(folder.path()), identity("w1", "pod", "a"));
+        assert!(!store.replace(&one, &file("0-db", "first", 0o400)).unwrap(), "it was never written");
+        let paths = store.write(&one, &[file("0-db", "first", 0o400)]).unwrap();
+        let inode = paths[0].metadata().unwrap().ino();
+        assert!(!store.replace(&one, &file("0-db", "first", 0o400)).unwrap());
+        for _ in 0..2 {
+            assert!(store.replace(&one, &file("0-db", "second", 0o400)).unwrap(), "it was not told yet");
+        }
+        store.note_told(&one, "0-db");
+        assert!(!store.replace(&one, &file("0-db", "second", 0o400)).unwrap());
+        let found = paths[0].metadata().unwrap();
+        assert_eq!((found.ino(), found.mode() & 0o777), (inode, 0o400));
+        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "second");
         remove_root(&store);
     }
 

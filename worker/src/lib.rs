@@ -58,6 +58,7 @@ mod reconcile;
 mod reconcile_pass;
 mod recover;
 mod register;
+mod reload;
 mod remove;
 mod retry;
 pub mod runtime;

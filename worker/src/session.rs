@@ -25,6 +25,7 @@ use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
 use crate::reconcile::ReconcileLoop;
 use crate::register::{purge, register};
+use crate::reload::ReloadLoop;
 use crate::save_pods::SaveLoop;
 use crate::volumes::VolumeLoop;
 use crate::worker::Worker;
@@ -107,6 +108,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(ClaimLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(AckLoop::new(context.clone(), ack_requests), aborted.clone()));
     loops.spawn(run_loop(SaveLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(ReloadLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(VolumeLoop::new(context.clone()), aborted.clone()));
     health_checks::run(&context, health_changes);
     let end = tokio::select! {

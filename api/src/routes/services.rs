@@ -327,7 +327,9 @@ pub(crate) async fn restart_service(
 ) -> Result<Response, ApiProblem> {
     let (outcome, written) = app.store.restart_service(&name, condition.revision()).await?;
     match outcome {
-        RestartOutcome::Restarted { .. } => respond_stored(&app, &name, StatusCode::OK, written).await,
+        RestartOutcome::Restarted { .. } | RestartOutcome::DoneBefore => {
+            respond_stored(&app, &name, StatusCode::OK, written).await
+        }
         RestartOutcome::Missing => Err(not_found(&name)),
         RestartOutcome::Deleting => Err(being_deleted(&name)),
         RestartOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),

@@ -59,6 +59,9 @@ pub(super) async fn rotate(
     let content = content_of(kind, input)?;
     for _ in 0..MAX_ATTEMPTS {
         let ValueInfo { version, .. } = read(app, kind, name).await?;
+        if is_current(app, kind, name, &content).await? {
+            return Ok(Json(ValueView::from(read(app, kind, name).await?)).into_response());
+        }
         let next = version.saturating_add(1);
         match put(app, kind, name, next, &content, of_app.as_ref()).await? {
             (PutValueOutcome::Stored | PutValueOutcome::Same, durability) => {
@@ -141,6 +144,19 @@ async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<Value
     let info =
         info.map_err(|error| ApiProblem::of_key(error, |error| BrokenKey::value(kind, name, error)))?;
     info.ok_or_else(|| not_found(kind, name))
+}
+
+/// Returns whether the current version has this very content: then no pod needs to be replaced. One that cannot be
+/// decrypted has another one.
+async fn is_current(
+    app: &AppState,
+    kind: ValueKind,
+    name: &ValueName,
+    content: &ValueBytes,
+) -> Result<bool, ApiProblem> {
+    let stored = app.store.current_value(kind, name).await?;
+    let current = stored.and_then(|stored| stored.open(app.config.secret_key.as_ref()).ok());
+    Ok(current.as_ref() == Some(content))
 }
 
 async fn put(

@@ -24,6 +24,8 @@ async fn a_secret_is_created_rotated_listed_and_deleted_and_never_shown() {
     api.post("/secret", r#"{"name":"db","value":"hunter2"}"#).await.problem(409, "value-exists");
     let rotated = api.send("PUT", "/secret/db", &[], r#"{"data":"aHVudGVyMw=="}"#).await.expect(200);
     assert_eq!(rotated["version"], 2);
+    let same = api.send("PUT", "/secret/db", &[], r#"{"value":"hunter3"}"#).await.expect(200);
+    assert_eq!(same["version"], 2, "no pod needs to be replaced: {same}");
     for path in ["/secret", "/secret/db"] {
         let text = api.get(path).await.text;
         assert!(!text.contains("hunter") && !text.contains("aHVudGVy"), "{text}");

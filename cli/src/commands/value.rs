@@ -56,7 +56,7 @@ pub(crate) enum ValueCommand {
     /// Store a new one, from standard input unless an option says otherwise.
     #[command(visible_alias = "add")]
     Create(ContentArgs),
-    /// Store the next version; pods that start from then on get it.
+    /// Store the next version; the pods that use it are replaced, unless `on_change` says otherwise.
     #[command(visible_alias = "update")]
     Rotate(ContentArgs),
     /// Show one without its content, and the services that use it.
@@ -164,14 +164,20 @@ async fn create(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -
 async fn rotate(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let name = args.name.clone();
     let input = ValueInput::new(None, &content(args)?);
+    let before = context.client.value(kind, &name).await?;
     let value = context.client.rotate_value(kind, &name, &input).await?;
     warn_if_unconfirmed(kind, &value);
-    let result = format!("rotated to version {}", value.version);
-    context.output.print_result(&values::row(kind, value), &result)?;
+    let version = value.version;
+    if version == before.version {
+        let result = format!("unchanged: version {version} has this content");
+        context.output.print_result(&values::row(kind, value), &result)?;
+        return Ok(Exit::Ok);
+    }
+    context.output.print_result(&values::row(kind, value), &format!("rotated to version {version}"))?;
     let users = users_of(kind, &name, &context.client.services(None).await?);
     if !users.is_empty() {
         stderr::note(&format!(
-            "pods that run keep the version that they have; to give all the new one: kubeleet restart {}",
+            "pods are replaced step by step, unless `on_change` says otherwise or they end by themselves: {}",
             users.join(" ")
         ));
     }

@@ -80,10 +80,11 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeMount>,
     /// Secrets that the container gets as files in `/run/secrets`: names, or maps with `source`, `target`, `uid`,
-    /// `gid` and `mode`.
+    /// `gid`, `mode`, `on_change` and `signal`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<FileReference>,
-    /// Configs that the container gets as files: names, or maps with `source`, `target`, `uid`, `gid` and `mode`.
+    /// Configs that the container gets as files: names, or maps with `source`, `target`, `uid`, `gid`, `mode`,
+    /// `on_change` and `signal`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub configs: Vec<FileReference>,
     /// Linux capabilities that the container does not get, besides those that no container of the node gets.

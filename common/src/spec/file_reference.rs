@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::Violation;
+use super::{StopSignal, Violation};
 use crate::ids::ValueName;
 use crate::value::ValueKind;
 
@@ -35,9 +35,38 @@ pub struct FileReference {
     /// The permissions of the file, by default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
+    /// What happens to containers that run when the secret or config changes: by default their pod is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_change: Option<OnChange>,
+    /// The signal of `on_change: signal`, by default `SIGHUP`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<StopSignal>,
+}
+
+/// What happens to containers that run when a secret or config of theirs changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnChange {
+    /// The pods of the service are replaced step by step, as after a change of the service.
+    #[default]
+    Restart,
+    /// The file is replaced in the containers that run, and they get a signal.
+    Signal,
+    /// Nothing: they keep the version that they have.
+    None,
 }
 
 impl FileReference {
+    /// Returns what happens when the secret or config changes.
+    pub fn on_change(&self) -> OnChange {
+        self.on_change.unwrap_or_default()
+    }
+
+    /// Returns the signal that containers which run get after a change, if they get one.
+    pub fn reload_signal(&self) -> Option<StopSignal> {
+        (self.on_change() == OnChange::Signal).then(|| self.signal.unwrap_or(StopSignal::HANG_UP))
+    }
+
     /// Returns the path of the file in the container.
     pub fn path(&self, kind: ValueKind) -> String {
         let target = self.target.as_deref().unwrap_or(self.source.as_str());
@@ -106,22 +135,42 @@ impl<'de> Deserialize<'de> for FileReference {
             gid: Option<OwnerId>,
             #[serde(default)]
             mode: Option<FileMode>,
+            #[serde(default)]
+            on_change: Option<OnChange>,
+            #[serde(default)]
+            signal: Option<StopSignal>,
         }
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
             type Value = FileReference;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a name, or a map with source, target, uid, gid and mode")
+                f.write_str("a name, or a map with source, target, uid, gid, mode, on_change and signal")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<FileReference, E> {
                 let source = ValueName::new(text).map_err(E::custom)?;
-                Ok(FileReference { source, target: None, uid: None, gid: None, mode: None })
+                Ok(FileReference {
+                    source,
+                    target: None,
+                    uid: None,
+                    gid: None,
+                    mode: None,
+                    on_change: None,
+                    signal: None,
+                })
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FileReference, A::Error> {
-                let Long { source, target, uid, gid, mode } =
+                let Long { source, target, uid, gid, mode, on_change, signal } =
                     Long::deserialize(MapAccessDeserializer::new(map))?;
                 let number = |id: Option<OwnerId>| id.map(|OwnerId(number)| number);
-                Ok(FileReference { source, target, uid: number(uid), gid: number(gid), mode })
+                Ok(FileReference {
+                    source,
+                    target,
+                    uid: number(uid),
+                    gid: number(gid),
+                    mode,
+                    on_change,
+                    signal,
+                })
             }
         }
         deserializer.deserialize_any(Reader)
@@ -181,6 +230,10 @@ pub(super) fn violations(secrets: &[FileReference], configs: &[FileReference]) -
         for (index, file) in files.iter().enumerate() {
             let pointer = format!("{field}/{index}");
             let path = file.path(kind);
+            if file.signal.is_some() && file.on_change() != OnChange::Signal {
+                let problem = "only `on_change: signal` sends a signal";
+                violations.push(Violation::new(format!("{pointer}/signal"), problem));
+            }
             if let Some(problem) = target_problem(file.target.as_deref(), kind) {
                 violations.push(Violation::new(format!("{pointer}/target"), problem));
             } else if let Some(other) = paths.insert(path.clone(), pointer.clone()) {
@@ -224,6 +277,10 @@ mod tests {
         assert_eq!(long.path(ValueKind::Secret), "/run/secrets/pw");
         assert_eq!((long.uid, long.gid, long.mode.map(FileMode::bits)), (Some(103), Some(104), Some(0o440)));
         assert_eq!(read(r#"{"source":"db","target":"/etc/pw"}"#).path(ValueKind::Config), "/etc/pw");
+        let silent = read(r#"{"source":"db","on_change":"none"}"#);
+        assert_eq!((short.on_change(), silent.on_change()), (OnChange::Restart, OnChange::None));
+        let loud = read(r#"{"source":"db","on_change":"signal"}"#);
+        assert_eq!((loud.reload_signal(), silent.reload_signal()), (Some(StopSignal::HANG_UP), None));
         let again = serde_json::to_string(&long).unwrap();
         assert_eq!(read(&again), long, "what is stored is read again");
         for bad in [
@@ -232,6 +289,7 @@ mod tests {
             "7",
             r#""a b""#,
             r#"{"source":"a","uid":"root"}"#,
+            r#"{"source":"a","on_change":"reload"}"#,
         ] {
             assert!(serde_json::from_str::<FileReference>(bad).is_err(), "{bad}");
         }
@@ -258,6 +316,11 @@ mod tests {
         assert_eq!(pointers(r#"["a","b"]"#, r#"["a"]"#), Vec::<String>::new());
         assert_eq!(pointers(r#"["a","a"]"#, "[]"), ["secrets/1"]);
         assert_eq!(pointers(r#"["a"]"#, r#"[{"source":"b","target":"/run/secrets/a"}]"#), ["configs/0"]);
+        assert_eq!(
+            pointers(r#"[{"source":"a","on_change":"signal","signal":"USR1"}]"#, "[]"),
+            Vec::<String>::new()
+        );
+        assert_eq!(pointers(r#"[{"source":"a","signal":"USR1"}]"#, "[]"), ["secrets/0/signal"]);
         for target in ["", "/", "a/b", "../a", "/a/../b", "/a/", "."] {
             let json = format!(r#"[{{"source":"a","target":"{target}"}}]"#);
             assert_eq!(pointers(&json, "[]"), ["secrets/0/target"], "{target}");

@@ -22,6 +22,9 @@ const MAX: u8 = 64;
 pub struct StopSignal(u8);
 
 impl StopSignal {
+    /// What daemons take as a request to read their configuration again.
+    pub const HANG_UP: Self = Self(1);
+
     /// Returns the number of the signal.
     pub fn number(self) -> i32 {
         self.0.into()

@@ -23,6 +23,7 @@ pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
+pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 
 macro_rules! keys {
@@ -64,7 +65,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 21] = [
+pub(crate) const CLUSTER_WIDE: [&str; 22] = [
     EVENTS,
     META,
     SQ,
@@ -85,6 +86,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 21] = [
     CONFIGS,
     VOLUMES,
     VOLUME_REPORTS,
+    ROLLOUTS,
     REGISTRIES,
 ];
 
@@ -97,7 +99,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::confirm::WriteReceipt;
 use super::reconciling::{CreateOutcome, create_call, read_created};
 use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
+use super::rollouts::ValueRollout;
 use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
@@ -102,6 +103,8 @@ pub enum RestartOutcome {
         /// Its revision.
         revision: u64,
     },
+    /// Nothing was changed: it was created or restarted after the change that asked for it.
+    DoneBefore,
 }
 
 /// The result of [`Store::delete_service_if`].
@@ -219,7 +222,32 @@ impl Store {
         name: &ServiceName,
         expected: Option<u64>,
     ) -> Result<(RestartOutcome, WriteReceipt), StoreError> {
+        self.restart(name, expected, None).await
+    }
+
+    /// As [`Store::restart_service`], because of a change of a secret or config that it uses; not if it was created or
+    /// restarted since.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restart_for(
+        &self,
+        name: &ServiceName,
+        rollout: &ValueRollout,
+    ) -> Result<RestartOutcome, StoreError> {
+        Ok(self.restart(name, None, Some(rollout)).await?.0)
+    }
+
+    async fn restart(
+        &self,
+        name: &ServiceName,
+        expected: Option<u64>,
+        rollout: Option<&ValueRollout>,
+    ) -> Result<(RestartOutcome, WriteReceipt), StoreError> {
         let what = "restarting a service";
+        let cause = rollout.map(|ValueRollout { kind, name, version, .. }| {
+            format!(", because {kind} {name} has version {version}")
+        });
         // Not made of what it says: the pods that have that id are to be replaced.
         let (spec, write) = (SpecId::random(), WriteId::random());
         let restart = service_restart::Head {
@@ -231,12 +259,15 @@ impl Store {
             spec: &spec,
             expected_revision: expected,
             write: &write,
+            since: rollout.map(|rollout| rollout.at),
+            cause: cause.unwrap_or_default(),
         }
         .call();
         let (reply, receipt) = self.write_service(name, write, &restart).await?;
         let (answer, rest) = verdict(what, reply)?;
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
+            ("DONE", _) => RestartOutcome::DoneBefore,
             ("CONFLICT", Some(revision)) => RestartOutcome::Conflict { revision: read(what, revision)? },
             ("MISSING", _) => RestartOutcome::Missing,
             ("DELETING", _) => RestartOutcome::Deleting,

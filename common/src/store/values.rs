@@ -55,6 +55,7 @@ impl Store {
         let put = value_put::Head {
             value_key: keys::value(value.kind(), value.name()),
             names: keys::value_names(value.kind()),
+            rollouts: keys::ROLLOUTS,
             kind: title(value.kind()),
             name: value.name(),
             version: value.version(),
@@ -91,6 +92,7 @@ impl Store {
         let delete = value_delete::Head {
             value_key: keys::value(kind, name),
             names: keys::value_names(kind),
+            rollouts: keys::ROLLOUTS,
             kind: title(kind),
             name,
         };

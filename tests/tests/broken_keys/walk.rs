@@ -77,7 +77,7 @@ fn kind_type(key: &str) -> &'static str {
     };
     match kind {
         "events" | "log:" => "stream",
-        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" => "hash",
+        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
         "uq:at" | "beats" | "schedulers" => "zset",

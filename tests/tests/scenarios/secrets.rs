@@ -119,11 +119,7 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
     let (status, rotated) =
         http.send(Method::PUT, "/secret/db_password", Some(&json!({"value": SECOND}))).await;
     assert_eq!((status.as_u16(), &rotated["version"]), (200, &json!(2)), "{rotated}");
-    assert!(
-        is_in(&docker.archive(&container.id, "/run/secrets/db_password").await, FIRST),
-        "it runs as before"
-    );
-    http.send(Method::POST, "/service/web/restart", None).await;
+    // Its pod is replaced by itself, and once only.
     eventually_within(SOON, "the new pod has the new version", || async {
         let new = docker.containers().await.into_iter().find(|one| one.id != container.id && one.running);
         let Some(new) = new else { return Err("no new container".to_owned()) };
@@ -131,6 +127,10 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
         check(is_in(&found, SECOND), || "another version".to_owned())
     })
     .await;
+    let (_, same) = http.send(Method::PUT, "/secret/db_password", Some(&json!({"value": SECOND}))).await;
+    assert_eq!(same["version"], 2, "{same}");
+    let pending: u64 = cluster.redis.cli(&["HLEN", "rollouts"]).await;
+    assert_eq!((pending, &http.get("/service/web").await["generation"]), (0, &json!(2)));
     search_everywhere(&cluster, &docker, &[&api, &scheduler, &worker], &api).await;
 
     // What a worker that is killed leaves behind is removed by the next one.
@@ -175,4 +175,47 @@ async fn without_a_key_a_secret_is_refused_and_a_pod_that_needs_one_waits() {
         check(message.contains("KUBELEET_SECRET_KEY_FILE"), || format!("{pods:?}"))
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_with_a_signal_is_replaced_in_the_container_that_runs() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut worker = cluster.worker("w1", "docker");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let command = "trap 'read x < /app.conf; echo \"has $x\"' USR1; trap 'exit 0' TERM; read x < /app.conf; \
+        echo \"has $x\"; while :; do sleep 86400 & wait $!; done";
+    let config = |port: u32| json!({"value": format!("listen {port}\n")});
+    let mut first = config(80);
+    first["name"] = "app.conf".into();
+    http.post("/config", &first).await;
+    http.post(
+        "/service",
+        &json!({"name": "web", "image": IMAGE, "command": ["/bin/sh", "-c", command],
+            "configs": [{"source": "app.conf", "on_change": "signal", "signal": "USR1"}]}),
+    )
+    .await;
+    http.runs(SOON, "web", 1).await;
+    let pod = http.pods("service=web").await[0]["uuid"].as_str().unwrap().to_owned();
+    let until_says = async |worker: &Daemon, expected: &str| {
+        eventually_within(SOON, &format!("the container says {expected:?}"), || async {
+            let log = http.stream(&format!("/pod/{pod}/log?follow=false")).await.text().await;
+            let log = log.unwrap_or_default();
+            check(log.lines().last() == Some(expected), || format!("{log}\n{}", worker.log()))
+        })
+        .await;
+    };
+    until_says(&worker, "has listen 80").await;
+    http.send(Method::PUT, "/config/app.conf", Some(&config(81))).await;
+    until_says(&worker, "has listen 81").await;
+    // A worker that was away makes up for what it missed.
+    worker.kill();
+    http.send(Method::PUT, "/config/app.conf", Some(&config(82))).await;
+    worker.start_again();
+    until_says(&worker, "has listen 82").await;
+    let pods = http.pods("service=web").await;
+    assert_eq!((pods.len(), &pods[0]["uuid"], &pods[0]["restarts"]), (1, &json!(pod), &json!(0)), "{pods:?}");
 }

@@ -117,7 +117,7 @@ macro_rules! operation {
 /// place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
-        "value_put" | "value_delete" => values(fixture, case).await,
+        "value_put" | "value_delete" | "rollout_done" => values(fixture, case).await,
         "registry_put" | "registry_delete" => registries(fixture, case).await,
         "volume_remove" | "volumes_report" | "volumes_restore" => volumes(fixture, case, placed).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
@@ -145,6 +145,14 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
     let name = ValueName::new("app.conf").unwrap();
     let content = ValueBytes::new(b"listen 80".to_vec());
     let first = StoredValue::seal(ValueKind::Config, name.clone(), 1, &content, None).unwrap();
+    if case.script == "rollout_done" {
+        let second = StoredValue::seal(ValueKind::Config, name.clone(), 2, &content, None).unwrap();
+        for value in [&first, &second] {
+            store.put_value(value, 10, None).await.unwrap();
+        }
+        let note = store.rollout_notes().await.unwrap().remove(0);
+        return operation!(None, [store, note] store.forget_rollout(&note));
+    }
     if case.script == "value_delete" {
         store.put_value(&first, 10, None).await.unwrap();
         return operation!(None, [store, name] store.delete_value(ValueKind::Config, &name));

@@ -2,7 +2,7 @@
 
 use common::ids::ValueName;
 use common::secret_key::SecretKey;
-use common::store::{PutValueOutcome, StoreError};
+use common::store::{PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
 use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::keyspace::Entry;
@@ -91,4 +91,42 @@ async fn a_broken_record_harms_no_other_one() {
     let infos = fixture.store.value_infos_each(ValueKind::Config, &both).await.unwrap();
     assert!(matches!(infos[0], Err(StoreError::Corrupt { .. })), "{infos:?}");
     assert_eq!(infos[1].as_ref().unwrap().as_ref().map(|info| info.version), Some(1));
+}
+
+#[tokio::test]
+async fn a_change_of_a_value_restarts_a_service_once_and_not_one_that_is_newer() {
+    let fixture = Fixture::new().await;
+    let [older, newer] = [fixture.service("older", 1).await.name, fixture.service("newer", 1).await.name];
+    for version in 1..=2 {
+        put(&fixture, &config("a", version, "x")).await;
+    }
+    let notes = fixture.store.rollout_notes().await.unwrap();
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    let rollout = note.rollout().unwrap();
+    assert_eq!((rollout.kind, rollout.version), (ValueKind::Config, 2));
+    let created = |name: &str, at: &str| [name, "created_at", at].map(str::to_owned);
+    let set = async |[name, field, at]: [String; 3]| {
+        let _: u64 = fixture.redis.cli(&["HSET", &format!("service:{name}"), &field, &at]).await;
+    };
+    // Later than it was created, and earlier than it is restarted.
+    let rollout = ValueRollout { at: 1000, ..rollout };
+    set(created("older", "999")).await;
+    set(created("newer", "1001")).await;
+    let restart = async |name| fixture.store.restart_for(name, &rollout).await.unwrap();
+    assert_eq!(restart(&older).await, RestartOutcome::Restarted { generation: 2 });
+    assert_eq!(
+        restart(&older).await,
+        RestartOutcome::DoneBefore,
+        "a scheduler died before it forgot the note"
+    );
+    assert_eq!(restart(&newer).await, RestartOutcome::DoneBefore);
+    // The clock of a former master was ahead.
+    set(created("newer", "99999999999999")).await;
+    assert_eq!(restart(&newer).await, RestartOutcome::Restarted { generation: 2 });
+    put(&fixture, &config("a", 3, "x")).await;
+    fixture.store.forget_rollout(note).await.unwrap();
+    let again = fixture.store.rollout_notes().await.unwrap();
+    assert_eq!(again[0].rollout().unwrap().version, 3, "it has changed again meanwhile");
+    fixture.store.forget_rollout(&again[0]).await.unwrap();
+    assert!(fixture.store.rollout_notes().await.unwrap().is_empty());
 }

@@ -9,7 +9,7 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 16] = [
+const CLUSTER_KEYS: [&str; 17] = [
     "sq",
     "dq",
     "uq",
@@ -26,6 +26,7 @@ const CLUSTER_KEYS: [&str; 16] = [
     "secrets",
     "configs",
     "registries",
+    "rollouts",
 ];
 
 async fn overwrite(fixture: &Fixture, key: &str) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::failpoint::{self, Side};
 use common::ids::NodeName;
-use common::spec::{HealthCheck, Port};
+use common::spec::{HealthCheck, Port, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -89,6 +89,10 @@ impl Runtime for FailpointRuntime {
 
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         with_failpoints("halt", self.0.halt(handle, grace))
+    }
+
+    fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.0.signal(handle, signal)
     }
 
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {

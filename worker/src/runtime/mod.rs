@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::{HealthCheck, Port};
+use common::spec::{HealthCheck, Port, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -153,6 +153,15 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does not run.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
+
+    /// Sends a signal to the first process of a container. Succeeds if it does not run.
+    fn signal<'a>(
+        &'a self,
+        _handle: &'a str,
+        _signal: StopSignal,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Returns the volumes with this node's label, of all clusters. Never another node's.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {

@@ -24,7 +24,7 @@ use common::health::Health;
 use common::ids::{AssignmentId, NodeName, PodId};
 use common::payload::Payload;
 use common::saved_state::SavedPod;
-use common::spec::OnDisconnect;
+use common::spec::{ContainerSpec, OnDisconnect};
 
 pub(crate) use self::checks::ContainerChecks;
 pub(crate) use self::container::{ManagedContainer, RESTARTED};
@@ -123,6 +123,19 @@ impl PodTable {
 
     pub(crate) fn get(&self, pod: &PodId) -> Option<ManagedPod> {
         self.lock().managed.get(pod).cloned()
+    }
+
+    /// Returns the pods that run with a file that is to be replaced when it changes.
+    pub(crate) fn reloading(&self) -> Vec<ManagedPod> {
+        let inner = self.lock();
+        let is_reloading = |managed: &&ManagedPod| {
+            let mut containers = managed.spec.containers.iter();
+            let files = |one: &ContainerSpec| {
+                one.secrets.iter().chain(&one.configs).any(|file| file.reload_signal().is_some())
+            };
+            managed.desired == DesiredState::Run && containers.any(files)
+        };
+        inner.managed.iter().filter(is_reloading).cloned().collect()
     }
 
     /// Returns how many pods are managed.

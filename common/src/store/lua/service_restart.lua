@@ -1,10 +1,11 @@
 -- Has all pods of a service replaced: a new generation with the same specification under a new id.
--- Reply: {'OK', generation} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+-- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
 local service_key, spec_key, unconfirmed, former_specs = head_keys()
--- The expected revision is '' if any is right.
-local service, spec, expected_revision, write = head_args()
-local state, current_spec, spec_text, fingerprint =
-  unpack(redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint'), 1, 4)
+-- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is '' or is
+-- told in the event.
+local service, spec, expected_revision, write, since, cause = head_args()
+local state, current_spec, spec_text, fingerprint, created_at, restarted_at = unpack(
+  redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint', 'created_at', 'restarted_at'), 1, 6)
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', former_specs)
 if not state then return { 'MISSING' } end
@@ -12,6 +13,12 @@ if state == 'deleting' then return { 'DELETING' } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
+-- A time in the future is no time: the clock of a former master was ahead.
+local function is_later(time)
+  time = tonumber(time)
+  return time and time > tonumber(since) and time <= NOW
+end
+if since ~= '' and (is_later(created_at) or is_later(restarted_at)) then return { 'DONE', generation } end
 note_unconfirmed(unconfirmed, service, write)
 generation = generation + 1
 redis.call('SET', spec_key, spec_text or '')
@@ -23,8 +30,9 @@ if fingerprint and string.sub(fingerprint, 1, #before) == before then
   redis.call('HSET', service_key, 'fingerprint', spec .. ' ' .. string.sub(fingerprint, #before + 1))
 end
 redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'updated_at', STAMP,
+  'restarted_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)
 emit('service', service, 'ServiceRestarted', service, '', '',
-  'generation ' .. generation .. ' with the same specification: its pods are replaced')
+  'generation ' .. generation .. ' with the same specification: its pods are replaced' .. cause)
 redis.call('PUBLISH', 'wake:reconcile', service)
 return { 'OK', generation }

@@ -2,12 +2,13 @@
 -- than `kept` versions is dropped.
 -- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
 --        | {'FULL', number of values} | {'OTHER_APP', the app that it belongs to, or ''}
-local value_key, names = head_keys()
+local value_key, names, rollouts = head_keys()
 -- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's.
 -- `app` is the one that the value is to belong to; '' leaves a value to whom it belongs.
 local kind, name, version, value, kept, max_count, app = head_args()
 local current, current_value, owner = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version, 'app'), 1, 3)
 local count = redis.call('SCARD', names)
+redis.call('HLEN', rollouts)
 -- A number that was written by hand ends no other version.
 current = tonumber(current) or 0
 version = tonumber(version)
@@ -23,6 +24,8 @@ redis.call('HSETNX', value_key, 'created_at', STAMP)
 if app ~= '' then redis.call('HSET', value_key, 'app', app) end
 redis.call('HDEL', value_key, string.format('v:%.0f', version - tonumber(kept)))
 redis.call('SADD', names, name)
+-- A scheduler forgets it once the services that use it are being restarted.
+if current > 0 then redis.call('HSET', rollouts, string.lower(kind) .. '/' .. name, field .. ' ' .. STAMP) end
 emit('cluster', string.lower(kind) .. '/' .. name, kind .. (current == 0 and 'Created' or 'Rotated'), '', '', '',
   'version ' .. field .. ' was stored')
 return { 'OK' }

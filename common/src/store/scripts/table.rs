@@ -391,6 +391,12 @@ scripts! {
             containers, kept_runs, runs
         ],
     }
+    rollout_done {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [rollouts],
+        args: [value, seen],
+    }
     service_delete {
         run_by: [Api],
         at_maxmemory: Allowed,
@@ -421,10 +427,10 @@ scripts! {
         }
     }
     service_restart {
-        run_by: [Api],
+        run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key, spec_key, unconfirmed, former_specs],
-        args: [service, spec, expected_revision, write],
+        args: [service, spec, expected_revision, write, since, cause],
     }
     service_scale {
         run_by: [Api],
@@ -485,13 +491,13 @@ scripts! {
     value_delete {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [value_key, names],
+        keys: [value_key, names, rollouts],
         args: [kind, name],
     }
     value_put {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [value_key, names],
+        keys: [value_key, names, rollouts],
         args: [kind, name, version, value, kept, max_count, app],
     }
     volume_remove {

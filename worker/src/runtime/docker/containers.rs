@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
+    CreateContainerOptionsBuilder, KillContainerOptionsBuilder, RemoveContainerOptionsBuilder,
+    StopContainerOptionsBuilder,
 };
+
+use common::spec::StopSignal;
 
 use super::client::Client;
 use super::create::create_body;
@@ -146,6 +149,18 @@ pub(super) async fn halt(client: &Client, handle: &str, grace: Duration) -> Resu
         Err(failure) if failure.is_not_found() => Ok(()),
         Err(failure) if is_running(client, handle).await? => Err(failure.into()),
         Err(_) => Ok(()),
+    }
+}
+
+/// See [`crate::runtime::Runtime::signal`].
+pub(super) async fn signal(client: &Client, handle: &str, signal: StopSignal) -> Result<(), RuntimeError> {
+    let options = KillContainerOptionsBuilder::default().signal(&signal.to_string()).build();
+    let call = client.docker()?.kill_container(handle, Some(options));
+    match client.within(EngineCall::Signal, WRITE, call).await {
+        Ok(()) => Ok(()),
+        // It does not exist, or does not run.
+        Err(failure) if failure.is_not_found() || failure.status == Some(409) => Ok(()),
+        Err(failure) => Err(failure.into()),
     }
 }
 

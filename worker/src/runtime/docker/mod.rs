@@ -37,7 +37,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
-use common::spec::{HealthCheck, Port};
+use common::spec::{HealthCheck, Port, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
@@ -350,6 +350,10 @@ impl Runtime for DockerRuntime {
 
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(containers::halt(&self.client, handle, grace))
+    }
+
+    fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(containers::signal(&self.client, handle, signal))
     }
 
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {

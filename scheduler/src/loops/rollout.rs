@@ -1,0 +1,130 @@
+//! Restarts the services that use a secret or config that has changed.
+//!
+//! Restores the promise of a rotation: pods that run get the new version, by being replaced step by step, whatever
+//! became of the API that stored it. A lease lets one scheduler at a time do this, to save work. Two at a time restart
+//! a service once, because the script compares times.
+
+use std::time::Duration;
+
+use common::control_loop::{Loop, Next};
+use common::ids::SchedulerId;
+use common::service::{Service, ServiceState};
+use common::spec::{ContainerSpec, OnChange, RestartPolicy};
+use common::store::{RestartOutcome, RolloutNote, Store, StoreError, ValueRollout};
+use common::value::ValueKind;
+
+use crate::SchedulerContext;
+
+/// How often to check.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const LEASE_TIME: Duration = Duration::from_secs(8);
+
+pub(crate) struct RolloutLoop {
+    store: Store,
+    id: SchedulerId,
+}
+
+impl Loop for RolloutLoop {
+    const NAME: &'static str = "rollout";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        // Usually there is none, and this one command is all.
+        let notes = self.store.rollout_notes().await?;
+        if notes.is_empty() || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
+            return Ok(Next::Rest);
+        }
+        let names = self.store.service_names().await?;
+        // One whose record cannot be read is left as it is until it is repaired.
+        let (services, _unreadable) = self.store.services_each(&names).await?;
+        for note in &notes {
+            self.roll_out(note, &services).await?;
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        Ok(())
+    }
+}
+
+impl RolloutLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        Self { store: context.store.clone(), id: context.id.clone() }
+    }
+
+    /// The note is forgotten last: a scheduler that dies before leaves it to the next one.
+    async fn roll_out(&self, note: &RolloutNote, services: &[Service]) -> Result<(), StoreError> {
+        if let Some(rollout) = note.rollout() {
+            for service in services.iter().filter(|service| is_restarted(service, &rollout)) {
+                let (name, ValueRollout { kind, name: value, version, .. }) = (&service.name, &rollout);
+                match self.store.restart_for(name, &rollout).await {
+                    Ok(RestartOutcome::Restarted { generation }) => {
+                        tracing::info!(service = %name, generation, "{kind} {value} has version {version}: pods are replaced");
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.is_broken_key() => {
+                        tracing::warn!(service = %name, %error, "{kind} {value} has version {version}, but the service cannot be restarted");
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.store.forget_rollout(note).await
+    }
+}
+
+/// Returns whether the pods of a service are replaced when this secret or config changes. Jobs are not: their pods
+/// end by themselves, and would be run again.
+fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
+    let containers = &service.pod.containers;
+    let uses = |container: &ContainerSpec| {
+        let files = match rollout.kind {
+            ValueKind::Secret => &container.secrets,
+            ValueKind::Config => &container.configs,
+        };
+        files.iter().any(|file| file.source == rollout.name && file.on_change() == OnChange::Restart)
+    };
+    service.state == ServiceState::Active
+        && containers.iter().any(|container| container.restart == RestartPolicy::Always)
+        && containers.iter().any(uses)
+}
+
+#[cfg(test)]
+mod tests {
+    use common::ids::ValueName;
+    use serde_json::json;
+    use testkit::fixtures;
+
+    use super::*;
+
+    #[test]
+    fn services_that_use_a_value_are_restarted_but_jobs_and_those_that_do_not_want_it() {
+        let rollout = |kind| ValueRollout { kind, name: ValueName::new("db").unwrap(), version: 2, at: 1 };
+        let (secret, config) = (rollout(ValueKind::Secret), rollout(ValueKind::Config));
+        let silent = json!([{"source": "db", "on_change": "none"}]);
+        let loud = json!([{"source": "db", "on_change": "restart"}]);
+        for (fields, by_secret, by_config) in [
+            (json!({}), false, false),
+            (json!({"secrets": ["db"]}), true, false),
+            (json!({"configs": ["db"]}), false, true),
+            (json!({"secrets": ["other"]}), false, false),
+            (json!({"secrets": [{"source": "db", "on_change": "signal"}]}), false, false),
+            (json!({"secrets": silent, "configs": loud}), false, true),
+            (json!({"secrets": ["db"], "restart": "on-failure"}), false, false),
+            (json!({"secrets": ["db"], "restart": "never"}), false, false),
+        ] {
+            let mut service = fixtures::service();
+            let mut container = json!({"image": "web"});
+            container.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            service.pod.containers = vec![serde_json::from_value(container).unwrap()];
+            assert_eq!(
+                (is_restarted(&service, &secret), is_restarted(&service, &config)),
+                (by_secret, by_config),
+                "{fields}"
+            );
+            service.state = ServiceState::Deleting;
+            assert!(!is_restarted(&service, &secret) && !is_restarted(&service, &config), "{fields}");
+        }
+    }
+}
