@@ -95,16 +95,16 @@ async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<Change,
     Ok(change)
 }
 
-/// Says how the pods of services that did not change get the new versions.
-pub(super) fn note_restart(changed: &[&AppValue], unchanged: &[ServiceView]) {
+/// Says which services that did not change themselves get the new versions.
+pub(super) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     let mut users: Vec<String> =
         changed.iter().flat_map(|value| users_of(value.kind, value.name.as_str(), unchanged)).collect();
     users.sort();
     users.dedup();
     if !users.is_empty() {
         stderr::note(&format!(
-            "pods that run keep the version that they have; to give all the new one: kubeleet restart {}",
-            users.join(" ")
+            "the pods of {} get the new version as `on_change` says; by default they are replaced step by step",
+            users.join(", ")
         ));
     }
 }

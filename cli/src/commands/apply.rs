@@ -79,7 +79,7 @@ pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
             unchanged.push(service);
         }
     }
-    app_values::note_restart(&changed, &unchanged);
+    app_values::note_users(&changed, &unchanged);
     if let Some(app) = &desired.app {
         prune::run(app, args.prune, &mut batch, context).await?;
     }
