@@ -170,6 +170,8 @@ pub struct PodPolicy {
     pub processes: bool,
     /// Addresses besides loopback that published ports may be bound to; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
+    /// Paths of the host that pods may have, with all below them. A socket or device only by its exact path.
+    pub bind_prefixes: Vec<PathBuf>,
     /// Memory limit of a pod that sets none.
     pub default_memory: DefaultMemory,
     /// Linux capabilities that containers do not get, without `CAP_`.
@@ -188,6 +190,7 @@ impl Default for PodPolicy {
         Self {
             processes: false,
             port_addresses: None,
+            bind_prefixes: Vec::new(),
             default_memory: DefaultMemory::HalfOfNode,
             dropped_capabilities: Self::DROPPED_CAPABILITIES.map(str::to_owned).to_vec(),
         }
@@ -329,6 +332,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
     ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes on this machine"),
     ("KUBELEET_PORT_ADDRESSES", "addresses besides loopback that pods may publish ports on; any or none"),
+    ("KUBELEET_BIND_PREFIXES", "paths of the host that pods may mount, with all below them; none"),
     ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
     ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
@@ -510,6 +514,7 @@ impl Sources<'_> {
         PodPolicy {
             processes: self.read(p, "KUBELEET_ALLOW_PROCESSES", default.processes, boolean),
             port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", default.port_addresses, port_addresses),
+            bind_prefixes: self.read(p, "KUBELEET_BIND_PREFIXES", default.bind_prefixes, bind_prefixes),
             default_memory: self.read(p, "KUBELEET_DEFAULT_MEMORY", default.default_memory, default_memory),
             dropped_capabilities: self.read(
                 p,
@@ -635,6 +640,21 @@ fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
             list.split(',').map(address).collect::<Result<_, _>>().map(Some)
         }
     }
+}
+
+/// Absolute paths, separated by commas.
+fn bind_prefixes(text: &str) -> Result<Vec<PathBuf>, String> {
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let prefix = |part: &str| {
+        let path = PathBuf::from(part.trim());
+        let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+        let bad =
+            || format!("{part:?} is not an absolute path without `..`: write /srv/app,/mnt/media or none");
+        if path.is_absolute() && is_plain { Ok(path) } else { Err(bad()) }
+    };
+    text.split(',').map(prefix).collect()
 }
 
 fn default_memory(text: &str) -> Result<DefaultMemory, String> {
@@ -840,6 +860,13 @@ mod tests {
         let two = ["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()];
         assert_eq!(addresses("10.0.0.5, fd00::5"), Ok(Some(two.to_vec())));
         assert!(addresses("eth0").unwrap_err().contains("is not an IP address"));
+
+        let prefixes = |value| policy("KUBELEET_BIND_PREFIXES", value).map(|policy| policy.bind_prefixes);
+        assert_eq!(prefixes("none"), Ok(vec![]));
+        assert_eq!(prefixes("/srv/app, /mnt"), Ok(vec![PathBuf::from("/srv/app"), PathBuf::from("/mnt")]));
+        for wrong in ["srv", "/srv/../etc", "/srv,"] {
+            assert!(prefixes(wrong).unwrap_err().contains("is not an absolute path"), "{wrong}");
+        }
 
         let memory = |value| policy("KUBELEET_DEFAULT_MEMORY", value).map(|policy| policy.default_memory);
         assert_eq!(memory("0"), Ok(DefaultMemory::None));

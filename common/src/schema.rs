@@ -27,6 +27,8 @@ const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 /// A name, or an absolute path without parts such as `..`.
 const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})$";
 const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
+/// An absolute path without parts such as `..`.
+const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
@@ -237,24 +239,26 @@ schemas! {
         ],
     });
     VolumeMount => json!({
-        "description": "A volume: `data:/var/lib/app` (persistent), `/cache` (local), or a map",
+        "description": "A volume: `data:/var/lib/app` (persistent), `/cache` (local), `/srv/app:/app` (a path of \
+                        the host, if the node allows it), or a map",
         "example": "data:/var/lib/app",
         "anyOf": [
-            {"type": "string", "pattern": format!("^({VOLUME_SOURCE}:)?/[^:\\x00]+(:(ro|rw))?$")},
+            {"type": "string", "pattern": format!("^(({VOLUME_SOURCE}|{HOST_PATH}):)?/[^:\\x00]+(:(ro|rw))?$")},
             {
                 "type": "object",
                 "required": ["target"],
                 "additionalProperties": false,
                 "properties": {
-                    "type": {"type": "string", "enum": ["volume", "tmpfs"]},
+                    "type": {"type": "string", "enum": ["volume", "bind", "tmpfs"]},
                     "kind": {
-                        "type": "string", "enum": ["local", "persistent", "tmpfs"],
-                        "description": "What becomes of its data: it goes with the pod, it stays with the replica, or \
-                                        it is in memory. Persistent if there is a source, or else local",
+                        "type": "string", "enum": ["local", "persistent", "tmpfs", "bind"],
+                        "description": "What becomes of its data: it goes with the pod, it stays with the replica, it \
+                                        is in memory, or it is a path of the host. Persistent if there is a name, or \
+                                        else local",
                     },
                     "source": {
-                        "type": ["string", "null"], "pattern": format!("^{VOLUME_SOURCE}$"),
-                        "description": "Its name in the service",
+                        "type": ["string", "null"], "pattern": format!("^({VOLUME_SOURCE}|{HOST_PATH})$"),
+                        "description": "Its name in the service, or a path of the host",
                     },
                     "target": {"type": "string", "pattern": "^/[^:\\x00]+$", "description": "Its path in the container"},
                     "read_only": {"type": "boolean", "default": false},

@@ -59,7 +59,8 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
         RuntimeKind::Docker => {
             let docker = DockerRuntime::connect(config.docker_host.as_deref())?;
             let docker = docker.with_registry_config(config.registry_config.clone());
-            Arc::new(docker.dropping_capabilities(config.policy.dropped_capabilities.clone()))
+            let docker = docker.dropping_capabilities(config.policy.dropped_capabilities.clone());
+            Arc::new(docker.allowing_binds(config.policy.bind_prefixes.clone()))
         }
         RuntimeKind::Process if config.policy.processes => {
             Arc::new(ProcessRuntime::new(config.data_dir.clone()))

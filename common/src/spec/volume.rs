@@ -20,6 +20,8 @@ pub enum VolumeKind {
     Persistent,
     /// It is in memory, and empty at each start of the container.
     Tmpfs,
+    /// It is a path of the host, which the operator of the node has to allow.
+    Bind,
 }
 
 impl VolumeKind {
@@ -29,6 +31,7 @@ impl VolumeKind {
             VolumeKind::Local => "local",
             VolumeKind::Persistent => "persistent",
             VolumeKind::Tmpfs => "tmpfs",
+            VolumeKind::Bind => "bind",
         }
     }
 }
@@ -39,7 +42,7 @@ impl VolumeKind {
 pub struct VolumeMount {
     /// What becomes of its data.
     pub kind: VolumeKind,
-    /// Its name in the service; `None` for a local volume of one container, and in memory.
+    /// Its name in the service, or the path of the host; `None` for a local volume of one container, and in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its path in the container.
@@ -151,12 +154,28 @@ impl VolumeMount {
                 Some("a persistent volume needs a name, as in data:/var/lib/app".to_owned())
             }
             (VolumeKind::Tmpfs, Some(_)) => Some("a tmpfs has no source".to_owned()),
+            (VolumeKind::Bind, None) => {
+                Some("a bind needs a path of the host, as in /srv/app:/var/lib/app".to_owned())
+            }
+            (VolumeKind::Bind, Some(path)) => self.bind_problem(path),
             (_, Some(source)) if !is_source(source) => Some(format!(
                 "{source:?} cannot be the name of a volume: write 1 to {MAX_SOURCE} of A-Z, a-z, 0-9, '.', '_' and '-', \
                  not beginning with one of the last three"
             )),
             _ => None,
         }
+    }
+}
+
+impl VolumeMount {
+    fn bind_problem(&self, path: &str) -> Option<String> {
+        if let Some(problem) = checks::path(path) {
+            return Some(format!("its path of the host {problem}"));
+        }
+        if path.split('/').any(|part| part == "..") || path.contains(':') {
+            return Some("its path of the host cannot contain `..` or a colon".to_owned());
+        }
+        self.space.map(|_| "a path of the host has no `space`".to_owned())
     }
 }
 
@@ -178,23 +197,27 @@ impl std::str::FromStr for VolumeMount {
             [source, target, options] => (Some(source), target, options),
             _ => return Err("a volume is `name:/path`, `name:/path:ro` or `/path`".to_owned()),
         };
-        if let Some(path) = source.filter(|source| source.starts_with(['/', '.', '~'])) {
-            return Err(no_bind(path));
+        if let Some(path) = source.filter(|source| source.starts_with(['.', '~'])) {
+            return Err(no_relative_bind(path));
         }
         let read_only = match options {
             "" | "rw" => false,
             "ro" => true,
             _ => return Err("the only options of a volume are `ro` and `rw`".to_owned()),
         };
-        let kind = if source.is_some() { VolumeKind::Persistent } else { VolumeKind::Local };
+        let kind = match source {
+            Some(path) if path.starts_with('/') => VolumeKind::Bind,
+            Some(_) => VolumeKind::Persistent,
+            None => VolumeKind::Local,
+        };
         let source = source.map(str::to_owned);
         Ok(Self { kind, source, target: target.to_owned(), read_only, space: None })
     }
 }
 
-fn no_bind(path: &str) -> String {
+fn no_relative_bind(path: &str) -> String {
     format!(
-        "{path:?} is a path of the host, which pods cannot have: use a named volume, as in data:/var/lib/app"
+        "{path:?} is relative, and a node has no current folder: write an absolute path, or the name of a volume"
     )
 }
 
@@ -234,12 +257,17 @@ impl LongForm {
             (None, Some(kind))
             | (Some("volume"), Some(kind @ (VolumeKind::Local | VolumeKind::Persistent))) => kind,
             (Some("tmpfs"), Some(VolumeKind::Tmpfs)) => VolumeKind::Tmpfs,
-            (Some("bind"), _) => return Err(no_bind(source.as_deref().unwrap_or("a bind"))),
-            (Some("volume" | "tmpfs"), Some(kind)) => {
+            (Some("bind"), None | Some(VolumeKind::Bind)) => VolumeKind::Bind,
+            (Some("volume" | "tmpfs" | "bind"), Some(kind)) => {
                 return Err(format!("`type` and the kind {} contradict each other", kind.as_str()));
             }
-            (Some(_), _) => return Err("`type` is volume or tmpfs".to_owned()),
+            (Some(_), _) => return Err("`type` is volume, bind or tmpfs".to_owned()),
         };
+        if kind == VolumeKind::Bind
+            && let Some(path) = source.as_deref().filter(|path| path.starts_with(['.', '~']))
+        {
+            return Err(no_relative_bind(path));
+        }
         if tmpfs.is_some() && kind != VolumeKind::Tmpfs {
             return Err("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
         }
@@ -282,12 +310,14 @@ mod tests {
 
     #[test]
     fn every_form_of_compose_is_read_and_what_is_stored_is_read_again() {
-        use VolumeKind::{Local, Persistent, Tmpfs};
+        use VolumeKind::{Bind, Local, Persistent, Tmpfs};
         let table = [
             (r#""data:/var""#, Persistent, Some("data"), "/var", false, None),
             (r#""data:/var:ro""#, Persistent, Some("data"), "/var", true, None),
             (r#""data:/var:rw""#, Persistent, Some("data"), "/var", false, None),
             (r#""/cache""#, Local, None, "/cache", false, None),
+            (r#""/srv/app:/app:ro""#, Bind, Some("/srv/app"), "/app", true, None),
+            (r#"{"type":"bind","source":"/srv","target":"/app"}"#, Bind, Some("/srv"), "/app", false, None),
             (
                 r#"{"type":"volume","source":"data","target":"/var"}"#,
                 Persistent,
@@ -326,9 +356,14 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_with_the_reason() {
         for (json, part) in [
-            (r#""/etc:/etc""#, "path of the host"),
-            (r#""./src:/app:ro""#, "path of the host"),
-            (r#"{"type":"bind","source":"/var/run/docker.sock","target":"/d"}"#, "path of the host"),
+            (r#""./src:/app:ro""#, "is relative"),
+            (r#""~/src:/app:ro""#, "is relative"),
+            (r#"{"type":"bind","source":"../x","target":"/d"}"#, "is relative"),
+            (r#"{"type":"bind","source":"x","target":"/d"}"#, "path of the host"),
+            (r#"{"type":"bind","target":"/d"}"#, "needs a path of the host"),
+            (r#""/srv/../etc:/d""#, "path of the host cannot contain `..`"),
+            (r#"{"type":"bind","source":"/srv","target":"/d","space":"1G"}"#, "no `space`"),
+            (r#"{"type":"volume","kind":"bind","source":"/srv","target":"/d"}"#, "contradict"),
             (r#""data:/var:z""#, "`ro` and `rw`"),
             (r#""data""#, "absolute path"),
             (r#""data:/""#, "root"),
@@ -338,7 +373,7 @@ mod tests {
             (r#"{"target":"/x","kind":"persistent"}"#, "needs a name"),
             (r#"{"type":"tmpfs","source":"a","target":"/x"}"#, "no source"),
             (r#"{"type":"tmpfs","kind":"local","target":"/x"}"#, "contradict"),
-            (r#"{"type":"npipe","target":"/x"}"#, "volume or tmpfs"),
+            (r#"{"type":"npipe","target":"/x"}"#, "volume, bind or tmpfs"),
             (r#"{"source":"a","target":"/x","volume":{"nocopy":true}}"#, "unknown field"),
             (r#"{"source":"a"}"#, "target"),
         ] {

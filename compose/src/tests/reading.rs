@@ -305,8 +305,9 @@ fn what_is_not_honoured_is_noted_once_for_all_services() {
 fn what_is_otherwise_about_volumes_is_noted() {
     let notes = |text: &str| notes(&app(text));
     for (volume, expected) in [
-        ("./src:/app", "./src is a path of the machine"),
-        ("{type: bind, source: /etc, target: /etc}", "/etc is a path of the machine"),
+        ("./src:/app", "./src is relative to this file"),
+        ("{type: bind, source: ~/etc, target: /etc}", "~/etc is relative to this file"),
+        ("{type: bind, source: /etc, target: /etc, bind: {propagation: shared}}", "bind has no effect"),
         ("'data:/d:ro,z'", "the option z has no effect"),
         ("{type: volume, source: data, target: /d, volume: {nocopy: true}}", "volume has no effect"),
         ("{type: tmpfs, target: /d, tmpfs: {mode: 511}}", "tmpfs.mode has no effect"),

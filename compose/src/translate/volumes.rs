@@ -1,5 +1,5 @@
-//! Volumes: named ones, those without a name, and those in memory. Paths of the machine are left out, which is
-//! noted.
+//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A path that is relative to the
+//! file is left out, which is noted: it is not on the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,8 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 fn short(text: &str, item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
-        [path, _, ..] if path.starts_with(['/', '.', '~']) => {
-            not_honoured(
-                item,
-                &format!("{path} is a path of the machine, which containers do not get"),
-                draft,
-            );
+        [path, _, ..] if path.starts_with(['.', '~']) => {
+            not_honoured(item, &relative(path), draft);
             None
         }
         [source, target, options] => {
@@ -54,13 +50,8 @@ fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     }
     let text = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default();
     match &*text("type") {
-        "bind" => {
-            let path = text("source");
-            not_honoured(
-                item,
-                &format!("{path} is a path of the machine, which containers do not get"),
-                draft,
-            );
+        "bind" if text("source").starts_with(['.', '~']) => {
+            not_honoured(item, &relative(&text("source")), draft);
             return None;
         }
         other @ ("npipe" | "cluster" | "image") => {
@@ -97,6 +88,10 @@ fn in_memory(options: &Node, draft: &mut Draft<'_, '_>) -> Node {
     known
 }
 
+fn relative(path: &str) -> String {
+    format!("{path} is relative to this file, which is not on the nodes: write an absolute path of theirs")
+}
+
 fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
     if !node.is_blank() {
         draft.note(NoteKind::NotHonoured, node.place(), format!("volumes is not honoured in part: {why}"));
@@ -112,7 +107,7 @@ pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Rep
         let replicas =
             document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
         for volume in document.get("volumes").and_then(Node::items).unwrap_or_default() {
-            let Some(source) = source_of(volume) else { continue };
+            let Some(source) = source_of(volume).filter(|source| !source.starts_with('/')) else { continue };
             let of_source = uses.entry(source.clone()).or_default();
             if replicas.is_some_and(|count| count > 1) || of_source.iter().any(|(other, _)| other != service)
             {

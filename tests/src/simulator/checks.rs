@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ::redis::Value;
-use common::ids::PodId;
+use common::ids::{PodId, ServiceName, VolumeName};
 
 use worker::runtime::ContainerState;
 
-use super::clients::has_several_containers;
+use super::clients::{has_several_containers, has_volume};
 use super::expected_state::ExpectedState;
 use super::host::SimulatedHost;
 use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
@@ -24,6 +24,8 @@ pub(super) struct Checks {
     pub(super) partial_reads: u64,
     /// Every pod that ever existed.
     pub(super) known_pods: BTreeSet<String>,
+    /// The host that has the data of a replica: a pod with the volume ran there.
+    pub(super) data_hosts: BTreeMap<VolumeName, usize>,
     /// Every incarnation that a worker ever registered with.
     pub(super) incarnations: HashSet<Vec<u8>>,
     /// The violation if the last script changed anything: its caller is fenced.
@@ -45,6 +47,35 @@ pub(super) fn violations(world: &mut World) -> Vec<String> {
     found.extend(wrong_accounts(observed));
     found.extend(wrong_slots(observed));
     found.extend(unaccounted_junk(observed, &clients.expected));
+    drop(clients);
+    found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
+    found
+}
+
+/// A replica runs where its data is: once a pod of it ran with its volume, no later one runs on another host.
+fn runs_without_data(
+    observed: &ObservedState,
+    hosts: &[SimulatedHost],
+    data_hosts: &mut BTreeMap<VolumeName, usize>,
+) -> Vec<String> {
+    // A machine that was replaced has lost its disk.
+    data_hosts.retain(|name, host| hosts[*host].has_volume(name));
+    let mut found = Vec::new();
+    let with_volumes = observed.pods.values().filter(|pod| pod.phase == "running" && has_volume(&pod.image));
+    for pod in with_volumes {
+        let service = ServiceName::new(pod.service.as_str()).unwrap();
+        let name = VolumeName::of_replica(&service, "data", pod.replica).unwrap();
+        let Some(host) = (0..hosts.len()).find(|host| hosts[*host].name() == pod.node) else { continue };
+        if !hosts[host].has_volume(&name) {
+            continue;
+        }
+        let with_data = *data_hosts.entry(name.clone()).or_insert(host);
+        if with_data != host {
+            let with_data = hosts[with_data].name();
+            found
+                .push(format!("volume {name} has its data on {with_data}, and its pod runs on {}", pod.node));
+        }
+    }
     found
 }
 

@@ -20,7 +20,7 @@ use super::random::Random;
 
 const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// The part before the colon is the service's `on_disconnect`.
-const IMAGES: [&str; 4] = ["stop:1", "stop:2", "keep:1", "keep:2"];
+const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const MAX_REPLICAS: u64 = 4;
 
 #[derive(Debug, Clone)]
@@ -198,6 +198,10 @@ async fn put(
             {"name": "main", "image": service.image, "cpus": "0.5"},
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
+    } else if has_volume(&service.image) {
+        // Without CPUs: its node may be full of others when all must run in the end, and it cannot move.
+        input["image"] = service.image.clone().into();
+        input["volumes"] = serde_json::json!(["data:/data"]);
     } else {
         (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
     }
@@ -227,6 +231,11 @@ async fn put(
 /// Whether the pods of a service with this image have several containers.
 pub(super) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
+}
+
+/// Whether the pods of a service with this image have a persistent volume each.
+pub(super) fn has_volume(image: &str) -> bool {
+    image.ends_with(":volume")
 }
 
 /// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::clock::{BootInstant, Clock};
-use common::ids::{ClusterId, HolderId, NodeName, PodId};
+use common::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
 use common::spec::{ContainerSpec, OnDisconnect, Port};
+use common::volume::VolumeClaim;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::mpsc;
 use worker::runtime::{
-    Container, ContainerRequest, ContainerState, EngineInfo, ExecResult, Hint, Identity, RegistryLogins,
-    Runtime, RuntimeError,
+    Container, ContainerRequest, ContainerState, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    RegistryLogins, Runtime, RuntimeError, VolumeOwner,
 };
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
@@ -55,6 +56,8 @@ struct State {
     /// Whether the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
+    /// The persistent volumes on its disk.
+    volumes: BTreeMap<VolumeName, EngineVolume>,
     /// How many of the next listings are empty whatever runs.
     empty_listings: u32,
 }
@@ -125,13 +128,20 @@ impl SimulatedHost {
     pub(super) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
-        *state = State { has_slow_disk: state.has_slow_disk, cluster, ..State::default() };
+        let volumes = std::mem::take(&mut state.volumes);
+        *state = State { has_slow_disk: state.has_slow_disk, cluster, volumes, ..State::default() };
     }
 
     /// Another machine takes its place, which remembers nothing.
     pub(super) fn replace_machine(&self) {
         self.reboot();
-        self.state().cluster = None;
+        let mut state = self.state();
+        (state.cluster, state.volumes) = (None, BTreeMap::new());
+    }
+
+    /// Whether a persistent volume is on its disk.
+    pub(super) fn has_volume(&self, name: &VolumeName) -> bool {
+        self.state().volumes.contains_key(name)
     }
 
     /// Makes the next listing of containers empty.
@@ -205,6 +215,7 @@ impl State {
     fn run(&mut self, request: &ContainerRequest, starts: bool) -> Container {
         let identity = &request.identity;
         let handle = identity.container_name();
+        self.create_volumes(request);
         let container = self.containers.entry(handle.clone());
         let container =
             container.or_insert_with(|| Container::new(handle, identity, ContainerState::Created));
@@ -214,6 +225,24 @@ impl State {
         let container = container.clone();
         self.send_hint();
         container
+    }
+
+    /// Creates the persistent volumes of a container that are not there yet, as an engine does.
+    fn create_volumes(&mut self, request: &ContainerRequest) {
+        let identity = &request.identity;
+        let Some(service) = &identity.service else { return };
+        for volume in &request.container.volumes {
+            let Some(source) = volume.source.clone() else { continue };
+            let name = VolumeName::of_replica(service, &source, identity.replica).unwrap();
+            let (service, replica) = (service.clone(), identity.replica);
+            let claim = VolumeClaim { name: name.clone(), service, source, replica, space: None };
+            let volume = EngineVolume {
+                handle: name.to_string(),
+                cluster: identity.cluster.clone(),
+                owner: VolumeOwner::Replica(claim),
+            };
+            self.volumes.entry(name).or_insert(volume);
+        }
     }
 
     fn send_hint(&mut self) {
@@ -294,6 +323,12 @@ impl Runtime for SimulatedHost {
             }
         }
         .boxed()
+    }
+
+    /// Replies at once: nothing but a report follows from it.
+    fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
+        let volumes = self.state().volumes.values().cloned().collect();
+        std::future::ready(Ok(volumes)).boxed()
     }
 
     fn has_sandboxes(&self) -> bool {

@@ -117,6 +117,45 @@ async fn after_flushall_twenty_pods_are_recovered_with_their_ids_and_without_a_r
     http.runs(SOON, "web", 3).await;
 }
 
+/// Only the other worker still knows that the node exists, and no process what it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_waits_for_the_node_that_is_down_when_the_cluster_is_recovered() {
+    let _lock = beside_others().await;
+    let mut running = start().await;
+    let http = running.api.http();
+    run(&http, "web", 2).await;
+    let cluster = &running.cluster;
+    let (w1, w2) = (cluster.node("w1"), cluster.node("w2"));
+    eventually_within(SOON, "the second worker has saved the names of both", || async {
+        let file = cluster.folder().join("data").join(format!("{w2}.pods"));
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let header = text.lines().next().unwrap_or_default();
+        check(header.contains(&format!("[\"{w1}\",\"{w2}\"]")), || header.to_owned())
+    })
+    .await;
+    running.workers[0].kill();
+    let () = cluster.redis.cli(&["FLUSHALL"]).await;
+    recover(&http, true).await;
+    http.nodes_ready(1).await;
+    let service =
+        json!({"name": "db", "image": "none", "command": ["sleep", "1"], "volumes": ["data:/data"]});
+    http.post("/service", &service).await;
+    let expected = format!("VolumeUnreported (volume db_data_0 may be on {w1}, not heard of");
+    eventually_within(SOON, "it waits and says for whom", || async {
+        let pods = http.pods("service=db").await;
+        let message = pods.first().and_then(|pod| pod["message"].as_str()).unwrap_or_default();
+        check(message.contains(&expected), || format!("{pods:?}"))
+    })
+    .await;
+    running.workers[0] = cluster.worker("w1", "process");
+    // The `process` runtime has no volumes: that the pod is refused shows that it was placed.
+    eventually_within(SOON, "it waits no longer", || async {
+        let pods = http.pods("service=db").await;
+        check(pods.iter().any(|pod| pod["phase"] == "failed"), || format!("{pods:?}"))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pods_are_recovered_in_another_database_too() {
     let _lock = beside_others().await;

@@ -111,3 +111,46 @@ async fn a_pod_waits_for_the_node_that_has_its_data() {
     .await;
     until_says(&http, &first, &["found /data", "new /cache"]).await;
 }
+
+/// A link in the allowed folder leads out of it: only looking where it leads shows that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads_no_further() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (allowed, outside) = (folder.path().join("allowed"), folder.path().join("outside"));
+    std::fs::create_dir(&allowed).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, allowed.join("link")).unwrap();
+    let prefix = allowed.to_str().unwrap();
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _worker = cluster.worker_with("w1", "docker", &[("KUBELEET_BIND_PREFIXES", prefix)]);
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let command = "echo written > /out/mark; trap 'exit 0' TERM; sleep 86400 & wait $!";
+    for (name, path) in
+        [("db", prefix.to_owned()), ("link", format!("{prefix}/link")), ("etc", "/etc".to_owned())]
+    {
+        let service = json!({"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command],
+            "volumes": [format!("{path}:/out")]});
+        http.post("/service", &service).await;
+    }
+    until_runs(&http, None).await;
+    eventually_within(SOON, "the container writes to the folder", || async {
+        let written = std::fs::read_to_string(allowed.join("mark")).unwrap_or_default();
+        check(written == "written\n", || written.clone())
+    })
+    .await;
+    for (name, part) in [("link", "below none of KUBELEET_BIND_PREFIXES"), ("etc", "have to be below")] {
+        eventually_within(SOON, &format!("{name} is refused"), || async {
+            let pods = http.pods(&format!("service={name}")).await;
+            let is_refused = pods.iter().any(|pod| {
+                pod["phase"] == "failed" && pod["message"].as_str().is_some_and(|why| why.contains(part))
+            });
+            check(is_refused, || format!("{pods:?}"))
+        })
+        .await;
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}

@@ -7,8 +7,10 @@
 
 pub(crate) mod unknown_fields;
 
+use std::path::Path;
+
 use common::config::PodPolicy;
-use common::spec::{ContainerSpec, PodSpec, Port};
+use common::spec::{ContainerSpec, PodSpec, Port, VolumeKind, VolumeMount};
 
 /// The verdict about one field: an error if the node refuses its value.
 type Verdict = Result<(), String>;
@@ -102,8 +104,9 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Of the engine, or in memory: a path of the host is no valid value, nor are options of a driver.
-        ("volumes", any(volumes)),
+        // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host really leads
+        // is looked at when the container is created.
+        ("volumes", below_allowed_paths(volumes, policy)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),
         ("configs", any(configs)),
@@ -132,6 +135,21 @@ fn on_allowed_addresses(ports: &[Port], policy: &PodPolicy) -> Verdict {
         Some(address) => Err(format!(
             "port addresses besides loopback have to be in KUBELEET_PORT_ADDRESSES of the node, and {address} \
              is not; leave out the address, or ask the node's operator to allow it"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Paths of the host have to be below those that the operator allows.
+fn below_allowed_paths(volumes: &[VolumeMount], policy: &PodPolicy) -> Verdict {
+    let binds = volumes.iter().filter(|volume| volume.kind == VolumeKind::Bind);
+    let mut paths = binds.filter_map(|volume| volume.source.as_deref());
+    let is_refused =
+        |path: &&str| !policy.bind_prefixes.iter().any(|prefix| Path::new(path).starts_with(prefix));
+    match paths.find(is_refused) {
+        Some(path) => Err(format!(
+            "paths of the host have to be below KUBELEET_BIND_PREFIXES of the node, and {path} is not; use a named \
+             volume, as in data:/var/lib/app, or ask the node's operator to allow it"
         )),
         None => Ok(()),
     }
@@ -204,6 +222,28 @@ mod tests {
             let Some((reason, address)) = reason.zip(expected) else { continue };
             for part in ["`ports`", address, "KUBELEET_PORT_ADDRESSES"] {
                 assert!(reason.contains(part), "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn paths_of_the_host_are_mounted_only_where_the_operator_allows() {
+        let table = [
+            ("/srv/app", &["/srv"][..], true),
+            ("/srv", &["/mnt", "/srv"], true),
+            ("/srv-other", &["/srv"], false),
+            ("/etc", &["/srv"], false),
+            ("/var/run/docker.sock", &["/srv"], false),
+            ("/etc", &[], false),
+        ];
+        for (path, prefixes, is_allowed) in table {
+            let bind_prefixes = prefixes.iter().map(Into::into).collect();
+            let policy = PodPolicy { bind_prefixes, ..PodPolicy::default() };
+            let reason =
+                refusal(&pod(&format!(r#"{{"image":"a","volumes":["{path}:/d","data:/e"]}}"#)), &policy);
+            assert_eq!(reason.is_none(), is_allowed, "{path}: {reason:?}");
+            for part in reason.iter().flat_map(|_| ["`volumes`", path, "KUBELEET_BIND_PREFIXES"]) {
+                assert!(reason.as_ref().is_some_and(|reason| reason.contains(part)), "{reason:?}");
             }
         }
     }

@@ -20,14 +20,15 @@ pub struct RequestedVolume<'a> {
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Returns the volumes that the engine keeps for a container: all but those in memory. Asking twice for the same
+/// Returns the volumes that the engine keeps for a container: all but those in memory and paths of the
+/// host. Asking twice for the same
 /// container, or for two containers of a pod with the same source, returns the same volumes.
 pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
         let source = mount.source.clone().unwrap_or_default();
         let (handle, own) = match mount.kind {
-            VolumeKind::Tmpfs => return None,
+            VolumeKind::Tmpfs | VolumeKind::Bind => return None,
             VolumeKind::Local => (
                 local_handle(identity, mount),
                 vec![

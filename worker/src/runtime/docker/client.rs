@@ -52,6 +52,14 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// Returns the path of the engine's socket, if it has one.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        match &self.host {
+            Host::Unix(path) => Some(Path::new(path)),
+            Host::Tcp(_) => None,
+        }
+    }
+
     /// `None` means `DOCKER_HOST`, or the default socket if that is not set either.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

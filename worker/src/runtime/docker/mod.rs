@@ -6,6 +6,7 @@
 //! [`image_check`] the check that an image describes. The only state kept here is which pulls are under way, which
 //! images were just seen, and which commands in containers have not ended.
 
+mod binds;
 mod client;
 mod containers;
 mod create;
@@ -63,6 +64,8 @@ pub struct DockerRuntime {
     unfinished: exec::UnfinishedCommands,
     /// Capabilities that containers do not get, without `CAP_`.
     dropped_capabilities: Vec<String>,
+    /// Paths of the host that containers may have, with all below them.
+    bind_prefixes: Vec<PathBuf>,
     /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
     /// come back with a newer version.
     info: Mutex<Option<EngineInfo>>,
@@ -84,6 +87,7 @@ impl DockerRuntime {
             images: image::Images::default(),
             unfinished: exec::UnfinishedCommands::default(),
             dropped_capabilities,
+            bind_prefixes: Vec::new(),
             info: Mutex::default(),
             sandbox_image: tokio::sync::Mutex::default(),
         })
@@ -98,6 +102,11 @@ impl DockerRuntime {
     /// Takes these Linux capabilities from new containers, instead of the default ones.
     pub fn dropping_capabilities(self, dropped_capabilities: Vec<String>) -> Self {
         Self { dropped_capabilities, ..self }
+    }
+
+    /// Lets containers have these paths of the host, with all below them.
+    pub fn allowing_binds(self, bind_prefixes: Vec<PathBuf>) -> Self {
+        Self { bind_prefixes, ..self }
     }
 
     /// Returns whether the engine has this image.
@@ -324,6 +333,7 @@ impl Runtime for DockerRuntime {
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(async {
+            let request = &*binds::resolved(request, &self.bind_prefixes, self.client.socket()).await?;
             let run = containers::run(&self.client, request, &self.dropped_capabilities).await;
             if matches!(run, Err(RuntimeError::Image(_))) {
                 self.images.mark_missing(&request.container.image);

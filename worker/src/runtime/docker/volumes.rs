@@ -39,7 +39,16 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    kept.chain(in_memory).collect()
+    // Their paths were resolved: see `binds`.
+    let binds = request.container.volumes.iter().filter(|volume| volume.kind == VolumeKind::Bind);
+    let binds = binds.map(|volume| Mount {
+        typ: Some(MountType::BIND),
+        source: volume.source.clone(),
+        target: Some(volume.target.clone()),
+        read_only: Some(volume.read_only),
+        ..Default::default()
+    });
+    kept.chain(in_memory).chain(binds).collect()
 }
 
 /// See [`crate::runtime::Runtime::volumes`].
