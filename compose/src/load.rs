@@ -10,6 +10,7 @@ use crate::interpolate::interpolate;
 use crate::merge::{common_names, first, merge};
 use crate::report::{NoteKind, Report};
 use crate::source::{SourceError, Sources, folder_of, join};
+use crate::translate::files_beside;
 
 /// The file of variables beside the first file.
 const ENV_FILE: &str = ".env";
@@ -157,8 +158,12 @@ impl Loader<'_> {
         let names: Vec<String> = names_of(document, "services");
         for name in names {
             let service = document.get_mut("services").and_then(|services| services.get_mut(&name));
-            if let Some(files) = service.and_then(|service| service.get_mut("env_file")) {
+            let Some(service) = service else { continue };
+            if let Some(files) = service.get_mut("env_file") {
                 complete_paths(files, around.folder);
+            }
+            if let Some(volumes) = service.get_mut("volumes") {
+                files_beside::complete(volumes, around.folder);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Each function translates one field; the table of fields names it. They run in the order of the table.
 
 mod environment;
+pub(crate) mod files_beside;
 mod ports;
 mod volumes;
 
@@ -62,6 +63,12 @@ impl Draft<'_, '_> {
             self.mistake(field.value.place(), &detail);
         }
         self.set(name, field, value);
+    }
+
+    /// Adds configs to those that the service has.
+    fn add_configs(&mut self, place: Option<Place>, references: Vec<Node>) {
+        let before = self.document.get("configs").and_then(Node::items).unwrap_or_default().to_vec();
+        self.document.set("configs", place, Node::list([before, references].concat(), place));
     }
 
     fn mistake(&mut self, place: Option<Place>, detail: &str) {
@@ -133,7 +140,10 @@ pub(crate) fn secrets(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 
 pub(crate) fn configs(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     let configs = references(ValueKind::Config, field, draft.service, draft.declared, draft.report);
-    draft.set("configs", field, configs);
+    match configs.items() {
+        Some(references) => draft.add_configs(field.place, references.to_vec()),
+        None => draft.set("configs", field, configs),
+    }
 }
 
 pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_, '_>) {

@@ -10,6 +10,7 @@ use crate::fields::{self, Support};
 use crate::names::text_at;
 use crate::report::{NoteKind, Report};
 use crate::source::Sources;
+use crate::translate::files_beside;
 use crate::{EXTENSION, load::Variables};
 
 /// The fields of a declaration that say where the content is.
@@ -54,9 +55,45 @@ impl<'a> Declared<'a> {
             group.map(move |field| (kind, field))
         });
         let all = declared.filter(|(_, field)| !is_external(field.value));
-        let all = all.filter_map(|(kind, field)| Some((kind, ValueName::new(self.name_of(field)).ok()?)));
+        let named = all.map(|(kind, field)| (kind, self.name_of(field)));
+        let beside = self.files_beside().into_iter().map(|name| (ValueKind::Config, name));
+        let all = named.chain(beside).filter_map(|(kind, name)| Some((kind, ValueName::new(name).ok()?)));
         let all = all.collect();
         (self.made, all)
+    }
+
+    /// Returns the names of the configs for files beside the Compose file, also of services that are not active.
+    fn files_beside(&self) -> Vec<String> {
+        let services = self.root.get("services").into_iter().flat_map(Node::fields);
+        let of_service = |service: Field<'_>| {
+            let mounts = service.value.get("volumes").map(files_beside::mounts).unwrap_or_default();
+            let name = |(_, target): (String, String)| {
+                files_beside::config_name(self.app.as_str(), service.name, &target)
+            };
+            mounts.into_iter().map(name).collect::<Vec<_>>()
+        };
+        services.flat_map(of_service).collect()
+    }
+
+    /// Adds a file beside the Compose file to what the app makes, and returns its name in the cluster.
+    ///
+    /// # Errors
+    /// Why it cannot be a config.
+    pub(crate) fn file_beside(
+        &mut self,
+        service: &str,
+        path: &str,
+        target: &str,
+    ) -> Result<ValueName, String> {
+        let name = files_beside::config_name(self.app.as_str(), service, target);
+        let name = ValueName::new(name).map_err(|error| error.to_string())?;
+        let kind = ValueKind::Config;
+        if self.made.iter().any(|value| value.kind == kind && value.name == name) {
+            return Err(format!("{service} has another file of the same name"));
+        }
+        let bytes = self.sources.read_bytes(path).map_err(|error| error.to_string())?;
+        self.made.push(AppValue { kind, name: name.clone(), content: content_of(bytes)? });
+        Ok(name)
     }
 
     /// Returns the name in the cluster of what the files call `source`, and adds its content to what the app makes.
@@ -150,14 +187,18 @@ impl<'a> Declared<'a> {
             },
             _ => text.into_owned().into_bytes(),
         };
-        match bytes.len() {
-            0 => Err("the content is empty".to_owned()),
-            length if length > MAX_VALUE_BYTES => Err(format!(
-                "more than {} KiB; put large files into the image or a volume",
-                MAX_VALUE_BYTES / 1024
-            )),
-            _ => Ok(ValueBytes::new(bytes)),
-        }
+        content_of(bytes)
+    }
+}
+
+fn content_of(bytes: Vec<u8>) -> Result<ValueBytes, String> {
+    match bytes.len() {
+        0 => Err("the content is empty".to_owned()),
+        length if length > MAX_VALUE_BYTES => Err(format!(
+            "more than {} KiB; put large files into the image or a volume",
+            MAX_VALUE_BYTES / 1024
+        )),
+        _ => Ok(ValueBytes::new(bytes)),
     }
 }
 

@@ -148,6 +148,55 @@ fn secrets_and_configs_become_those_of_the_app_or_of_the_cluster() {
 }
 
 #[test]
+fn files_beside_the_compose_file_go_with_the_app_as_configs() {
+    let web = "services:\n  web:\n    image: a\n    configs: [motd]\n    volumes: ['./site.conf:/etc/site.conf:ro', \
+               {type: bind, source: ../index.html, target: /www/index.html}, './site.conf:/other/site.conf', 'data:/d']\n  \
+               tools: {image: a, profiles: [x], volumes: ['./none:/etc/tools.conf']}\nconfigs:\n  motd: {content: hello}\n";
+    let main = "include: [web/compose.yaml]\nservices: {}\n";
+    for folder in ["", "/srv/app/"] {
+        let path = |file: &str| format!("{folder}{file}");
+        let texts = [
+            (path("compose.yaml"), main.to_owned()),
+            (path("web/compose.yaml"), web.to_owned()),
+            (path("web/site.conf"), "port 80\n".to_owned()),
+            (path("index.html"), "hello\n".to_owned()),
+        ];
+        let app = load(&project(&[&path("compose.yaml")]), &BTreeMap::from(texts)).unwrap();
+        let document = service(&app, "app-web");
+        let mut configs: Vec<(&str, &str)> = document["configs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|config| (config["source"].as_str().unwrap(), config["target"].as_str().unwrap()))
+            .collect();
+        configs.sort_unstable();
+        let expected = [
+            ("app-motd", "motd"),
+            ("app-web-index.html", "/www/index.html"),
+            ("app-web-site.conf", "/etc/site.conf"),
+        ];
+        assert_eq!(configs, expected, "{folder}");
+        assert_eq!(document["volumes"].as_array().unwrap().len(), 1);
+        let made = |name: &str| {
+            let value = app.values.iter().find(|value| value.name.as_str() == name).unwrap();
+            String::from_utf8_lossy(value.content.expose()).into_owned()
+        };
+        assert_eq!(
+            (made("app-web-site.conf"), made("app-web-index.html")),
+            ("port 80\n".into(), "hello\n".into())
+        );
+        let names: Vec<&str> = app.all_values.iter().map(|(_, name)| name.as_str()).collect();
+        assert!(
+            names.contains(&"app-tools-tools.conf"),
+            "what another profile makes is not pruned: {names:?}"
+        );
+        let notes = notes(&app).join("\n");
+        assert!(notes.contains("goes with the app as config app-web-site.conf"), "{notes}");
+        assert!(notes.contains("web has another file of the same name"), "{notes}");
+    }
+}
+
+#[test]
 fn services_wait_for_those_they_depend_on_as_far_as_they_are_active() {
     let text = "services:\n  web:\n    image: a\n    depends_on:\n      my_db: {condition: service_healthy}\n      \
                 job: {condition: service_completed_successfully}\n      tools: {required: false}\n  \
@@ -305,8 +354,11 @@ fn what_is_not_honoured_is_noted_once_for_all_services() {
 fn what_is_otherwise_about_volumes_is_noted() {
     let notes = |text: &str| notes(&app(text));
     for (volume, expected) in [
-        ("./src:/app", "./src is relative to this file"),
-        ("{type: bind, source: ~/etc, target: /etc}", "~/etc is relative to this file"),
+        (
+            "./src:/app",
+            "./src is beside this file and not on the nodes, and cannot be a config: no such file",
+        ),
+        ("{type: bind, source: ~/etc, target: /etc}", "~/etc is in your home"),
         ("{type: bind, source: /etc, target: /etc, bind: {propagation: shared}}", "bind has no effect"),
         ("'data:/d:ro,z'", "the option z has no effect"),
         ("{type: volume, source: data, target: /d, volume: {nocopy: true}}", "volume has no effect"),

@@ -1,11 +1,11 @@
-//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A path that is relative to the
-//! file is left out, which is noted: it is not on the nodes.
+//! Volumes: named ones, those without a name, those in memory, and paths of the nodes. A file whose path is relative to
+//! the Compose file is [no volume](files_beside).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::document::{Field, Node};
 
-use super::{Draft, binary_amount};
+use super::{Draft, binary_amount, files_beside};
 use crate::EXTENSION;
 use crate::report::{NoteKind, Report};
 
@@ -25,8 +25,12 @@ pub(crate) fn volumes(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 fn short(text: &str, item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
-        [path, _, ..] if path.starts_with(['.', '~']) => {
-            not_honoured(item, &relative(path), draft);
+        [path, target, ..] if files_beside::is_beside(path) => {
+            files_beside::add(path, target, item, draft);
+            None
+        }
+        [path, _, ..] if path.starts_with('~') => {
+            not_honoured(item, &of_home(path), draft);
             None
         }
         [source, target, options] => {
@@ -50,8 +54,12 @@ fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
     }
     let text = |name: &str| item.get(name).and_then(Node::scalar).unwrap_or_default();
     match &*text("type") {
-        "bind" if text("source").starts_with(['.', '~']) => {
-            not_honoured(item, &relative(&text("source")), draft);
+        "bind" if files_beside::is_beside(&text("source")) => {
+            files_beside::add(&text("source"), &text("target"), item, draft);
+            return None;
+        }
+        "bind" if text("source").starts_with('~') => {
+            not_honoured(item, &of_home(&text("source")), draft);
             return None;
         }
         other @ ("npipe" | "cluster" | "image") => {
@@ -88,8 +96,8 @@ fn in_memory(options: &Node, draft: &mut Draft<'_, '_>) -> Node {
     known
 }
 
-fn relative(path: &str) -> String {
-    format!("{path} is relative to this file, which is not on the nodes: write an absolute path of theirs")
+fn of_home(path: &str) -> String {
+    format!("{path} is in your home, which is not on the nodes: write an absolute path of theirs")
 }
 
 fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
