@@ -34,7 +34,9 @@ pub(super) fn hostname(name: &str) -> Option<String> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let is_valid = name.len() <= 63 && name.split('.').all(is_label);
-    (!is_valid).then(|| "must be a name of at most 63 letters, digits, '-' and '.', such as mail".to_owned())
+    (!is_valid).then(|| {
+        "must be the name of a host, such as mail or mail.example.org, with at most 63 characters".to_owned()
+    })
 }
 
 pub(super) fn cpus(cpus: Cpus) -> Option<String> {

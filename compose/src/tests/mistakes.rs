@@ -71,11 +71,11 @@ fn each_mistake_says_what_to_do() {
         ),
         (
             "services:\n  web: {image: x, secrets: [db]}\nsecrets: {db: {environment: A}}",
-            "3:15: secret db: variable A is not set",
+            "3:16: secret db: variable A is not set",
         ),
         (
             "services:\n  web: {image: x, secrets: [db]}\nsecrets: {db: {file: no}}",
-            "3:15: secret db: file no: no such file",
+            "3:16: secret db: file no: no such file",
         ),
         (
             "services:\n  web: {image: x, secrets: [db]}\nsecrets:\n  db: {}",
@@ -83,11 +83,11 @@ fn each_mistake_says_what_to_do() {
         ),
         (
             "services:\n  web: {image: x, configs: [a]}\nconfigs:\n  a: {external: true, content: b}",
-            "4:22: config a: an external one has no content",
+            "4:23: config a: an external one has no content",
         ),
         (
             "services:\n  web: {image: x, configs: [a]}\nconfigs:\n  a: {content: ''}",
-            "4:6: config a: the content is empty",
+            "4:7: config a: the content is empty",
         ),
         (
             "services:\n  web: {image: x, depends_on: {db: {condition: great}}}\n  db: {image: x}",

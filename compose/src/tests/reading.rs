@@ -343,11 +343,11 @@ fn profiles_come_from_the_command_line_and_the_environment() {
 #[test]
 fn what_is_not_honoured_is_noted_once_for_all_services() {
     let text = "services:\n  a: {image: x, ports: ['127.0.0.1:80:80'], networks: [n]}\n  \
-                b: {image: x, networks: {n: {}}, depends_on: {a: {condition: service_healthy}}}\nnetworks: {n: {}}\n";
+                b: {image: x, networks: {n: {}}, depends_on: {a: {condition: service_healthy, restart: true}}}\nnetworks: {n: {}}\n";
     let notes = notes(&app(text));
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].starts_with("compose.yaml:2:45: a, b: networks is not honoured: "), "{notes:?}");
-    assert!(notes[1].contains("b: depends_on.a: service_healthy is not honoured"), "{notes:?}");
+    assert!(notes[1].contains("b: depends_on.a.restart is not honoured"), "{notes:?}");
 }
 
 #[test]

@@ -33,10 +33,10 @@ async fn ready(cluster: &Cluster, docker: &Docker, http: &Http, service: &str) -
         }
     })
     .await;
-    let since: String = cluster.redis.cli(&["HGET", &format!("pod:{uuid}"), "ready_since"]).await;
+    let since: Option<String> = cluster.redis.cli(&["HGET", &format!("pod:{uuid}"), "ready_since"]).await;
     let [starts, _] = docker.starts_and_ends(&uuid).await;
     let last = starts.last().copied().unwrap_or_default();
-    (uuid, last, since.parse().unwrap_or_default())
+    (uuid, last, since.and_then(|since| since.parse().ok()).unwrap_or_default())
 }
 
 async fn until_waits(http: &Http, service: &str, message: &str) {

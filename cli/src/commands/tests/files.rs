@@ -155,7 +155,8 @@ async fn apps_are_listed_described_and_deleted() {
     for line in ["app rm shop", "delete app/shop"] {
         let (_, shown, requests) = run_line(line, api_with_shop).await;
         assert_eq!(shown, "service/shop-old is being deleted\nservice/shop-web is being deleted\n", "{line}");
-        assert_eq!(requests[1..], ["DELETE /service/shop-old", "DELETE /service/shop-web"]);
+        let expected = ["DELETE /service/shop-old", "DELETE /service/shop-web", "GET /secret", "GET /config"];
+        assert_eq!(requests[1..], expected);
     }
     assert_eq!(run_line("app rm blog", api_with_shop).await.0.unwrap(), Exit::NotFound);
     assert_eq!(run_line("app describe blog", api_with_shop).await.0.unwrap_err().exit(), Exit::NotFound);
