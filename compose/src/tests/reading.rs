@@ -1,5 +1,7 @@
 //! What files mean: each feature of the format once.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 #[test]
