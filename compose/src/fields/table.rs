@@ -152,7 +152,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured(
         "services.*.volumes",
         to::volumes,
-        "each replica has its own; a path relative to the file is not honoured, which is noted",
+        "each replica has its own; a file beside the Compose file goes with the app as a config, which is noted",
     ),
     not_honoured("services.*.volumes_from", "only the containers of one pod share a volume"),
     honoured("services.*.tmpfs", to::tmpfs, ""),
