@@ -317,6 +317,7 @@ mod tests {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            runs: Vec::new(),
         }
     }
 
