@@ -11,7 +11,7 @@ use common::api::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 use common::ids::{ClusterId, NodeName, RecoveryId, VolumeName};
 use common::node::{NodeKind, NodeState};
 use common::recovery::{self, RecoveryPlan};
-use common::saved_state::{SavedFile, SavedState, SavedVolume};
+use common::saved_state::{SavedFile, SavedState, SavedValues, SavedVolume};
 use common::store::{Store, StoreError};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -30,6 +30,8 @@ const HOLD_DELAY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RestorePart {
+    /// Secrets, configs and logins for registries: pods that start need them.
+    Values,
     /// The pods and specifications.
     Pods,
     /// The records of the services.
@@ -69,6 +71,8 @@ pub(crate) async fn restore(
         RestorePart::Pods => carry_out(store, &plan, false).await?,
         RestorePart::Services => carry_out(store, &plan, true).await?,
         RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
+        // They have lines of their own: see `restore_values`.
+        RestorePart::Values => {}
     }
     let volumes = missing as u64;
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
@@ -94,6 +98,56 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
         .filter_map(|volume| VolumeName::of_replica(&volume.service, &volume.source, volume.replica).ok());
     let records = store.volumes_each(&names.collect::<Vec<_>>()).await?;
     Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
+}
+
+/// Finds out which secrets, configs and logins of a backup are missing, and with `apply` writes them. They are
+/// encrypted as they were: with another key they are there, but cannot be read.
+///
+/// # Errors
+/// As for [`restore`].
+pub(crate) async fn restore_values(
+    store: &Store,
+    saved: SavedValues,
+    apply: bool,
+) -> Result<RecoveryView, ApiProblem> {
+    let mut view = RecoveryView { applied: apply, ..RecoveryView::default() };
+    if let Some(cluster) = &saved.cluster {
+        let seen = store.cluster_id().await?;
+        check_free(store, cluster, seen.as_ref()).await?;
+        view.cluster = cluster.to_string();
+    }
+    for value in &saved.values {
+        let is_missing = match apply {
+            true => store.restore_value(value).await,
+            false => store.value_info(value.kind, &value.name).await.map(|found| found.is_none()),
+        };
+        count_value(&mut view, &format!("the {} {}", value.kind, value.name), is_missing)?;
+    }
+    for login in &saved.logins {
+        let is_missing = match apply {
+            true => store.restore_login(login).await,
+            false => store.login(&login.host).await.map(|found| found.is_none()),
+        };
+        count_value(&mut view, &format!("the login for {}", login.host), is_missing)?;
+    }
+    Ok(view)
+}
+
+/// Counts what is missing or there. A broken key harms only what it names.
+fn count_value(
+    view: &mut RecoveryView,
+    what: &str,
+    is_missing: Result<bool, StoreError>,
+) -> Result<(), StoreError> {
+    match is_missing {
+        Ok(true) => view.values += 1,
+        Ok(false) => view.present_values += 1,
+        Err(error) if error.is_broken_key() => {
+            view.problems.push(format!("{what} cannot be restored: {error}"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// What the workers of one cluster have saved.

@@ -15,6 +15,7 @@ use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::node::Resources;
 use crate::payload::Payload;
+use crate::pod::EndedRun;
 use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
 use crate::spec::PodSpec;
 use crate::store::SpecFile;
@@ -102,6 +103,8 @@ pub struct PodRecovery {
     pub published_ports: Vec<PublishedPort>,
     /// When its record was created; 0 if that is unknown.
     pub created_at: RedisMillis,
+    /// The last runs of its containers that have ended.
+    pub runs: Vec<EndedRun>,
     /// What it requests.
     pub request: Resources,
 }
@@ -235,6 +238,7 @@ impl<'a> Planner<'a> {
             address: pod.address.clone(),
             published_ports: pod.published_ports.clone(),
             created_at: pod.created_at,
+            runs: pod.runs.clone(),
             request: self.request(&payload),
             payload,
         }

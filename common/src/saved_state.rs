@@ -2,17 +2,21 @@
 //! lines.
 //!
 //! The first line is a [`SavedHeader`], the last one a [`SavedEnd`] with the number of lines between them, so
-//! that a file that was cut off is noticed. The lines have environments, which may be secrets: files are
+//! that a file that was cut off is noticed. In a backup a second section may follow, with secrets, configs and logins
+//! and a last line of its own: versions that do not know it read no further than the first last line. The lines have environments, which may be secrets: files are
 //! readable by their owner only, and nothing of them is logged.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, ServiceName, SpecId};
+use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
+use crate::pod::EndedRun;
+use crate::value::ValueKind;
 
 /// The newest version of the format. This version of kubeleet reads it and all before.
 pub const FORMAT: u32 = 2;
@@ -33,7 +37,11 @@ pub enum SavedLine {
     Volume(SavedVolume),
     /// A pod.
     Pod(Box<SavedPod>),
-    /// The last line.
+    /// A secret or config. Only in the second section.
+    Value(SavedValue),
+    /// A login for a registry. Only in the second section.
+    Login(SavedLogin),
+    /// The last line of a section.
     End(SavedEnd),
 }
 
@@ -181,6 +189,45 @@ pub struct SavedPod {
     /// When its record was created; 0 if that is unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
+    /// The last runs of its containers that have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<EndedRun>,
+}
+
+/// The current version of a secret or config, as it is stored: a secret is encrypted.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedValue {
+    /// Whether it is a secret or a config.
+    pub kind: ValueKind,
+    /// Its name.
+    pub name: ValueName,
+    /// The version. A secret can be decrypted only as this one.
+    pub version: u64,
+    /// What is stored, in base64.
+    pub data: String,
+    /// When it was created.
+    pub created_at: RedisMillis,
+    /// When this version was stored.
+    pub updated_at: RedisMillis,
+}
+
+impl fmt::Debug for SavedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} v{}", self.kind, self.name, self.version)
+    }
+}
+
+/// The login for a registry, as it is stored: the password is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedLogin {
+    /// The registry.
+    pub host: RegistryHost,
+    /// The name of the user.
+    pub user: String,
+    /// The encrypted password.
+    pub password: String,
+    /// When it was stored.
+    pub updated_at: RedisMillis,
 }
 
 impl SavedPod {
@@ -202,6 +249,45 @@ pub struct SavedEnd {
     /// The number of containers that run and of which nothing is saved.
     #[serde(default)]
     pub unsaved: u64,
+    /// Whether the second section follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// The second section of a backup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SavedValues {
+    /// The cluster.
+    pub cluster: Option<ClusterId>,
+    /// Secrets and configs.
+    pub values: Vec<SavedValue>,
+    /// Logins for registries.
+    pub logins: Vec<SavedLogin>,
+}
+
+impl SavedValues {
+    /// Reads a header, lines of the second section, and a last line.
+    ///
+    /// # Errors
+    /// See [`InvalidState`].
+    pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
+        let mut lines = lines.into_iter();
+        let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
+        let header = SavedHeader::parse(lines.next().ok_or(incomplete)?)?;
+        let mut saved = Self { cluster: Some(header.cluster), ..Self::default() };
+        for (index, line) in lines.enumerate() {
+            let found = saved.values.len() + saved.logins.len();
+            match SavedLine::parse(line, index + 2)? {
+                SavedLine::Value(value) => saved.values.push(value),
+                SavedLine::Login(login) => saved.logins.push(login),
+                SavedLine::End(end) if end.lines == found => return Ok(saved),
+                SavedLine::End(end) => return Err(InvalidState::Incomplete { expected: end.lines, found }),
+                _ => return Err(InvalidState::NotALine(index + 2)),
+            }
+        }
+        let found = saved.values.len() + saved.logins.len();
+        Err(InvalidState::Incomplete { expected: 0, found })
+    }
 }
 
 /// Services, specifications and pods.
@@ -287,7 +373,7 @@ impl SavedState {
     pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
         let header = std::iter::once(SavedLine::Header(header).to_json());
         let mut lines: Vec<String> = header.chain(self.lines()).collect();
-        lines.push(SavedLine::End(SavedEnd { lines: lines.len() - 1, unsaved }).to_json());
+        lines.push(SavedLine::End(SavedEnd { lines: lines.len() - 1, unsaved, more: false }).to_json());
         lines
     }
 }
@@ -345,7 +431,9 @@ impl SavedFile {
         let mut found = 0;
         for (index, line) in lines.enumerate() {
             match SavedLine::parse(line, index + 2)? {
-                SavedLine::Header(_) => return Err(InvalidState::NotALine(index + 2)),
+                SavedLine::Header(_) | SavedLine::Value(_) | SavedLine::Login(_) => {
+                    return Err(InvalidState::NotALine(index + 2));
+                }
                 SavedLine::Service(service) => state.add_service(service),
                 SavedLine::Spec(spec) => state.add_spec(spec),
                 SavedLine::Pod(pod) => state.pods.push(*pod),
@@ -363,6 +451,38 @@ impl SavedFile {
 mod tests {
     use super::*;
 
+    fn backup_with_values() -> Vec<String> {
+        let value = SavedValue {
+            kind: ValueKind::Secret,
+            name: ValueName::new("db").unwrap(),
+            version: 3,
+            data: "Y2hhY2hh".to_owned(),
+            created_at: 1,
+            updated_at: 2,
+        };
+        let login = SavedLogin {
+            host: RegistryHost::new("reg.example").unwrap(),
+            user: "bob".to_owned(),
+            password: "chacha".to_owned(),
+            updated_at: 3,
+        };
+        let header = SavedLine::Header(SavedHeader::new(ClusterId::new("c").unwrap()));
+        let end = |lines, more| SavedLine::End(SavedEnd { lines, more, ..SavedEnd::default() });
+        let all = [header, end(0, true), SavedLine::Value(value), SavedLine::Login(login), end(2, false)];
+        all.iter().map(SavedLine::to_json).collect()
+    }
+
+    #[test]
+    fn the_second_section_is_read_by_itself_and_does_not_disturb_versions_that_do_not_know_it() {
+        let lines = backup_with_values();
+        assert!(SavedFile::read(lines.iter().map(String::as_str)).unwrap().end.more);
+        let second = || std::iter::once(&lines[0]).chain(&lines[2..]).map(String::as_str);
+        let saved = SavedValues::read(second()).unwrap();
+        assert_eq!((saved.values[0].version, saved.logins[0].user.as_str()), (3, "bob"));
+        assert!(SavedValues::read(second().take(3)).is_err(), "it was cut off");
+        assert!(!format!("{:?}", saved.values).contains("Y2hhY2hh"));
+    }
+
     fn state() -> SavedState {
         let name = ServiceName::new("web").unwrap();
         let fields = [("generation", "2"), ("revision", "5"), ("revised_by", "a"), ("write", "b")];
@@ -378,6 +498,7 @@ mod tests {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            runs: Vec::new(),
         };
         let volume = SavedVolume {
             service: name.clone(),
@@ -401,7 +522,7 @@ mod tests {
         let lines = state().to_lines(header.clone(), 3);
         let file = SavedFile::read(lines.iter().map(String::as_str)).unwrap();
         assert_eq!((&file.header, &file.state), (&header, &state()));
-        assert_eq!(file.end, SavedEnd { lines: 4, unsaved: 3 });
+        assert_eq!(file.end, SavedEnd { lines: 4, unsaved: 3, more: false });
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 pub const KEPT_VERSIONS: u64 = 5;
 
 /// What a value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ValueKind {
     /// Encrypted; no process shows it.
     Secret,

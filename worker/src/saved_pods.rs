@@ -339,6 +339,7 @@ mod tests {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            runs: Vec::new(),
         }
     }
 

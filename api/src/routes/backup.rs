@@ -8,9 +8,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use common::api::{RecoveryView, rfc3339};
-use common::ids::{PodId, ServiceName};
-use common::saved_state::{SavedEnd, SavedFile, SavedHeader, SavedLine, SavedState};
+use common::ids::{PodId, RegistryHost, ServiceName, ValueName};
+use common::saved_state::{
+    InvalidState, SavedEnd, SavedFile, SavedHeader, SavedLine, SavedState, SavedValues,
+};
 use common::store::{Store, StoreError};
+use common::value::ValueKind;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -29,9 +32,9 @@ const PODS_PER_READ: usize = 500;
 /// The largest part of a backup that one request restores, in bytes.
 const MAX_PART: usize = 8 * 1024 * 1024;
 
-/// Writes services, pods and assignments as lines of JSON, for `/cluster/restore`.
+/// Writes services, pods, assignments, secrets, configs and logins as lines of JSON, for `/cluster/restore`.
 ///
-/// A backup has the environments of the services, which may be secrets. One without its last line is
+/// Secrets and passwords are encrypted as they are stored. A backup has the environments of the services, which may be secrets. One without its last line is
 /// incomplete.
 #[utoipa::path(get, path = "/cluster/backup", tag = "cluster", responses(
     (status = 200, description = "The backup", body = String, content_type = "application/x-ndjson"),
@@ -52,13 +55,20 @@ pub(crate) async fn get_backup(
     let header =
         SavedHeader { at, nodes: app.store.nodes_with_volumes().await?, ..SavedHeader::new(cluster) };
     let header = if volumes.is_empty() { header } else { header.with_volumes() };
+    let mut values = VecDeque::new();
+    for kind in [ValueKind::Secret, ValueKind::Config] {
+        values.extend(app.store.value_names(kind).await?.into_iter().map(|name| (kind, name)));
+    }
     let backup = Backup {
         volumes: SavedState { volumes, ..SavedState::default() },
         services: app.store.service_names().await?.into(),
+        values,
+        logins: app.store.registries().await?.into(),
         pushed: app.store.pushed_pods().await?,
         store: app.store.clone(),
         lines: 0,
         header: Some(header),
+        has_state: false,
         is_ended: false,
     };
     let lines = futures_util::stream::try_unfold((backup, guard), |(mut backup, guard)| async move {
@@ -75,8 +85,13 @@ struct Backup {
     volumes: SavedState,
     services: VecDeque<ServiceName>,
     pushed: Vec<PodId>,
+    values: VecDeque<(ValueKind, ValueName)>,
+    logins: VecDeque<RegistryHost>,
+    /// The lines of this section.
     lines: usize,
     header: Option<SavedHeader>,
+    /// Whether the first section has its last line.
+    has_state: bool,
     is_ended: bool,
 }
 
@@ -98,10 +113,39 @@ impl Backup {
             let state = self.store.backup_pods(&std::mem::replace(&mut self.pushed, later)).await?;
             return Ok(Some(self.add(state.lines())));
         }
+        if !std::mem::replace(&mut self.has_state, true) {
+            let more = !self.values.is_empty() || !self.logins.is_empty();
+            self.is_ended = !more;
+            return Ok(Some(self.end(more)));
+        }
+        if let Some(line) = self.next_value().await? {
+            return Ok(Some(self.add(std::iter::once(line.to_json()))));
+        }
         if std::mem::replace(&mut self.is_ended, true) {
             return Ok(None);
         }
-        Ok(Some(SavedLine::End(SavedEnd { lines: self.lines, unsaved: 0 }).to_json() + "\n"))
+        Ok(Some(self.end(false)))
+    }
+
+    /// Returns the next line of the second section but its last one.
+    async fn next_value(&mut self) -> Result<Option<SavedLine>, StoreError> {
+        while let Some((kind, name)) = self.values.pop_front() {
+            if let Some(value) = self.store.backup_value(kind, &name).await? {
+                return Ok(Some(SavedLine::Value(value)));
+            }
+        }
+        while let Some(host) = self.logins.pop_front() {
+            if let Some(login) = self.store.backup_login(&host).await? {
+                return Ok(Some(SavedLine::Login(login)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the last line of a section.
+    fn end(&mut self, more: bool) -> String {
+        let lines = std::mem::take(&mut self.lines);
+        SavedLine::End(SavedEnd { lines, unsaved: 0, more }).to_json() + "\n"
     }
 
     fn add(&mut self, lines: impl Iterator<Item = String>) -> String {
@@ -123,7 +167,8 @@ pub(crate) struct RestoreOptions {
     /// Whether what is missing is written. Otherwise nothing is changed.
     #[param(default = false)]
     apply: Option<bool>,
-    /// What is written: of all parts of a backup first the `pods`, then the `services`, then the `cluster`.
+    /// What is written: of all parts of a backup first the `values`, then the `pods`, then the `services`, then the
+    /// `cluster`.
     #[param(inline)]
     part: RestorePart,
 }
@@ -148,9 +193,16 @@ pub(crate) async fn restore_backup(
 ) -> Result<Json<RecoveryView>, ApiProblem> {
     let body = read_bytes(request, &app, "a part of a backup is at most 8 MiB").await?;
     let text = std::str::from_utf8(&body).unwrap_or_default();
-    let file = SavedFile::read(text.lines())
-        .map_err(|why| ApiProblem::new(ProblemKind::MalformedBody, format!("this is not a backup: {why}")))?;
-    Ok(Json(recovery::restore(&app.store, file, options.part, options.apply == Some(true)).await?))
+    let malformed = |why: InvalidState| {
+        ApiProblem::new(ProblemKind::MalformedBody, format!("this is not a backup: {why}"))
+    };
+    let apply = options.apply == Some(true);
+    if options.part == RestorePart::Values {
+        let saved = SavedValues::read(text.lines()).map_err(malformed)?;
+        return Ok(Json(recovery::restore_values(&app.store, saved, apply).await?));
+    }
+    let file = SavedFile::read(text.lines()).map_err(malformed)?;
+    Ok(Json(recovery::restore(&app.store, file, options.part, apply).await?))
 }
 
 /// The route of a restore, with its own limit of the body.

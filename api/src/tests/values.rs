@@ -1,6 +1,8 @@
 //! `/secret` and `/config`.
 
 use common::secret_key::SecretKey;
+use common::value::ValueKind;
+use serde_json::Value;
 
 use super::Api;
 
@@ -127,4 +129,52 @@ async fn a_login_is_stored_listed_and_deleted_and_its_password_never_shown() {
     api.delete(path).await.problem(404, "registry-not-found");
     let Some(keyless) = Api::start() else { return };
     keyless.send("PUT", path, &[], login).await.problem(409, "secret-key-missing");
+}
+
+/// The lines of a section of a backup, with a first and a last line of its own.
+fn section(backup: &str, second: bool) -> String {
+    let lines: Vec<&str> = backup.lines().collect();
+    let first_end = lines.iter().position(|line| line.starts_with("{\"end\"")).unwrap();
+    let part =
+        if second { [&lines[..1], &lines[first_end + 1..]].concat() } else { lines[..=first_end].to_vec() };
+    part.join("\n") + "\n"
+}
+
+#[tokio::test]
+async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
+    let Some(api) = start_with_key() else { return };
+    let _: u64 = api.redis.cli(&["HSET", "meta", "cluster", "c"]).await;
+    api.post("/secret", r#"{"name":"db","value":"hunter1"}"#).await.expect(201);
+    api.send("PUT", "/secret/db", &[], r#"{"value":"hunter2"}"#).await.expect(200);
+    api.post("/config", r#"{"name":"app.conf","data":"/wA="}"#).await.expect(201);
+    let login = r#"{"user":"bob","password":"hunter3"}"#;
+    api.send("PUT", "/registry/reg.example", &[], login).await.expect(200);
+    let backup = api.get("/cluster/backup").await.text;
+    assert!(!backup.contains("hunter") && !backup.contains("aHVudGVy"), "{backup}");
+    let last: Value = serde_json::from_str(backup.lines().last().unwrap()).unwrap();
+    assert_eq!(last["end"]["lines"], 3, "{backup}");
+    // What a version before reads of it.
+    let first = common::saved_state::SavedFile::read(backup.lines()).unwrap();
+    assert!(first.end.more && first.state.pods.is_empty());
+
+    api.redis.cli::<()>(&["FLUSHALL"]).await;
+    api.post("/config", r#"{"name":"app.conf","value":"newer"}"#).await.expect(201);
+    let restore = async |apply: bool| {
+        let path = format!("/cluster/restore?part=values&apply={apply}");
+        let lines = [("content-type", "application/x-ndjson")];
+        let view = api.send("POST", &path, &lines, &section(&backup, true)).await.expect(200);
+        (view["values"].as_u64().unwrap(), view["present_values"].as_u64().unwrap())
+    };
+    assert_eq!((restore(false).await, restore(true).await, restore(true).await), ((2, 1), (2, 1), (0, 3)));
+    let name = |text: &str| common::ids::ValueName::new(text).unwrap();
+    let key = api.app.config.secret_key.as_ref();
+    let open = async |kind, text: &str| {
+        let stored = api.app.store.current_value(kind, &name(text)).await.unwrap().unwrap();
+        (stored.version(), stored.open(key).unwrap().expose().to_vec())
+    };
+    assert_eq!(open(ValueKind::Secret, "db").await, (2, b"hunter2".to_vec()));
+    assert_eq!(open(ValueKind::Config, "app.conf").await, (1, b"newer".to_vec()), "what is there wins");
+    let host = common::ids::RegistryHost::new("reg.example").unwrap();
+    let login = api.app.store.login(&host).await.unwrap().unwrap().open(key).unwrap();
+    assert_eq!((login.user.as_str(), login.password.expose()), ("bob", &b"hunter3"[..]));
 }

@@ -25,7 +25,9 @@ const PART_LINES: usize = 1000;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A backup has the environments of the services, which may be secrets: a file is readable \
-                  by its owner only."
+                  by its owner only. Secrets and passwords of registries are in it encrypted: without the key \
+                  of the cluster, KUBELEET_SECRET_KEY_FILE, they cannot be read. Keep a copy of that file \
+                  elsewhere."
 )]
 pub(crate) struct BackupArgs {
     /// The file to write; - is standard output.
@@ -102,11 +104,18 @@ impl LastLine {
     }
 }
 
-/// Restores a backup, in parts: first all pods, then the services, then the id of the cluster.
+/// Restores a backup, in parts: first secrets, configs and logins, then all pods, then the services, then the id of the cluster.
 pub(super) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     // The whole file is read before anything is changed: one that was cut off is refused.
-    let header = check(&args.file)?;
+    let Checked { header, has_values } = check(&args.file)?;
     let mut view = RecoveryView::default();
+    let mut values = if has_values { Some(Parts::of_values(&args.file, &header)?) } else { None };
+    while let Some(body) = values.as_mut().map_or(Ok(None), Parts::next)? {
+        let answer = send(&context.client, "values", args.yes, body).await?;
+        view.values += answer.values;
+        view.present_values += answer.present_values;
+        view.problems.extend(answer.problems);
+    }
     let passes: &[&str] = if args.yes { &["pods", "services"] } else { &["pods"] };
     for (pass, part) in passes.iter().enumerate() {
         let mut parts = Parts::open(&args.file, &header)?;
@@ -163,16 +172,25 @@ fn invalid(path: &Path, why: &InvalidState) -> CommandError {
     CommandError::Other(format!("{} cannot be restored: {why}; nothing was changed", path.display()))
 }
 
-/// Reads the whole file once, and returns its first line.
-fn check(path: &Path) -> Result<SavedHeader, CommandError> {
+/// What a whole file is.
+#[derive(Debug)]
+struct Checked {
+    header: SavedHeader,
+    /// Whether it has the section with secrets, configs and logins.
+    has_values: bool,
+}
+
+/// Reads the whole file once.
+fn check(path: &Path) -> Result<Checked, CommandError> {
     let mut lines = BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?).lines();
     let first = lines.next().transpose().map_err(|error| unreadable(path, &error))?.unwrap_or_default();
     let header = SavedHeader::parse(&first).map_err(|why| invalid(path, &why))?;
-    let mut found = 0;
+    let (mut found, mut has_values) = (0, false);
     for (index, line) in lines.enumerate() {
         let line = line.map_err(|error| unreadable(path, &error))?;
         match SavedLine::parse(&line, index + 2).map_err(|why| invalid(path, &why))? {
-            SavedLine::End(end) if end.lines == found => return Ok(header),
+            SavedLine::End(end) if end.lines == found && end.more => (found, has_values) = (0, true),
+            SavedLine::End(end) if end.lines == found => return Ok(Checked { header, has_values }),
             SavedLine::End(end) => {
                 return Err(invalid(path, &InvalidState::Incomplete { expected: end.lines, found }));
             }
@@ -189,7 +207,7 @@ fn body_of(header: &SavedHeader, lines: &[String]) -> String {
         body.push_str(line);
         body.push('\n');
     }
-    body + &SavedLine::End(SavedEnd { lines: lines.len(), unsaved: 0 }).to_json() + "\n"
+    body + &SavedLine::End(SavedEnd { lines: lines.len(), ..SavedEnd::default() }).to_json() + "\n"
 }
 
 /// A backup in parts, each of which has the service and the specifications of its pods.
@@ -209,6 +227,17 @@ impl<'a> Parts<'a> {
         Ok(Self { path, header, lines, carried: Vec::new(), is_ended: false })
     }
 
+    /// The parts of the section with secrets, configs and logins.
+    fn of_values(path: &'a Path, header: &'a SavedHeader) -> Result<Self, CommandError> {
+        let mut parts = Self::open(path, header)?;
+        while !parts.is_ended {
+            parts.next()?;
+        }
+        parts.carried.clear();
+        parts.is_ended = false;
+        Ok(parts)
+    }
+
     /// Returns the next part; none after the last one.
     fn next(&mut self) -> Result<Option<String>, CommandError> {
         let mut part = self.carried.clone();
@@ -222,6 +251,7 @@ impl<'a> Parts<'a> {
                 SavedLine::Spec(_) => self.carried.push(line.clone()),
                 SavedLine::Pod(pod) if pod.service.is_none() => self.carried.clear(),
                 SavedLine::Pod(_) | SavedLine::Volume(_) | SavedLine::Header(_) => {}
+                SavedLine::Value(_) | SavedLine::Login(_) => {}
                 SavedLine::End(_) => self.is_ended = true,
             }
             if !self.is_ended {
@@ -237,7 +267,7 @@ impl<'a> Parts<'a> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::ids::ClusterId;
-    use common::saved_state::SavedFile;
+    use common::saved_state::{SavedFile, SavedValues};
 
     use super::*;
 
@@ -263,7 +293,7 @@ mod tests {
     #[test]
     fn each_part_has_the_service_of_its_pods_and_no_pod_is_in_two() {
         let file = write(&backup_of(2500));
-        let header = check(file.path()).unwrap();
+        let header = check(file.path()).unwrap().header;
         let mut parts = Parts::open(file.path(), &header).unwrap();
         let mut pods = Vec::new();
         while let Some(body) = parts.next().unwrap() {
@@ -275,6 +305,25 @@ mod tests {
         pods.sort_unstable();
         pods.dedup();
         assert_eq!(pods.len(), 2500);
+    }
+
+    #[test]
+    fn values_are_parts_of_their_own() {
+        let mut lines = backup_of(2);
+        let end = lines.pop().unwrap();
+        lines.push(end.replace("\"unsaved\":0", "\"unsaved\":0,\"more\":true"));
+        let login = r#"{"login":{"host":"a.example","user":"bob","password":"x","updated_at":1}}"#;
+        lines.extend([login.to_owned(), r#"{"end":{"lines":1}}"#.to_owned()]);
+        let file = write(&lines);
+        let Checked { header, has_values } = check(file.path()).unwrap();
+        assert!(has_values);
+        let mut parts = Parts::of_values(file.path(), &header).unwrap();
+        let saved = SavedValues::read(parts.next().unwrap().unwrap().lines()).unwrap();
+        assert_eq!((saved.logins.len(), saved.values.len()), (1, 0));
+        assert!(parts.next().unwrap().is_none());
+        for count in 0..lines.len() {
+            assert!(check(write(&lines[..count]).path()).is_err(), "{count}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::table;
 
 /// Returns whether anything is missing in Redis.
 pub(crate) fn has_work(view: &RecoveryView) -> bool {
-    !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0
+    !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0 || view.values > 0
 }
 
 /// Returns a table of the services, and a line for each other thing to know.
@@ -41,11 +41,17 @@ pub(crate) fn describe(view: &RecoveryView) -> String {
             view.volumes
         );
     }
+    if view.values > 0 {
+        let _ = writeln!(text, "{} secrets, configs and logins for registries {state}", view.values);
+    }
     if new > 0 {
         let _ = writeln!(text, "{new} desired pods run nowhere: they are created anew");
     }
     if view.present_pods > 0 {
         let _ = writeln!(text, "{} saved pods are recorded already, and stay as they are", view.present_pods);
+    }
+    if view.present_values > 0 {
+        let _ = writeln!(text, "{} saved secrets, configs and logins are there already", view.present_values);
     }
     let answered = view.nodes.iter().filter(|node| node.answered).count();
     if !view.nodes.is_empty() {
@@ -73,6 +79,8 @@ mod tests {
             pushed_pods: 1,
             present_pods: 4,
             volumes: 2,
+            values: 2,
+            present_values: 5,
             nodes: vec![NodeAnswerView { node: "w1".into(), answered: true, pods: 3 }],
             problems: vec!["node w2 has not answered".into()],
             ..RecoveryView::default()
@@ -85,6 +93,8 @@ mod tests {
             "2 volumes to be recovered: pods wait",
             "1 desired pods run nowhere: they are created anew\n",
             "4 saved pods are recorded already",
+            "2 secrets, configs and logins for registries to be recovered\n",
+            "5 saved secrets, configs and logins are there already\n",
             "1 of 1 nodes have answered\n",
             "! node w2 has not answered\n",
         ] {

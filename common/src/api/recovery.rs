@@ -17,6 +17,12 @@ pub struct RecoveryView {
     pub volumes: u64,
     /// Number of saved pods that are recorded already.
     pub present_pods: u64,
+    /// Number of missing secrets, configs and logins for registries. Always 0 for what workers have saved.
+    #[serde(default)]
+    pub values: u64,
+    /// Number of saved secrets, configs and logins for registries that are there already.
+    #[serde(default)]
+    pub present_values: u64,
     /// Nodes whose workers have sent what they saved. Empty for a backup.
     pub nodes: Vec<NodeAnswerView>,
     /// What was saved and is not recovered, and what else to know, one sentence each.

@@ -39,6 +39,7 @@ fn pod(service: Option<&str>, replica: u32, id: &str, node: &str) -> SavedPod {
         address: String::new(),
         published_ports: Vec::new(),
         created_at: 0,
+        runs: Vec::new(),
     }
 }
 

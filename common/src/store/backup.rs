@@ -1,10 +1,16 @@
 //! What `kubeleet backup` reads: services with their specifications and pods, one service after the other.
 
-use super::{Store, StoreError};
-use crate::ids::{PodId, ServiceName, SpecId};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::reply::{corrupt, word};
+use super::scripts::{registry_restore, value_restore};
+use super::{Store, StoreError, keys};
+use crate::ids::{PodId, RegistryHost, ServiceName, SpecId, ValueName};
 use crate::lifecycle::Phase;
 use crate::pod::PodRecord;
-use crate::saved_state::{SavedPod, SavedSpec, SavedState};
+use crate::saved_state::{SavedLogin, SavedPod, SavedSpec, SavedState, SavedValue};
+use crate::value::ValueKind;
 
 /// How often a service is read again that changes while it is read.
 const ATTEMPTS: usize = 5;
@@ -62,6 +68,90 @@ impl Store {
     }
 }
 
+/// Secrets, configs and logins, encrypted as they are.
+impl Store {
+    /// Returns the current version of a secret or config; `None` if it is gone, or broken.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn backup_value(
+        &self,
+        kind: ValueKind,
+        name: &ValueName,
+    ) -> Result<Option<SavedValue>, StoreError> {
+        let (info, value) = match (self.value_info(kind, name).await, self.current_value(kind, name).await) {
+            (Ok(Some(info)), Ok(Some(value))) => (info, value),
+            (Err(error), _) | (_, Err(error)) if !error.is_broken_key() => return Err(error),
+            _ => return Ok(None),
+        };
+        Ok(Some(SavedValue {
+            kind,
+            name: name.clone(),
+            version: value.version(),
+            data: STANDARD.encode(value.bytes()),
+            created_at: info.created_at,
+            updated_at: info.updated_at,
+        }))
+    }
+
+    /// Returns the login for a registry; `None` if it is gone, or broken.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn backup_login(&self, host: &RegistryHost) -> Result<Option<SavedLogin>, StoreError> {
+        let infos = self.registry_infos_each(std::slice::from_ref(host)).await?;
+        let info = infos.into_iter().next().unwrap_or(Ok(None));
+        let (info, login) = match (info, self.login(host).await) {
+            (Ok(Some(info)), Ok(Some(login))) => (info, login),
+            (Err(error), _) | (_, Err(error)) if !error.is_broken_key() => return Err(error),
+            _ => return Ok(None),
+        };
+        Ok(Some(SavedLogin {
+            host: host.clone(),
+            user: login.user().to_owned(),
+            password: String::from_utf8_lossy(login.password()).into_owned(),
+            updated_at: info.updated_at,
+        }))
+    }
+
+    /// Stores a secret or config that is missing. Returns false if there is one of this name.
+    ///
+    /// # Errors
+    /// `Corrupt` if it has no content that can be read; see [`StoreError`].
+    pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
+        let SavedValue { kind, name, version, data, created_at, updated_at } = saved;
+        let what = format!("the {kind} {name} of the backup");
+        let bytes = STANDARD.decode(data).map_err(|_| corrupt(&what, "its data is not base64".to_owned()))?;
+        let restore = value_restore::Head {
+            value_key: keys::value(*kind, name),
+            names: keys::value_names(*kind),
+            kind: super::values::title(*kind),
+            name,
+            version: *version,
+            value: &bytes[..],
+            created_at: *created_at,
+            updated_at: *updated_at,
+        };
+        Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
+    }
+
+    /// Stores the login for a registry that has none. Returns false if there is one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn restore_login(&self, saved: &SavedLogin) -> Result<bool, StoreError> {
+        let restore = registry_restore::Head {
+            registry_key: keys::registry(&saved.host),
+            registries: keys::REGISTRIES,
+            host: &saved.host,
+            user: &saved.user[..],
+            password: &saved.password[..],
+            updated_at: saved.updated_at,
+        };
+        Ok(word("restoring the login for a registry", self.link.script(&restore.call()).await?)? == "OK")
+    }
+}
+
 fn saved_pod(record: PodRecord, payload: String) -> SavedPod {
     SavedPod {
         payload,
@@ -74,5 +164,6 @@ fn saved_pod(record: PodRecord, payload: String) -> SavedPod {
         address: record.address,
         published_ports: record.published_ports,
         created_at: record.created_at,
+        runs: record.runs,
     }
 }

@@ -191,6 +191,11 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     }))
 }
 
+/// Returns runs as [`read_runs`] reads them.
+pub(super) fn runs_text(runs: &[EndedRun]) -> String {
+    runs.iter().map(|run| format!("{} {}\n", run.ended_at, super::services::to_json(run))).collect()
+}
+
 /// Reads the lines that `report.lua` writes: the time of each, and what the worker said of the run. What is
 /// broken is left out: runs only inform.
 fn read_runs(lines: &str) -> Vec<EndedRun> {

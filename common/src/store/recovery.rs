@@ -7,6 +7,7 @@
 use redis::cmd;
 
 use super::keys::channel;
+use super::pods::runs_text;
 use super::reply::{Fields, list, read, unexpected, verdict, word};
 use super::scripts::{cluster_recover, pods_recover, service_recover};
 use super::{Store, StoreError, keys};
@@ -371,6 +372,7 @@ fn add_pod(call: &mut super::scripts::Call<'_>, pod: &PodRecovery) {
         address: &pod.address,
         published: assignment.map(|held| published_field(held, &pod.published_ports)).unwrap_or_default(),
         created_at: pod.created_at,
+        runs: runs_text(&pod.runs),
         resources: &pod.request,
     });
 }

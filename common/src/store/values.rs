@@ -168,7 +168,7 @@ impl Store {
 }
 
 /// Returns what the reasons of events begin with.
-fn title(kind: ValueKind) -> &'static str {
+pub(super) fn title(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "Secret",
         ValueKind::Config => "Config",

@@ -117,9 +117,9 @@ macro_rules! operation {
 /// place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
-        "value_put" | "value_delete" | "rollout_done" => values(fixture, case).await,
-        "registry_put" | "registry_delete" => registries(fixture, case).await,
         "volume_remove" | "volumes_report" | "volumes_restore" => volumes(fixture, case, placed).await,
+        "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
+        "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
         | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
@@ -145,6 +145,12 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
     let name = ValueName::new("app.conf").unwrap();
     let content = ValueBytes::new(b"listen 80".to_vec());
     let first = StoredValue::seal(ValueKind::Config, name.clone(), 1, &content, None).unwrap();
+    if case.script == "value_restore" {
+        store.put_value(&first, 10, None).await.unwrap();
+        let saved = store.backup_value(ValueKind::Config, &name).await.unwrap().unwrap();
+        store.delete_value(ValueKind::Config, &name).await.unwrap();
+        return operation!(None, [store, saved] store.restore_value(&saved));
+    }
     if case.script == "rollout_done" {
         let second = StoredValue::seal(ValueKind::Config, name.clone(), 2, &content, None).unwrap();
         for value in [&first, &second] {
@@ -167,6 +173,12 @@ async fn registries(fixture: &Fixture, case: Case) -> Operation {
     let password = ValueBytes::new(b"hunter2".to_vec());
     let login = RegistryLogin { user: "bob".to_owned(), password };
     let login = StoredLogin::seal(host.clone(), &login, &key).unwrap();
+    if case.script == "registry_restore" {
+        store.put_login(&login, 10).await.unwrap();
+        let saved = store.backup_login(&host).await.unwrap().unwrap();
+        store.delete_login(&host).await.unwrap();
+        return operation!(None, [store, saved] store.restore_login(&saved));
+    }
     if case.script == "registry_delete" {
         store.put_login(&login, 10).await.unwrap();
         return operation!(None, [store, host] store.delete_login(&host));
@@ -281,6 +293,7 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
         address: network().address,
         published_ports: network().ports,
         created_at: 0,
+        runs: Vec::new(),
         request: REQUEST,
     }
 }

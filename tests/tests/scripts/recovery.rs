@@ -45,6 +45,7 @@ async fn save(fixture: &Fixture) -> SavedState {
             address: record.address,
             published_ports: record.published_ports,
             created_at: 0,
+            runs: record.runs,
         });
     }
     saved

@@ -201,6 +201,7 @@ impl ManagedPod {
             address: String::new(),
             published_ports: Vec::new(),
             created_at: 0,
+            runs: Vec::new(),
         }
     }
 

@@ -30,17 +30,19 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns what an argument with this value name takes, if the API knows candidates.
-    pub(super) fn of(value_name: &str) -> Option<Self> {
+    /// Returns what an argument with this value name takes, if the API knows candidates. `command` is the type that
+    /// its command is about: secrets and configs share their subcommands.
+    pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
         match value_name {
+            "NAME" => {
+                command.filter(|of| matches!(of, ObjectType::Secret | ObjectType::Config)).map(Self::Names)
+            }
             "SERVICE" | "SERVICE REPLICAS" => Some(Self::Names(ObjectType::Service)),
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
             "VOLUME" => Some(Self::Names(ObjectType::Volume)),
             "APP" => Some(Self::Names(ObjectType::App)),
             "REGISTRY" => Some(Self::Names(ObjectType::Registry)),
-            "SECRET" => Some(Self::Names(ObjectType::Secret)),
-            "CONFIG" => Some(Self::Names(ObjectType::Config)),
             "QUEUE" => Some(Self::Names(ObjectType::Queue)),
             "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
             "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),

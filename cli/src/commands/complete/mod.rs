@@ -17,6 +17,7 @@ use clap_complete::env::{Elvish, Fish, Powershell, Shells, Zsh};
 
 use self::bash::Bash;
 use self::candidates::Kind;
+use super::object::ObjectType;
 use crate::help;
 
 /// The variable by which the script of a shell asks for completions; its value is the shell.
@@ -48,24 +49,25 @@ pub(super) fn script(shell: &str) -> io::Result<Vec<u8>> {
 
 /// Returns the command line whose values are completed; `words` are those that have been typed.
 fn command_line(words: Vec<String>) -> Command {
-    with_completers(help::command_line(), &words)
+    with_completers(help::command_line(), &words, None)
 }
 
 /// Adds a completer to each argument whose value name says what its values are.
-fn with_completers(command: Command, words: &[String]) -> Command {
+fn with_completers(command: Command, words: &[String], parent: Option<ObjectType>) -> Command {
+    let object_type = ObjectType::parse(command.get_name()).or(parent);
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    let command = command.mut_args(|arg| with_completer(arg, words));
+    let command = command.mut_args(|arg| with_completer(arg, words, object_type));
     let complete = |command: Command, name: String| {
-        command.mut_subcommand(name, |subcommand| with_completers(subcommand, words))
+        command.mut_subcommand(name, |subcommand| with_completers(subcommand, words, object_type))
     };
     names.into_iter().fold(command, complete)
 }
 
-fn with_completer(arg: Arg, words: &[String]) -> Arg {
+fn with_completer(arg: Arg, words: &[String], object_type: Option<ObjectType>) -> Arg {
     let value = arg.get_value_names().and_then(<[_]>::first).map(|name| name.to_string());
     match value.as_deref() {
         Some("FILE" | "DIR") => arg.value_hint(ValueHint::AnyPath),
-        Some(value) => match Kind::of(value) {
+        Some(value) => match Kind::of(value, object_type) {
             Some(kind) => arg.add(ArgValueCompleter::new(Names { kind, words: words.to_vec() })),
             None => arg,
         },

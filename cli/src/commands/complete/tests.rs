@@ -6,7 +6,9 @@ use clap_complete::engine;
 
 use super::candidates::{Kind, List, Name, Request, matching, request};
 use super::{command_line, names};
-use crate::commands::object::ObjectType::{DeadLetter, Node, Pod, Queue, Service, Volume};
+use crate::commands::object::ObjectType::{
+    self, App, Config, DeadLetter, Node, Pod, Queue, Registry, Secret, Service, Volume,
+};
 
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
@@ -27,6 +29,13 @@ fn a_type_stands_before_the_names_or_in_the_word() {
     for (kind, line, expected) in [
         (Kind::Names(Pod), "kubeleet pod describe we", listed("", List::Names(Pod))),
         (Kind::Names(Pod), "kubeleet logs svc/we", listed("svc/", List::Names(Service))),
+        (
+            Kind::Names(Registry),
+            "kubeleet registry logout registry/g",
+            listed("registry/", List::Names(Registry)),
+        ),
+        (Kind::TypeAndNames, "kubeleet describe app ", listed("", List::Names(App))),
+        (Kind::TypeAndNames, "kubeleet describe secret/d", listed("secret/", List::Names(Secret))),
         (Kind::Names(Service), "kubeleet restart service/", listed("service/", List::Names(Service))),
         (Kind::TypeAndNames, "kubeleet describe ", Request::Types),
         (Kind::TypeAndNames, "kubeleet describe po", Request::Types),
@@ -61,13 +70,15 @@ fn candidates_begin_with_the_word_and_occur_once() {
 
 #[test]
 fn every_kind_of_value_occurs_in_the_command_line() {
-    fn value_names(command: &clap::Command) -> Vec<String> {
-        let own = command.get_arguments().filter_map(|arg| Some(arg.get_value_names()?.first()?.to_string()));
-        own.chain(command.get_subcommands().flat_map(value_names)).collect()
+    fn kinds(command: &clap::Command, parent: Option<ObjectType>) -> Vec<Kind> {
+        let object_type = ObjectType::parse(command.get_name()).or(parent);
+        let own =
+            command.get_arguments().filter_map(|arg| Kind::of(arg.get_value_names()?.first()?, object_type));
+        own.chain(command.get_subcommands().flat_map(|one| kinds(one, object_type))).collect()
     }
-    let kinds: Vec<Kind> =
-        value_names(&command_line(Vec::new())).iter().filter_map(|name| Kind::of(name)).collect();
-    let named = [Service, Pod, Node, Volume, Queue, DeadLetter].map(Kind::Names);
+    let kinds = kinds(&command_line(Vec::new()), None);
+    let named =
+        [Service, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter].map(Kind::Names);
     for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
@@ -92,6 +103,9 @@ fn commands_and_options_are_completed_without_an_api() {
         ("kubeleet service sc", "scale"),
         ("kubeleet ps --no-h", "--no-headers"),
         ("kubeleet describe po", "pod"),
+        ("kubeleet describe sec", "secret"),
+        ("kubeleet get regis", "registry"),
+        ("kubeleet registry logi", "login"),
         ("kubeleet ps --phase runn", "running"),
     ] {
         // No process listens on port 1.

@@ -20,7 +20,7 @@ for p = 1, pod_count do
   local pod_key, node_key, cs = pod_keys(p)
   -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if that is unknown.
   local uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts, address,
-    published, created_at = pod_args(p)
+    published, created_at, runs = pod_args(p)
   local holder = service ~= '' and redis.call('HGET', wanted_key, replica)
   if redis.call('EXISTS', pod_key) == 1 then
     replies[p] = 'present'
@@ -37,6 +37,7 @@ for p = 1, pod_count do
     if phase ~= 'pending' and node ~= '' then
       redis.call('HSET', pod_key, 'node', node, 'assignment', assignment)
     end
+    if runs ~= '' then redis.call('HSET', pod_key, 'runs', runs) end
     if address ~= '' then redis.call('HSET', pod_key, 'address', address) end
     if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
     if service ~= '' then

@@ -306,7 +306,7 @@ scripts! {
             keys: [pod_key, node_key, cs],
             args: [
                 uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts,
-                address, published, created_at, resources
+                address, published, created_at, runs, resources
             ],
         }
         creates: Pending | Running | Succeeded | Failed,
@@ -368,6 +368,12 @@ scripts! {
         at_maxmemory: Refused,
         keys: [registry_key, registries],
         args: [host, user, password, max_count],
+    }
+    registry_restore {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [registry_key, registries],
+        args: [host, user, password, updated_at],
     }
     reject {
         run_by: [Worker, Scheduler],
@@ -499,6 +505,12 @@ scripts! {
         at_maxmemory: Refused,
         keys: [value_key, names, rollouts],
         args: [kind, name, version, value, kept, max_count, app],
+    }
+    value_restore {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [value_key, names],
+        args: [kind, name, version, value, created_at, updated_at],
     }
     volume_remove {
         run_by: [Api],
