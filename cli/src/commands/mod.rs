@@ -71,7 +71,7 @@ use node::NodeCommand;
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Start a service from an image.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Create or update services from files: YAML, JSON or Compose.
     Apply(apply::ApplyArgs),
     /// Show what `apply` would change.
