@@ -49,7 +49,8 @@ impl Loop<RuntimeError> for VolumeLoop {
         }
         let version = context.table.version();
         let is_due = Instant::now() >= self.due;
-        if !is_due && !self.is_waiting && !(self.has_volumes && self.seen_version != Some(version)) {
+        let has_changed = self.has_volumes && self.seen_version != Some(version);
+        if !(is_due || self.is_waiting || has_changed) {
             return Ok(Next::Rest);
         }
         let cluster = context.worker.identity.cluster();
