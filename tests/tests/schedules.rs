@@ -372,10 +372,7 @@ ablations! {
     without_any_requeue, seed 20:
         "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
         "does not converge";
-    with_volumes_that_are_not_bound, seed 0:
-        "assign", "bind(node, volumes_of[tostring(p)])" => "",
-        "has its data on";
-    with_volumes_that_wait_for_no_report, seed 0:
+    with_volumes_that_wait_for_no_report, seed 43:
         "volumes_report", "if is_complete then redis.call('HSET', reports, node, current_run) end"
             => "redis.call('DEL', reports)",
         "has its data on";
