@@ -147,7 +147,9 @@ async fn values(fixture: &Fixture, case: Case) -> Operation {
     let first = StoredValue::seal(ValueKind::Config, name.clone(), 1, &content, None).unwrap();
     if case.script == "value_restore" {
         store.put_value(&first, 10, None).await.unwrap();
-        let saved = store.backup_value(ValueKind::Config, &name).await.unwrap().unwrap();
+        let mut saved = store.backup_value(ValueKind::Config, &name).await.unwrap().unwrap();
+        // A backup is old, and its times are those of Redis.
+        (saved.created_at, saved.updated_at) = (1, 2);
         store.delete_value(ValueKind::Config, &name).await.unwrap();
         return operation!(None, [store, saved] store.restore_value(&saved));
     }
@@ -175,7 +177,8 @@ async fn registries(fixture: &Fixture, case: Case) -> Operation {
     let login = StoredLogin::seal(host.clone(), &login, &key).unwrap();
     if case.script == "registry_restore" {
         store.put_login(&login, 10).await.unwrap();
-        let saved = store.backup_login(&host).await.unwrap().unwrap();
+        let mut saved = store.backup_login(&host).await.unwrap().unwrap();
+        saved.updated_at = 2;
         store.delete_login(&host).await.unwrap();
         return operation!(None, [store, saved] store.restore_login(&saved));
     }
