@@ -103,7 +103,8 @@ pub(super) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     users.dedup();
     if !users.is_empty() {
         stderr::note(&format!(
-            "the pods of {} get the new version as `on_change` says; by default they are replaced step by step",
+            "what has changed is used by {}: pods with `restart: always` are replaced step by step, unless \
+             `on_change` says otherwise; `kubeleet restart SERVICE` replaces the others",
             users.join(", ")
         ));
     }
