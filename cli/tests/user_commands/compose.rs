@@ -8,7 +8,7 @@ const EXAMPLES: [(&str, &str, usize); 5] = [
     ("shop/docker-compose.yml", "shop", 5),
     ("wordpress/docker-compose.yml", "wordpress", 2),
     ("queue-workers/docker-compose.yml", "reports", 4),
-    ("reverse-proxy/docker-compose.yml", "reverse-proxy", 3),
+    ("reverse-proxy/docker-compose.yml", "reverse-proxy", 4),
     ("profiles/compose.yaml", "notes", 4),
 ];
 
@@ -120,7 +120,7 @@ fn secrets_and_configs_come_and_go_with_their_app_and_are_never_shown() {
     assert!(exit == 1 && out.contains("+++ secret/shop-db (file)") && out.contains("configured"), "{out}");
     let (_, out, err) = hidden(run("apply -p shop -f FILE"));
     assert!(out.starts_with("secret/shop-db configured\nconfig/shop-site unchanged\n"), "{out}");
-    assert!(err.contains("kubeleet restart shop-web"), "{err}");
+    assert!(err.contains("what has changed is used by shop-web: "), "{err}");
 
     // What another one has made is not touched.
     assert_eq!(run("config create other-site --from-literal x").0, 0);

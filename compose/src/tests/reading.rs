@@ -356,10 +356,7 @@ fn what_is_not_honoured_is_noted_once_for_all_services() {
 fn what_is_otherwise_about_volumes_is_noted() {
     let notes = |text: &str| notes(&app(text));
     for (volume, expected) in [
-        (
-            "./src:/app",
-            "./src is beside this file and not on the nodes, and cannot be a config: no such file",
-        ),
+        ("./src:/app", "src is beside this file and not on the nodes, and cannot be a config: no such file"),
         ("{type: bind, source: ~/etc, target: /etc}", "~/etc is in your home"),
         ("{type: bind, source: /etc, target: /etc, bind: {propagation: shared}}", "bind has no effect"),
         ("'data:/d:ro,z'", "the option z has no effect"),

@@ -64,13 +64,13 @@ pub(crate) fn add(path: &str, target: &str, item: &Node, draft: &mut Draft<'_, '
             reference.set("target", item.place(), text_at(target, item.place()));
             draft.add_configs(item.place(), vec![reference]);
             let detail = format!(
-                "{path} goes with the app as config {name}: containers read what it is now; apply again when it has changed"
+                "{complete} goes with the app as config {name}: containers read what it is now; apply again when it has changed"
             );
             draft.note(NoteKind::Different, item.place(), detail);
         }
         Err(why) => {
             let detail = format!(
-                "volumes is not honoured in part: {path} is beside this file and not on the nodes, and cannot be a config: \
+                "volumes is not honoured in part: {complete} is beside this file and not on the nodes, and cannot be a config: \
                  {why}; put it into the image, or write an absolute path of the nodes"
             );
             draft.note(NoteKind::NotHonoured, item.place(), detail);

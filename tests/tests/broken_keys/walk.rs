@@ -72,17 +72,18 @@ fn documented_kinds() -> BTreeSet<String> {
 /// The type that a key, or a kind of key, has.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
-        "uq:at" | "uq:why" => key,
+        "uq:at" | "uq:why" | "volumes:reports" => key,
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
         "events" | "log:" => "stream",
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" => "hash",
-        "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" => "hash",
+        "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
+        "volumes:reports" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
         "uq:at" | "beats" | "schedulers" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
-        | "stop:" => "set",
+        | "stop:" | "volumes" | "rv:" => "set",
         "hb:" | "spec:" | "lease:" | "recovery" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),
     }
