@@ -1,6 +1,10 @@
 //! What is wrong with the records of persistent volumes. Pure.
 
 use super::findings::{Finding, KeyCopy, Repair, finding};
+use crate::ids::VolumeName;
+
+/// A key that no volume's record can have.
+const NO_RECORD: &str = "volume:/";
 
 /// What the check reads of a volume's record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,9 +28,11 @@ pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
         removals.flat_map(|(node, names)| names.iter().map(move |name| (format!("rv:{node}"), name)));
     let unknown = unknown.chain(removals).filter(|(_, name)| !copy.volumes.contains_key(*name));
     let unknown = unknown.map(|(key, name)| {
+        // What can be no volume's name has no record, whatever key is there.
+        let is_name = VolumeName::new(name.as_str()).is_ok();
         let repair = Repair::RemoveElement {
             element: name.clone().into_bytes(),
-            record: format!("volume:{name}"),
+            record: if is_name { format!("volume:{name}") } else { NO_RECORD.to_owned() },
             seen_phase: String::new(),
             seen_node: String::new(),
         };
