@@ -268,8 +268,12 @@ schemas! {
                         "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
                     },
                     "tmpfs": {
-                        "type": ["object", "null"], "additionalProperties": false,
-                        "properties": {"size": {"type": ["integer", "string", "null"]}},
+                        "type": "object", "additionalProperties": false,
+                        "description": "Only of the type tmpfs",
+                        "properties": {"size": {
+                            "type": ["integer", "string"],
+                            "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
+                        }},
                     },
                 },
             },

@@ -60,6 +60,7 @@ pub(crate) async fn get_registry(
         (status = 200, description = "Stored", body = RegistryView),
         (status = 202, description = "Stored, not yet confirmed by all replicas of Redis", body = RegistryView),
         (status = 403, description = "The cluster has as many logins as its settings allow"),
+        (status = 404, description = "There can be no registry of this name"),
         (status = 409, description = "This API has no key"),
         (status = 422, description = "No registry can accept this user or password"),
         (status = 507, description = "Redis is too full to add this"),

@@ -66,12 +66,9 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
 ];
 
 /// Fields that people know from elsewhere, and why they are missing here.
-const NOT_SUPPORTED: [(&str, &str); 16] = [
+const NOT_SUPPORTED: [(&str, &str); 13] = [
     ("networks", "kubeleet has no networks"),
     ("network_mode", "kubeleet has no networks"),
-    ("secrets", "kubeleet has no secrets; see environment"),
-    ("configs", "kubeleet has no configs; see environment"),
-    ("healthcheck", "kubeleet has no health checks"),
     ("build", "kubeleet runs images that exist, and builds none"),
     ("privileged", "no container is privileged"),
     ("container_name", "containers are named after their pods"),

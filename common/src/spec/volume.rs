@@ -53,6 +53,9 @@ pub struct VolumeMount {
     /// How much it is meant to hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
+    /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
+    #[serde(skip)]
+    contradiction: Option<String>,
 }
 
 /// A persistent volume that a pod needs.
@@ -134,7 +137,8 @@ const MAX_SOURCE: usize = 63;
 impl VolumeMount {
     fn problem(&self) -> Option<String> {
         let path = checks::path(&self.target).map(|problem| format!("its target {problem}"));
-        path.or_else(|| self.target_problem()).or_else(|| self.source_problem())
+        let contradiction = || self.contradiction.clone();
+        path.or_else(|| self.target_problem()).or_else(contradiction).or_else(|| self.source_problem())
     }
 
     fn target_problem(&self) -> Option<String> {
@@ -211,7 +215,7 @@ impl std::str::FromStr for VolumeMount {
             None => VolumeKind::Local,
         };
         let source = source.map(str::to_owned);
-        Ok(Self { kind, source, target: target.to_owned(), read_only, space: None })
+        Ok(Self { kind, source, target: target.to_owned(), read_only, space: None, contradiction: None })
     }
 }
 
@@ -250,29 +254,33 @@ struct TmpfsOptions {
 impl LongForm {
     fn into_volume(self) -> Result<VolumeMount, String> {
         let Self { type_name, kind, source, target, read_only, space, tmpfs } = self;
-        let kind = match (type_name.as_deref(), kind) {
-            (None | Some("volume"), None) if source.is_none() => VolumeKind::Local,
-            (None | Some("volume"), None) => VolumeKind::Persistent,
-            (Some("tmpfs"), None) => VolumeKind::Tmpfs,
-            (None, Some(kind))
-            | (Some("volume"), Some(kind @ (VolumeKind::Local | VolumeKind::Persistent))) => kind,
-            (Some("tmpfs"), Some(VolumeKind::Tmpfs)) => VolumeKind::Tmpfs,
-            (Some("bind"), None | Some(VolumeKind::Bind)) => VolumeKind::Bind,
-            (Some("volume" | "tmpfs" | "bind"), Some(kind)) => {
-                return Err(format!("`type` and the kind {} contradict each other", kind.as_str()));
-            }
-            (Some(_), _) => return Err("`type` is volume, bind or tmpfs".to_owned()),
+        use VolumeKind::{Bind, Local, Persistent, Tmpfs};
+        let of_type: &[VolumeKind] = match type_name.as_deref() {
+            None => &[Local, Persistent, Tmpfs, Bind],
+            Some("volume") => &[Local, Persistent],
+            Some("tmpfs") => &[Tmpfs],
+            Some("bind") => &[Bind],
+            Some(_) => return Err("`type` must be volume, bind or tmpfs".to_owned()),
         };
+        let by_default = match of_type {
+            [only] => *only,
+            _ if source.is_none() => Local,
+            _ => Persistent,
+        };
+        let kind = kind.unwrap_or(by_default);
+        let mut contradiction = None;
+        if !of_type.contains(&kind) {
+            contradiction = Some(format!("`type` and the kind {} contradict each other", kind.as_str()));
+        } else if tmpfs.is_some() && kind != Tmpfs {
+            contradiction = Some("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
+        }
         if kind == VolumeKind::Bind
             && let Some(path) = source.as_deref().filter(|path| path.starts_with(['.', '~']))
         {
             return Err(no_relative_bind(path));
         }
-        if tmpfs.is_some() && kind != VolumeKind::Tmpfs {
-            return Err("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
-        }
         let space = space.or(tmpfs.and_then(|options| options.size));
-        Ok(VolumeMount { kind, source, target, read_only, space })
+        Ok(VolumeMount { kind, source, target, read_only, space, contradiction })
     }
 }
 

@@ -362,7 +362,7 @@ fn what_is_otherwise_about_volumes_is_noted() {
         ("'data:/d:ro,z'", "the option z has no effect"),
         ("{type: volume, source: data, target: /d, volume: {nocopy: true}}", "volume has no effect"),
         ("{type: tmpfs, target: /d, tmpfs: {mode: 511}}", "tmpfs.mode has no effect"),
-        ("{type: cluster, source: data, target: /d}", "the type cluster is not there"),
+        ("{type: cluster, source: data, target: /d}", "the type cluster is not supported"),
     ] {
         let notes = notes(&format!("services:\n  web: {{image: x, volumes: [{volume}]}}\n"));
         let start = format!("web: volumes is not honoured in part: {expected}");

@@ -63,7 +63,7 @@ fn long(item: &Node, draft: &mut Draft<'_, '_>) -> Option<Node> {
             return None;
         }
         other @ ("npipe" | "cluster" | "image") => {
-            not_honoured(item, &format!("the type {other} is not there"), draft);
+            not_honoured(item, &format!("the type {other} is not supported"), draft);
             return None;
         }
         _ => {}

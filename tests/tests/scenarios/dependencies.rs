@@ -1,5 +1,7 @@
 //! Services that depend on each other, on a real engine.
 
+use std::time::Duration;
+
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, Http, Timing};
@@ -7,7 +9,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
-use crate::SOON;
+/// Three containers are started one after the other, on an engine that other tests use.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Is healthy two seconds after each start.
 const DATABASE: &str = "echo no > /ready; sleep 2; echo yes > /ready; while :; do sleep 1; done";
