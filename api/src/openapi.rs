@@ -65,6 +65,7 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     }
     schemas["ServicePatch"] = patch_schema(schemas);
     name_list_items(schemas);
+    name_options_in_memory(schemas);
     document
 }
 
@@ -133,6 +134,13 @@ fn name_list_items(schemas: &mut Value) {
             schema["properties"]["items"]["items"] = json!({"$ref": format!("#/components/schemas/{item}")});
         }
     }
+}
+
+/// Generators of clients make a type of each named schema, and fail at an object inside one of several forms.
+fn name_options_in_memory(schemas: &mut Value) {
+    let options = &mut schemas["VolumeMount"]["anyOf"][1]["properties"]["tmpfs"];
+    let named = std::mem::replace(options, json!({"$ref": "#/components/schemas/TmpfsOptions"}));
+    schemas["TmpfsOptions"] = named;
 }
 
 /// The list of routes that `GET /` answers: method, path, and the first line of the description.

@@ -29,6 +29,8 @@ const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})
 const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
 /// An absolute path without parts such as `..`.
 const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
+const SIGNAL: &str =
+    r"^((SIG)?(HUP|INT|QUIT|KILL|USR1|USR2|PIPE|ALRM|TERM|WINCH)|(SIG)?RTMIN(\+([1-9]|[12][0-9]|30))?)$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
@@ -208,7 +210,11 @@ schemas! {
                     },
                     "signal": {
                         "description": "The name or the number of the signal; by default SIGHUP",
-                        "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}],
+                        "anyOf": [
+                            {"type": "integer", "minimum": 1, "maximum": 64},
+                            {"type": "string", "pattern": SIGNAL},
+                            {"type": "null"},
+                        ],
                     },
                 },
             },
@@ -219,7 +225,7 @@ schemas! {
         "example": "SIGQUIT",
         "anyOf": [
             {"type": "integer", "minimum": 1, "maximum": 64},
-            {"type": "string", "pattern": "^((SIG)?(HUP|INT|QUIT|KILL|USR1|USR2|PIPE|ALRM|TERM|WINCH)|(SIG)?RTMIN(\\+([1-9]|[12][0-9]|30))?)$"},
+            {"type": "string", "pattern": SIGNAL},
         ],
     });
     Ulimit => json!({
