@@ -29,8 +29,9 @@ const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})
 const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
 /// An absolute path without parts such as `..`.
 const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
-const SIGNAL: &str =
-    r"^((SIG)?(HUP|INT|QUIT|KILL|USR1|USR2|PIPE|ALRM|TERM|WINCH)|(SIG)?RTMIN(\+([1-9]|[12][0-9]|30))?)$";
+const SIGNAL: &str = "^((SIG)?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|CHLD|CONT\
+                      |STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS|RTMIN(\\+([1-9]|[12][0-9]|30))?)\
+                      |[1-9]|[1-5][0-9]|6[0-4])$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
