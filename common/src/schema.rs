@@ -430,7 +430,8 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
 }
 
 /// The derived schemas of the parts of a document that have no other fields.
-pub const STRICT: [&str; 4] = ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck"];
+pub const STRICT: [&str; 6] =
+    ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck", "Logging", "LogOptions"];
 
 /// Adds that documents have no other fields than the schema describes.
 pub fn refuse_other_fields(schema: &mut Value) {
