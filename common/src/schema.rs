@@ -270,7 +270,7 @@ schemas! {
                     "target": {"type": "string", "pattern": "^/[^:\\x00]+$", "description": "Its path in the container"},
                     "read_only": {"type": "boolean", "default": false},
                     "space": {
-                        "type": ["integer", "string", "null"],
+                        "type": ["integer", "string", "null"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
                         "description": "How much it is meant to hold: bytes, or a text such as `10G`",
                         "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
                     },
@@ -278,7 +278,7 @@ schemas! {
                         "type": "object", "additionalProperties": false,
                         "description": "Only of the type tmpfs",
                         "properties": {"size": {
-                            "type": ["integer", "string"],
+                            "type": ["integer", "string"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
                             "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
                         }},
                     },
