@@ -65,8 +65,10 @@ bench:               ## how fast: decisions (criterion), then whole clusters; AR
 	$(BUILD)
 	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-scheduler) \
 	  --bench decide -- --quick
-	KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
-	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS)
+	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-proxy) \
+	  --bench ingress -- $(ARGS)
+	$(if $(filter ingress,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
+	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS))
 
 instructions:        ## what one placement decision takes, in instructions; fails on a gross regression
 	scripts/instructions

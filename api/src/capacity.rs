@@ -18,8 +18,13 @@ use self::shortage::Lack;
 pub(crate) use self::shortage::Shortage;
 
 /// The order in which resources are blamed where several are short.
-const BLAMED: [Lack; 4] =
-    [Lack::Amount(Resource::Memory), Lack::Amount(Resource::Cpu), Lack::Amount(Resource::Pids), Lack::Ports];
+const BLAMED: [Lack; 5] = [
+    Lack::Amount(Resource::Memory),
+    Lack::Amount(Resource::Cpu),
+    Lack::Amount(Resource::Pids),
+    Lack::Amount(Resource::Disk),
+    Lack::Ports,
+];
 
 /// Pods with equal requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]

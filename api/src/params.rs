@@ -252,6 +252,22 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
     }
 }
 
+/// Returns the page of `names`, which are sorted, and the `next` of the response if more follow.
+///
+/// # Errors
+/// See [`page_size`].
+pub(crate) fn page_of<N: AsRef<str>>(
+    mut names: Vec<N>,
+    paging: &Paging,
+) -> Result<(Vec<N>, Option<String>), ApiProblem> {
+    let limit = page_size(paging.limit)?;
+    names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_ref() > after));
+    let has_more = names.len() > limit;
+    names.truncate(limit);
+    let next = names.last().filter(|_| has_more).map(|name| name.as_ref().to_owned());
+    Ok((names, next))
+}
+
 /// Describes the parameter `label`: what [`LabelSelector`] accepts.
 pub(crate) struct SelectorText;
 

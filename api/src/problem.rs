@@ -90,7 +90,9 @@ kinds! {
     InsufficientMemory = "insufficient-memory", CONFLICT, "Insufficient memory";
     InsufficientCpu = "insufficient-cpu", CONFLICT, "Insufficient CPU";
     InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
+    InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
+    RouteTaken = "route-taken", CONFLICT, "Route is taken";
     VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";
     RevisionConflict = "generation-conflict", PRECONDITION_FAILED, "Revision conflict";

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::http::StatusCode;
 use common::api::{DurabilityState, DurabilityView};
 use common::config::Config;
 use common::ids::{ServiceName, WriteId};
@@ -132,6 +133,14 @@ fn confirmed_since(before: &DurabilityView) -> DurabilityView {
         replicas: before.known,
         known: before.known,
         message: "stored, and confirmed by all replicas since".to_owned(),
+    }
+}
+
+/// Returns the status of the response to a write: 202 until all replicas have confirmed it.
+pub(crate) fn status_of(durability: &DurabilityView, confirmed: StatusCode) -> StatusCode {
+    match durability.state {
+        DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
+        DurabilityState::Confirmed | DurabilityState::SingleMachine => confirmed,
     }
 }
 

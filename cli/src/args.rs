@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Scheduler(SettingFlags),
     /// Run the worker of this node, and the guard process above it.
     Worker(WorkerOptions),
+    /// Run the proxy of this host, through which traffic reaches pods; one for all workers of the host.
+    Proxy(SettingFlags),
     /// Exit 0 if the daemon of this container or machine is healthy.
     Healthcheck(HealthcheckOptions),
     /// Run the program of the `hello` service.

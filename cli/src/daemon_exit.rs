@@ -1,5 +1,6 @@
 //! Exit codes of the daemons, `dev` and `healthcheck`.
 
+use proxy::{LocalError, ProxyError};
 use worker::WorkerError;
 use worker::supervisor::SupervisorError;
 
@@ -17,6 +18,12 @@ pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
                 Exit::Usage
             }
             WorkerError::Name(_) | WorkerError::Broken { .. } => Exit::Error,
+        };
+    }
+    if let Some(error) = error.downcast_ref::<ProxyError>() {
+        return match error {
+            ProxyError::NoSocket | ProxyError::Local(LocalError::Socket { .. }) => Exit::Usage,
+            ProxyError::Local(LocalError::InUse(_)) => Exit::Conflict,
         };
     }
     match error.downcast_ref::<SupervisorError>() {

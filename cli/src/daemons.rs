@@ -1,4 +1,4 @@
-//! `kubeleet api`, `kubeleet scheduler` and `kubeleet worker`: one daemon in this process, until SIGTERM or
+//! `kubeleet api`, `kubeleet scheduler`, `kubeleet worker` and `kubeleet proxy`: one daemon in this process, until SIGTERM or
 //! SIGINT.
 
 use std::future::Future;
@@ -28,6 +28,8 @@ const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 const SCHEDULER_METRICS_PORT: u16 = 7071;
 /// Where the worker serves its metrics unless the operator says otherwise.
 const WORKER_METRICS_PORT: u16 = 7072;
+/// Where the proxy serves its metrics unless the operator says otherwise.
+const PROXY_METRICS_PORT: u16 = 7073;
 
 /// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
@@ -46,6 +48,17 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     check_redis(&config).await?;
     with_metrics(&config, SCHEDULER_METRICS_PORT, &shutdown, async {
         Ok(::scheduler::run(Arc::clone(&config), shutdown.clone()).await?)
+    })
+    .await
+}
+
+/// Runs `kubeleet proxy`. It starts without Redis as well: pods are served as they were known last.
+pub(crate) async fn proxy(flags: &SettingFlags) -> anyhow::Result<()> {
+    let config = Arc::new(flags.load()?);
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(shutdown.clone())?;
+    with_metrics(&config, PROXY_METRICS_PORT, &shutdown, async {
+        Ok(::proxy::run(Arc::clone(&config), shutdown.clone()).await?)
     })
     .await
 }

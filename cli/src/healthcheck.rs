@@ -1,5 +1,5 @@
 //! `kubeleet healthcheck`, for images without a shell: checks that an API is ready, a scheduler reported
-//! recently, or a worker's heartbeat is fresh.
+//! recently, a worker's heartbeat is fresh, or a proxy answers its workers.
 
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) enum Daemon {
     Scheduler,
     /// Its heartbeat is fresh.
     Worker,
+    /// It answers on its socket.
+    Proxy,
 }
 
 /// Arguments of `healthcheck`.
@@ -34,7 +36,7 @@ pub(crate) struct HealthcheckOptions {
     pub(crate) settings: SettingFlags,
 }
 
-/// Succeeds if the given daemon of this configuration is healthy; without a daemon, if any of the three is.
+/// Succeeds if the given daemon of this configuration is healthy; without a daemon, if any of the four is.
 pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow::Result<()> {
     let config = flags.load()?;
     let is_checked = |candidate| daemon.is_none_or(|daemon| daemon == candidate);
@@ -58,6 +60,12 @@ pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow:
             Err(problem) => problems.push(problem),
         }
     }
+    if is_checked(Daemon::Proxy) {
+        match check_proxy(&config).await {
+            Ok(()) => return Ok(()),
+            Err(problem) => problems.push(problem),
+        }
+    }
     bail!("not healthy: {}", problems.join("; "))
 }
 
@@ -69,6 +77,14 @@ async fn check_api(config: &Config) -> Result<(), String> {
         Ok(response) if response.status().is_success() => Ok(()),
         Ok(response) => Err(format!("{url} answered {}", response.status())),
         Err(_) => Err(format!("no API answers at {url}")),
+    }
+}
+
+async fn check_proxy(config: &Config) -> Result<(), String> {
+    let Some(socket) = &config.proxy_socket else { return Err("KUBELEET_PROXY_SOCKET is off".to_owned()) };
+    match tokio::time::timeout(CHECK_TIMEOUT, proxy::ping(socket)).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("the proxy did not answer within {} s", CHECK_TIMEOUT.as_secs())),
     }
 }
 

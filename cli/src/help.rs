@@ -49,6 +49,7 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
         "api" => &["metrics_listen", "node", "labels", "runtime"],
         "scheduler" => &["listen", "labels", "runtime"],
         "worker" => &["listen"],
+        "proxy" => &["listen", "labels", "runtime", "heartbeat", "fence_after", "dead_after"],
         "healthcheck" => &["metrics_listen", "labels", "runtime"],
         _ => &[],
     }
@@ -58,7 +59,7 @@ fn unused_settings(path: &str) -> &'static [&'static str] {
 fn unused(path: &str) -> &'static [&'static str] {
     match path {
         "dev" | "api" | "healthcheck" => &["api", OUTPUT],
-        "scheduler" | "worker" | "completions" | "man" => &["api", "token", "token_file", OUTPUT],
+        "scheduler" | "worker" | "proxy" | "completions" | "man" => &["api", "token", "token_file", OUTPUT],
         "logs" | "pod logs" | "diff" | "backup" => &[OUTPUT],
         _ => &[],
     }

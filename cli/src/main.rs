@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),
         Command::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
         Command::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
+        Command::Proxy(settings) => block_on(daemons::proxy(&settings)).flatten(),
         // The guard must stay small: `worker` creates its own runtime, with one thread for a guard.
         Command::Worker(options) => {
             return daemons::worker(&options).map_or_else(report, ExitCode::from);

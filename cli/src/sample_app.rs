@@ -1,20 +1,45 @@
-//! The program in the containers of the `hello` service: prints a line and waits to be stopped.
+//! The program in the containers of the `hello` service: prints a line, answers requests with it, and waits to be
+//! stopped.
 
 use std::io::Write;
+use std::net::Ipv4Addr;
 
 use anyhow::Context;
+use axum::Router;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
-/// Prints one line and sleeps until SIGTERM or SIGINT. It handles both itself because, as PID 1 of a
+/// The port on which it answers requests.
+pub(crate) const PORT: u16 = 8000;
+
+/// Prints one line and answers requests until SIGTERM or SIGINT. It handles both itself because, as PID 1 of a
 /// container, it has no default signal handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    writeln!(std::io::stdout(), "hello from {}", rustix::system::uname().nodename().to_string_lossy())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let greeting = format!("hello from {}\n", rustix::system::uname().nodename().to_string_lossy());
+    write!(std::io::stdout(), "{greeting}")?;
+    let stop = CancellationToken::new();
+    let signals = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.cancel();
+    };
+    let (served, ()) = tokio::join!(serve(greeting, stop.clone()), signals);
     writeln!(std::io::stdout(), "goodbye")?;
-    Ok(())
+    served
+}
+
+/// Answers each request with `greeting`. Only in a container, which has its own ports: plain processes of one machine
+/// would take this port from each other.
+async fn serve(greeting: String, stop: CancellationToken) -> anyhow::Result<()> {
+    if std::process::id() != 1 {
+        return Ok(());
+    }
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await.context("cannot listen")?;
+    let app = Router::new().fallback(async || greeting);
+    axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await.context("cannot serve")
 }

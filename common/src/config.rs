@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::address_range::AddressRange;
 use crate::duration::HumanDuration;
+use crate::handover::SOCKET_NAME;
 use crate::ids::NodeName;
 use crate::node::Resources;
 use crate::reserve::Reserve;
@@ -26,6 +28,19 @@ const MAX_PIDS_PER_NODE: u64 = 1 << 30;
 const MAX_START_CONCURRENCY: u64 = 10_000;
 /// More workers than one process can simulate.
 const MAX_SIM_WORKERS: u64 = 100_000;
+
+/// Where the proxy takes HTTP requests unless the operator says otherwise. Port 80 of all interfaces is only
+/// taken if asked for.
+const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The longest path of a Unix socket, less what a proxy appends while it binds it.
+const MAX_SOCKET_PATH: usize = 100;
+const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
+
+/// Returns the socket of the proxy in a runtime directory; `None` if its path would be too long for a socket.
+pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
+    let path = directory.join(SOCKET_NAME);
+    (path.as_os_str().len() <= MAX_SOCKET_PATH).then_some(path)
+}
 
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,9 +146,9 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Returns how long no node is declared dead after the Redis master changed or was restarted. Workers that
-    /// ask Sentinels have to find the new one first; a worker that finds a single Redis where it was needs no
-    /// longer than for any heartbeat.
+    /// Returns how long no node is declared dead after the Redis master changed or was restarted. Workers
+    /// that ask Sentinels have to find the new one first; a worker that finds a single Redis where it was
+    /// needs no longer than for any heartbeat.
     pub fn master_change_pause(&self, redis: &RedisUrl) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if redis.has_sentinels() { longest } else { longest.min(self.dead_after) }
@@ -255,8 +270,16 @@ pub struct Config {
     pub guard: bool,
     /// Directory for leases. It must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf,
+    /// The socket on which worker and proxy of a host speak; `None` if they do not.
+    pub proxy_socket: Option<PathBuf>,
+    /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
+    pub ingress_listen: Option<SocketAddr>,
+    /// Proxies before the ingress whose forwarding headers are kept.
+    pub trusted_proxies: Vec<AddressRange>,
     /// Directory in which the `process` runtime keeps its pods.
     pub data_dir: PathBuf,
+    /// Directory that this machine shares with those of other nodes, for shared volumes.
+    pub shared_volumes_dir: Option<PathBuf>,
     /// What pods may do on this node.
     pub policy: PodPolicy,
     /// Maximum number of pods on this node.
@@ -269,6 +292,8 @@ pub struct Config {
     pub memory: Option<Memory>,
     /// Processes and threads that this node offers; the machine's less the reserve if absent.
     pub pids: Option<u64>,
+    /// Disk that this node offers to volumes; that of the machine less the reserve if absent.
+    pub disk: Option<Memory>,
     /// What of the machine is kept for the system.
     pub reserve: Reserve,
     /// Number of simulated workers in one `sim` process: `<node>-1` … `<node>-N`.
@@ -289,18 +314,20 @@ impl Config {
             cpu_millis: self.cpus.map_or(rest.cpu_millis, Cpus::millis),
             memory_bytes: self.memory.map_or(rest.memory_bytes, Memory::bytes),
             pids: self.pids.unwrap_or(rest.pids),
+            disk_bytes: self.disk.map_or(rest.disk_bytes, Memory::bytes),
             pods: self.max_pods,
         }
     }
 
-    /// Returns what is kept of `machine` for the system: nothing of a resource whose offer is configured, because
-    /// that says already what pods may have.
+    /// Returns what is kept of `machine` for the system: nothing of a resource whose offer is configured,
+    /// because that says already what pods may have.
     pub fn reserved(&self, machine: Resources) -> Resources {
         let kept = self.reserve.of(machine);
         Resources {
             cpu_millis: self.cpus.map_or(kept.cpu_millis, |_| 0),
             memory_bytes: self.memory.map_or(kept.memory_bytes, |_| 0),
             pids: self.pids.map_or(kept.pids, |_| 0),
+            disk_bytes: self.disk.map_or(kept.disk_bytes, |_| 0),
             pods: 0,
         }
     }
@@ -329,9 +356,16 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_FENCE_AFTER", "silence after which a worker stops its `stop` pods"),
     ("KUBELEET_GUARD", "off: run the worker without a supervisor process"),
     ("KUBELEET_STATE_DIR", "directory for leases; a reboot must empty it"),
+    ("KUBELEET_PROXY_SOCKET", "socket between the workers and the proxy of a host, or off"),
+    ("KUBELEET_INGRESS_LISTEN", "address on which the proxy takes HTTP requests from outside, or off"),
+    ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
     ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes on this machine"),
     ("KUBELEET_PORT_ADDRESSES", "addresses besides loopback that pods may publish ports on; any or none"),
+    (
+        "KUBELEET_SHARED_VOLUMES_DIR",
+        "directory that this machine shares with other nodes, for shared volumes",
+    ),
     ("KUBELEET_BIND_PREFIXES", "paths of the host that pods may mount, with all below them; none"),
     ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
@@ -340,9 +374,11 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_CPUS", "cores that this node offers"),
     ("KUBELEET_MEMORY", "memory that this node offers"),
     ("KUBELEET_PIDS", "processes and threads that this node offers"),
+    ("KUBELEET_DISK", "disk that this node offers to volumes"),
     ("KUBELEET_RESERVED_CPUS", "cores of the machine that are kept for the system"),
     ("KUBELEET_RESERVED_MEMORY", "memory of the machine that is kept for the system"),
     ("KUBELEET_RESERVED_PIDS", "processes and threads that are kept for the system"),
+    ("KUBELEET_RESERVED_DISK", "disk of this machine that is kept for images, logs and the system"),
     ("KUBELEET_SIM_WORKERS", "simulated workers in one sim process"),
     ("KUBELEET_RESTART_BACKOFF", "wait before the first restart of a container"),
     ("KUBELEET_LOG", "log filter, e.g. info or worker=debug"),
@@ -447,8 +483,13 @@ impl Sources<'_> {
             },
             timing,
             guard: self.read(p, "KUBELEET_GUARD", true, boolean),
-            state_dir: self.read(p, "KUBELEET_STATE_DIR", "/run/kubeleet".into(), |t| Ok(t.into())),
+            state_dir: self.read(p, "KUBELEET_STATE_DIR", DEFAULT_STATE_DIR.into(), |t| Ok(t.into())),
+            proxy_socket: self.proxy_socket(p),
+            ingress_listen: self.read(p, "KUBELEET_INGRESS_LISTEN", Some(INGRESS_LISTEN), ingress_address),
+            trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
+            shared_volumes_dir: self
+                .read(p, "KUBELEET_SHARED_VOLUMES_DIR", None, |t| absolute_path(t).map(Some)),
             policy: self.policy(p),
             max_pods: self.read(p, "KUBELEET_MAX_PODS", 250, |t| at_most(t, MAX_PODS_PER_NODE)),
             start_concurrency: self
@@ -457,6 +498,7 @@ impl Sources<'_> {
             cpus: self.read(p, "KUBELEET_CPUS", None, |t| t.parse().map(Some)),
             memory: self.read(p, "KUBELEET_MEMORY", None, |t| node_memory(t).map(Some)),
             pids: self.read(p, "KUBELEET_PIDS", None, |t| at_most(t, MAX_PIDS_PER_NODE).map(Some)),
+            disk: self.read(p, "KUBELEET_DISK", None, |t| node_memory(t).map(Some)),
             reserve: self.reserve(p),
             sim_workers: self.read(p, "KUBELEET_SIM_WORKERS", 1, |t| at_most(t, MAX_SIM_WORKERS)) as u32,
             restart_backoff: self.read(p, "KUBELEET_RESTART_BACKOFF", Duration::from_secs(10), duration),
@@ -497,6 +539,29 @@ impl Sources<'_> {
         timing
     }
 
+    /// Simulated pods have no address, and thousands of simulated workers would look for a socket each
+    /// second.
+    fn proxy_socket(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
+        let setting = "KUBELEET_PROXY_SOCKET";
+        if let Some((text, origin)) = self.find(setting) {
+            return match text.as_str() {
+                "off" => None,
+                path if path.len() <= MAX_SOCKET_PATH => Some(path.into()),
+                path => {
+                    let problem = format!(
+                        "{path:?} is too long: the path of a socket has at most {MAX_SOCKET_PATH} bytes"
+                    );
+                    problems.push(ConfigError { setting: setting.to_owned(), origin, problem });
+                    None
+                }
+            };
+        }
+        let is_simulated = self.find("KUBELEET_RUNTIME").is_some_and(|(text, _)| text == "sim");
+        let directory =
+            self.find("KUBELEET_STATE_DIR").map_or(DEFAULT_STATE_DIR.to_owned(), |(text, _)| text);
+        proxy_socket_in(directory.as_ref()).filter(|_| !is_simulated)
+    }
+
     /// A file that is named has to be readable; that of `docker login` may be written later.
     fn registry_config(&self, problems: &mut Vec<ConfigError>) -> Option<PathBuf> {
         let variable = |name: &str| (self.environment)(name).filter(|value| !value.is_empty());
@@ -527,7 +592,7 @@ impl Sources<'_> {
 
     /// A reserve of what is offered as configured would have no effect.
     fn reserve(&self, problems: &mut Vec<ConfigError>) -> Reserve {
-        for resource in ["CPUS", "MEMORY", "PIDS"] {
+        for resource in ["CPUS", "MEMORY", "PIDS", "DISK"] {
             let (offer, reserve) = (format!("KUBELEET_{resource}"), format!("KUBELEET_RESERVED_{resource}"));
             if let (Some(_), Some((_, origin))) = (self.find(&offer), self.find(&reserve)) {
                 let problem = format!(
@@ -541,6 +606,7 @@ impl Sources<'_> {
             cpus: self.read(p, "KUBELEET_RESERVED_CPUS", None, |t| t.parse().map(Some)),
             memory: self.read(p, "KUBELEET_RESERVED_MEMORY", None, |t| node_memory(t).map(Some)),
             pids: self.read(p, "KUBELEET_RESERVED_PIDS", None, |t| reserved_pids(t).map(Some)),
+            disk: self.read(p, "KUBELEET_RESERVED_DISK", None, |t| node_memory(t).map(Some)),
         }
     }
 
@@ -571,8 +637,8 @@ impl Sources<'_> {
         self.read(problems, "KUBELEET_NODE", host, |text| NodeName::new(text).map_err(|e| e.to_string()))
     }
 
-    /// Reads the token. A flag wins over the environment, and the environment over the file, whichever of the two
-    /// settings it is; within one source the token wins over the name of its file.
+    /// Reads the token. A flag wins over the environment, and the environment over the file, whichever of the
+    /// two settings it is; within one source the token wins over the name of its file.
     fn token(&self, problems: &mut Vec<ConfigError>) -> Option<Secret> {
         let (token, file) = (self.find("KUBELEET_TOKEN"), self.find("KUBELEET_TOKEN_FILE"));
         let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);
@@ -642,6 +708,13 @@ fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     }
 }
 
+fn absolute_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text.trim());
+    let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
+    let bad = || format!("{text:?} is not an absolute path without `..`: write /mnt/shared");
+    if path.is_absolute() && is_plain && path.parent().is_some() { Ok(path) } else { Err(bad()) }
+}
+
 /// Absolute paths, separated by commas.
 fn bind_prefixes(text: &str) -> Result<Vec<PathBuf>, String> {
     if text.trim() == "none" {
@@ -708,6 +781,18 @@ fn log_format(text: &str) -> Result<bool, String> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address with a port: write 127.0.0.1:7070"))
+}
+
+fn ingress_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let wrong = |_| format!("{text:?} is not an address with a port: write 0.0.0.0:80, or off");
+    text.parse().map(Some).map_err(wrong)
+}
+
+fn address_ranges(text: &str) -> Result<Vec<AddressRange>, String> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::parse).collect()
 }
 
 fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
@@ -785,6 +870,20 @@ mod tests {
     }
 
     #[test]
+    fn ingress_is_on_loopback_unless_asked() {
+        let parse = |name, value| config(&[], &[(name, value)], "");
+        let default = config(&[], &[], "").unwrap();
+        assert_eq!(default.ingress_listen, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
+        assert_eq!(parse("KUBELEET_INGRESS_LISTEN", "off").unwrap().ingress_listen, None);
+        let asked = parse("KUBELEET_INGRESS_LISTEN", "0.0.0.0:80").unwrap().ingress_listen;
+        assert_eq!(asked, Some(SocketAddr::from(([0, 0, 0, 0], 80))));
+        assert!(parse("KUBELEET_INGRESS_LISTEN", "80").unwrap_err().contains("or off"));
+        let trusted = parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/8, 10.1.2.3").unwrap().trusted_proxies;
+        assert_eq!(trusted.len(), 2);
+        assert!(parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/40").unwrap_err().contains("neither an address"));
+    }
+
+    #[test]
     fn metrics_address_is_read_and_checked() {
         let setting = |value: &'static str| [("KUBELEET_METRICS_LISTEN", value)];
         let parse = |value| config(&[], &setting(value), "").map(|config| config.metrics_listen);
@@ -817,7 +916,8 @@ mod tests {
 
     #[test]
     fn a_node_offers_what_its_machine_has_less_the_reserve_or_what_is_configured() {
-        let machine = Resources { cpu_millis: 4_000, memory_bytes: 20 << 30, pids: 32_768, pods: 0 };
+        let machine =
+            Resources { cpu_millis: 4_000, memory_bytes: 20 << 30, pids: 32_768, disk_bytes: 0, pods: 0 };
         let gib = 1 << 30;
         let offers = |env: &[_]| {
             let config = config(&[], env, "").unwrap();

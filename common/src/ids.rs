@@ -137,7 +137,8 @@ name!(
 );
 
 name!(
-    /// A persistent volume: the service, the name in the service and the replica, as in `web_data_0`.
+    /// A volume that stays: the service, the name in the service and the replica, as in `web_data_0`, or the owner, the
+    /// name and how it is shared, as in `web_data_shared` and `shop_data_app`.
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -145,13 +146,21 @@ name!(
 );
 
 impl VolumeName {
-    /// Returns the name of a service's persistent volume. No two have the same: a service has no `_` in its name, and
-    /// the replica is the digits at the end.
+    /// Returns the name of a volume. No two have the same: the owner, a service or an app, has no `_` in its name, and
+    /// what follows the last `_` tells which of the two it is.
+    ///
+    /// # Errors
+    /// If `source` cannot be the name of a volume.
+    pub fn of(owner: &ServiceName, source: &str, scope: impl fmt::Display) -> Result<Self, InvalidName> {
+        Self::new(format!("{owner}_{source}_{scope}"))
+    }
+
+    /// Returns the name of a service's persistent volume.
     ///
     /// # Errors
     /// If `source` cannot be the name of a volume.
     pub fn of_replica(service: &ServiceName, source: &str, replica: u32) -> Result<Self, InvalidName> {
-        Self::new(format!("{service}_{source}_{replica}"))
+        Self::of(service, source, replica)
     }
 }
 

@@ -2,12 +2,13 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`value`], [`selector`], [`event`], [`saved_state`], [`recovery`]; and the JSON documents of the API:
-//!   [`api`].
+//!   [`service`], [`ingress`], [`endpoint`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
+//!   [`recovery`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
 
+pub mod address_range;
 pub mod api;
 pub mod backoff;
 pub mod clock;
@@ -15,10 +16,13 @@ pub mod config;
 pub mod control_loop;
 pub mod document;
 pub mod duration;
+pub mod endpoint;
 pub mod event;
 pub mod failpoint;
+pub mod handover;
 pub mod health;
 pub mod ids;
+pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;
 pub mod network;

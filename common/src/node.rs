@@ -75,6 +75,35 @@ pub struct NodeInfo {
     pub version: String,
 }
 
+/// The directory of a node that is to be shared with other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedVolumesState {
+    /// It is the one of the cluster: pods with shared volumes can run on the node.
+    Ready,
+    /// It is another one, or cannot be used: why.
+    Refused(String),
+}
+
+impl SharedVolumesState {
+    /// Returns it as it is stored and shown: `ready`, or why not.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Ready => "ready",
+            Self::Refused(why) => why,
+        }
+    }
+
+    /// Reads it back; `None` for an empty text.
+    pub fn from_text(text: String) -> Option<Self> {
+        match text.as_str() {
+            "" => None,
+            "ready" => Some(Self::Ready),
+            _ => Some(Self::Refused(text)),
+        }
+    }
+}
+
 /// The record of a node in Redis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -96,6 +125,9 @@ pub struct Node {
     pub engine_problem: Option<String>,
     /// What the worker reported about itself when it registered.
     pub facts: NodeInfo,
+    /// The directory for shared volumes; `None` if the node declares none.
+    #[serde(default)]
+    pub shared_volumes: Option<SharedVolumesState>,
     /// Resources reserved for the pods assigned to the node.
     pub used: Resources,
     /// The host ports in use, such as `8080/tcp`, each with the name of its pod.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::{self, Mistake, ReadError, Values, Vocabulary, field_names, read_fields};
-use crate::ids::{PodId, PodName, SpecId};
+use crate::ids::{PodId, PodName, ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec, check_image};
 
 /// Maximum size of a payload, in bytes. A larger one is rejected unread.
@@ -92,6 +92,12 @@ impl Payload {
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
+    /// Returns the service of the pod; `None` for a pushed pod.
+    pub fn service(&self) -> Option<ServiceName> {
+        // The pods of a service have its name.
+        self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
+    }
+
     /// Parses the specification that the payload of a pushed pod contains.
     ///
     /// # Errors
@@ -105,6 +111,14 @@ impl Payload {
             let reason = format!(
                 "the persistent volume {} needs a service, whose replica it belongs to: apply a service, or give the \
                  volume `kind: local`",
+                volume.source
+            );
+            return Err(InvalidPayload::NotAPod(reason));
+        }
+        if let Some(volume) = pod.shared_volumes().first() {
+            let reason = format!(
+                "the shared volume {} needs a service, whose pods share it: apply a service, or give the volume `kind: \
+                 local`",
                 volume.source
             );
             return Err(InvalidPayload::NotAPod(reason));

@@ -16,6 +16,10 @@ pub struct Resources {
     #[serde(default, skip_serializing_if = "is_unlimited")]
     #[schema(required = false)]
     pub pids: u64,
+    /// Disk, in bytes: the space of volumes that are on the node. Absent where a node does not limit it.
+    #[serde(default, skip_serializing_if = "is_unlimited")]
+    #[schema(required = false)]
+    pub disk_bytes: u64,
     /// Number of pods.
     pub pods: u64,
 }
@@ -29,11 +33,13 @@ pub enum Resource {
     Memory,
     /// Processes and threads.
     Pids,
+    /// Space of volumes.
+    Disk,
 }
 
 impl Resource {
     /// All kinds, in the order in which scripts are passed their amounts.
-    pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Pids];
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Pids, Self::Disk];
 
     /// Returns the stored field of the amount that a node offers or a pod requests.
     pub const fn field(self) -> &'static str {
@@ -41,6 +47,7 @@ impl Resource {
             Self::Cpu => "cpu",
             Self::Memory => "memory",
             Self::Pids => "pids",
+            Self::Disk => "disk",
         }
     }
 
@@ -60,6 +67,7 @@ impl Resources {
             Resource::Cpu => self.cpu_millis,
             Resource::Memory => self.memory_bytes,
             Resource::Pids => self.pids,
+            Resource::Disk => self.disk_bytes,
         }
     }
 
@@ -69,6 +77,7 @@ impl Resources {
             Resource::Cpu => &mut self.cpu_millis,
             Resource::Memory => &mut self.memory_bytes,
             Resource::Pids => &mut self.pids,
+            Resource::Disk => &mut self.disk_bytes,
         }
     }
 
@@ -128,29 +137,30 @@ fn is_unlimited(amount: &u64) -> bool {
 mod tests {
     use super::*;
 
-    fn resources(cpu_millis: u64, memory_bytes: u64, pids: u64, pods: u64) -> Resources {
-        Resources { cpu_millis, memory_bytes, pids, pods }
+    fn resources(cpu_millis: u64, memory_bytes: u64, pids: u64, disk_bytes: u64, pods: u64) -> Resources {
+        Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods }
     }
 
     #[test]
     fn every_amount_takes_part() {
-        let (one, two) = (resources(1, 2, 3, 4), resources(10, 20, 30, 40));
-        assert_eq!(one.saturating_add(two), resources(11, 22, 33, 44));
-        assert_eq!(two.saturating_sub(one), resources(9, 18, 27, 36));
+        let (one, two) = (resources(1, 2, 3, 4, 5), resources(10, 20, 30, 40, 50));
+        assert_eq!(one.saturating_add(two), resources(11, 22, 33, 44, 55));
+        assert_eq!(two.saturating_sub(one), resources(9, 18, 27, 36, 45));
         assert_eq!(one.saturating_sub(two), Resources::default());
-        assert_eq!(one.times(3), resources(3, 6, 9, 12));
-        assert_eq!(one.to_array(), [4, 1, 2, 3]);
-        let read = Resources::from_amounts(4, |resource| Ok::<_, ()>(one.get(resource)));
+        assert_eq!(one.times(3), resources(3, 6, 9, 12, 15));
+        assert_eq!(one.to_array(), [5, 1, 2, 3, 4]);
+        let read = Resources::from_amounts(5, |resource| Ok::<_, ()>(one.get(resource)));
         assert_eq!(read, Ok(one));
     }
 
     #[test]
     fn what_is_not_limited_stays_so_and_is_not_shown() {
-        let unlimited = resources(1, 2, Resources::UNLIMITED, 4);
-        assert_eq!(unlimited.saturating_sub(resources(0, 0, 9, 0)).pids, Resources::UNLIMITED);
+        let unlimited = resources(1, 2, Resources::UNLIMITED, Resources::UNLIMITED, 4);
+        let rest = unlimited.saturating_sub(resources(0, 0, 9, 9, 0));
+        assert_eq!((rest.pids, rest.disk_bytes), (Resources::UNLIMITED, Resources::UNLIMITED));
         let json = serde_json::to_value(unlimited).unwrap_or_default();
         assert_eq!(json, serde_json::json!({"cpu_millis": 1, "memory_bytes": 2, "pods": 4}));
         let read: Option<Resources> = serde_json::from_value(json).ok();
-        assert_eq!(read, Some(resources(1, 2, 0, 4)), "an answer of an earlier version");
+        assert_eq!(read, Some(resources(1, 2, 0, 0, 4)), "an answer of an earlier version");
     }
 }

@@ -12,7 +12,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
+use crate::ids::{
+    AppName, AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName,
+};
 use crate::lifecycle::Phase;
 use crate::network::PublishedPort;
 use crate::pod::EndedRun;
@@ -209,6 +211,9 @@ pub struct SavedValue {
     pub created_at: RedisMillis,
     /// When this version was stored.
     pub updated_at: RedisMillis,
+    /// The app that it was created with, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
 }
 
 impl fmt::Debug for SavedValue {
@@ -459,6 +464,7 @@ mod tests {
             data: "Y2hhY2hh".to_owned(),
             created_at: 1,
             updated_at: 2,
+            app: None,
         };
         let login = SavedLogin {
             host: RegistryHost::new("reg.example").unwrap(),

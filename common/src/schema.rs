@@ -32,6 +32,7 @@ const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
 const SIGNAL: &str = "^((SIG)?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|CHLD|CONT\
                       |STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS|RTMIN(\\+([1-9]|[12][0-9]|30))?)\
                       |[1-9]|[1-5][0-9]|6[0-4])$";
+const BYTES: &str = "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$";
 const SECONDS_OF_A_DAY: &str = "([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)";
 const HOURS: &str = "([0-9]|1[0-9]|2[0-3])";
 const SIXTY: &str = "[1-5]?[0-9]";
@@ -80,7 +81,7 @@ schemas! {
         "minLength": 1, "maxLength": 128, "pattern": r"^[^\s\x00-\x1f\x7f-\x9f]+$",
     });
     VolumeName => json!({
-        "type": "string", "description": "A persistent volume: service, source and replica", "example": "web_data_0",
+        "type": "string", "description": "A volume: service, source and replica, or owner, source, and `shared` or `app`", "example": "web_data_0",
         "minLength": 1, "maxLength": 140, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,139}$",
     });
     AssignmentId => json!({
@@ -92,7 +93,7 @@ schemas! {
         "description": "Bytes, or a text with a unit such as `64MiB`, `64m` or `1.5GB`; at least 6 MiB",
         "example": "64MiB",
         "minimum": 6 * 1024 * 1024, "maximum": MAX_MEMORY_BYTES,
-        "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
+        "pattern": BYTES,
     });
     Cpus => json!({
         "type": ["number", "string"],
@@ -258,10 +259,10 @@ schemas! {
                 "properties": {
                     "type": {"type": "string", "enum": ["volume", "bind", "tmpfs"]},
                     "kind": {
-                        "type": "string", "enum": ["local", "persistent", "tmpfs", "bind"],
+                        "type": "string", "enum": ["local", "persistent", "shared", "tmpfs", "bind"],
                         "description": "What becomes of its data: it goes with the pod, it stays with the replica, it \
-                                        is in memory, or it is a path of the host. Persistent if there is a name, or \
-                                        else local",
+                                        is one for all pods of the service or app, it is in memory, or it is a path \
+                                        of the host. Persistent if there is a name, or else local",
                     },
                     "source": {
                         "type": ["string", "null"], "pattern": format!("^({VOLUME_SOURCE}|{HOST_PATH})$"),
@@ -272,14 +273,18 @@ schemas! {
                     "space": {
                         "type": ["integer", "string", "null"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
                         "description": "How much it is meant to hold: bytes, or a text such as `10G`",
-                        "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
+                        "pattern": BYTES,
+                    },
+                    "app": {
+                        "type": ["string", "null"], "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                        "description": "Only of the kind shared: the app of the service, which is filled in",
                     },
                     "tmpfs": {
                         "type": "object", "additionalProperties": false,
                         "description": "Only of the type tmpfs",
                         "properties": {"size": {
                             "type": ["integer", "string"], "minimum": 0, "maximum": MAX_MEMORY_BYTES,
-                            "pattern": "^([0-9]{1,15}|[0-9]{1,9}(\\.[0-9]{1,3})?[kKmMgGtT]([iI]?[bB])?)$",
+                            "pattern": BYTES,
                         }},
                     },
                 },

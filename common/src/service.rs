@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId};
+use crate::ingress::IngressRule;
 use crate::spec::{DependsOn, PodSpec};
+use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
 /// service that lacks more pods than this may still be in creation; one that lacks fewer has lost them.
@@ -47,6 +49,9 @@ pub struct Service {
     /// The services that its pods wait for before they are started.
     #[serde(default)]
     pub depends_on: DependsOn,
+    /// What of the service is reached from outside the cluster.
+    #[serde(default)]
+    pub ingress: Vec<IngressRule>,
     /// Time at which the service was created.
     pub created_at: RedisMillis,
     /// Time of the last change.
@@ -59,5 +64,23 @@ impl Service {
     /// Returns the replica indices that must have a pod.
     pub fn all_replicas(&self) -> Vec<u32> {
         (0..self.replicas).collect()
+    }
+
+    /// Returns whether its pods have this volume, those of its replica if it belongs to one.
+    pub fn has_volume(&self, claim: &VolumeClaim) -> bool {
+        let owner = match claim.scope {
+            VolumeScope::App => self.app.as_ref().map(AppName::as_str),
+            VolumeScope::Replica(_) | VolumeScope::Service => Some(self.name.as_str()),
+        };
+        let is_source = |source: &str| source == claim.source;
+        owner == Some(claim.service.as_str())
+            && match claim.scope {
+                VolumeScope::Replica(_) => {
+                    self.pod.persistent_volumes().iter().any(|volume| is_source(&volume.source))
+                }
+                VolumeScope::Service | VolumeScope::App => self.pod.shared_volumes().iter().any(|volume| {
+                    is_source(&volume.source) && volume.app.is_some() == (claim.scope == VolumeScope::App)
+                }),
+            }
     }
 }

@@ -21,6 +21,7 @@ mod input;
 mod logging;
 mod pod;
 mod pod_checks;
+mod pull_policy;
 mod stop_signal;
 mod ulimit;
 mod units;
@@ -40,11 +41,12 @@ pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};
 pub use logging::{LogDriver, LogOptions, Logging};
 pub use pod::{OnDisconnect, PodSpec};
+pub use pull_policy::PullPolicy;
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub(crate) use units::replicas;
 pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
-pub use volume::{PersistentVolume, VolumeKind, VolumeMount};
+pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
@@ -53,7 +55,7 @@ pub const MAX_REPLICAS: u32 = 2_000_000;
 pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
 
 /// The most memory one container may request: far more than a machine has, and exact in a Lua number.
-pub(crate) const MAX_MEMORY_BYTES: u64 = 1 << 50;
+pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 
 /// The least memory that Docker starts a container with.
 pub(crate) const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;

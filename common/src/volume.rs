@@ -1,37 +1,111 @@
-//! Persistent volumes: what the cluster records about the data of services.
+//! Persistent and shared volumes: what the cluster records about the data of services.
+
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
-use crate::ids::{NodeName, ServiceName, VolumeName};
-use crate::spec::PodSpec;
+use crate::ids::{NodeName, PodId, ServiceName, VolumeName};
+use crate::spec::{PodSpec, SharedVolume};
 
-/// A persistent volume that a pod of a service needs.
+/// The pods that share a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VolumeScope {
+    /// One replica of a service: the volume is persistent, and on one node.
+    Replica(u32),
+    /// All pods of a service: the volume is shared.
+    Service,
+    /// The pods of all services of an app that name it: the volume is shared.
+    App,
+}
+
+impl VolumeScope {
+    /// Returns the replica; `None` for a shared volume.
+    pub fn replica(self) -> Option<u32> {
+        match self {
+            Self::Replica(replica) => Some(replica),
+            Self::Service | Self::App => None,
+        }
+    }
+
+    /// Whether the volume is in the directory that nodes share.
+    pub fn is_shared(self) -> bool {
+        self.replica().is_none()
+    }
+}
+
+/// As it ends the name of a volume, and as it is stored.
+impl fmt::Display for VolumeScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replica(replica) => write!(f, "{replica}"),
+            Self::Service => f.write_str("shared"),
+            Self::App => f.write_str("app"),
+        }
+    }
+}
+
+impl FromStr for VolumeScope {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "shared" => Ok(Self::Service),
+            "app" => Ok(Self::App),
+            number => number
+                .parse()
+                .map(Self::Replica)
+                .map_err(|_| format!("{text:?} is neither a replica nor `shared` nor `app`")),
+        }
+    }
+}
+
+/// A persistent or shared volume that a pod of a service needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeClaim {
     /// Its name in the cluster.
     pub name: VolumeName,
-    /// The service.
+    /// The service that has it; where an app shares it, the name of the app.
     pub service: ServiceName,
-    /// Its name in the service.
+    /// Its name in the service or app.
     pub source: String,
-    /// The replica that it belongs to.
-    pub replica: u32,
+    /// The pods that share it.
+    pub scope: VolumeScope,
     /// How many bytes it is meant to hold.
     pub space: Option<u64>,
 }
 
 impl VolumeClaim {
-    /// Returns what one replica of a service needs.
+    /// Returns what one replica of a service needs: its persistent volumes, then the shared ones.
     pub fn of_replica(service: &ServiceName, spec: &PodSpec, replica: u32) -> Vec<Self> {
-        let volumes = spec.persistent_volumes().into_iter();
-        let claim = |volume: crate::spec::PersistentVolume| {
-            // A source that cannot be one was written to Redis by hand; the worker refuses the pod.
-            let name = VolumeName::of_replica(service, &volume.source, replica).ok()?;
-            let (service, source, space) = (service.clone(), volume.source, volume.space);
-            Some(Self { name, service, source, replica, space })
-        };
-        volumes.filter_map(claim).collect()
+        let persistent = spec.persistent_volumes().into_iter();
+        let persistent = persistent.filter_map(|volume| {
+            Self::new(service.clone(), volume.source, VolumeScope::Replica(replica), volume.space)
+        });
+        let shared = spec.shared_volumes().into_iter();
+        persistent.chain(shared.filter_map(|volume| Self::of_shared(service, volume))).collect()
+    }
+
+    /// Returns a shared volume of a service or of its app.
+    pub fn of_shared(service: &ServiceName, volume: SharedVolume) -> Option<Self> {
+        let SharedVolume { source, app, space } = volume;
+        match app {
+            Some(app) => Self::new(ServiceName::new(app.as_str()).ok()?, source, VolumeScope::App, space),
+            None => Self::new(service.clone(), source, VolumeScope::Service, space),
+        }
+    }
+
+    /// Returns `None` for a source that cannot be one: it was written to Redis by hand, and workers refuse the pod.
+    fn new(service: ServiceName, source: String, scope: VolumeScope, space: Option<u64>) -> Option<Self> {
+        let name = VolumeName::of(&service, &source, scope).ok()?;
+        Some(Self { name, service, source, scope, space })
+    }
+
+    /// Reads back the name of a volume; its space is not in it.
+    pub fn from_name(name: &VolumeName) -> Option<Self> {
+        let (service, rest) = name.as_str().split_once('_')?;
+        let (source, scope) = rest.rsplit_once('_')?;
+        Self::new(ServiceName::new(service).ok()?, source.to_owned(), scope.parse().ok()?, None)
     }
 }
 
@@ -45,17 +119,41 @@ pub enum VolumeState {
     Removing,
 }
 
-/// The record of a persistent volume.
+/// The record of a persistent or shared volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its name, the service, the source, the replica, and how much it is meant to hold.
+    /// Its name, the service, the source, which pods have it, and how much it is meant to hold.
     pub claim: VolumeClaim,
-    /// The node that has its data.
-    pub node: NodeName,
+    /// The node that has its data, or that is to remove it. `None` for a shared volume that is not being removed.
+    pub node: Option<NodeName>,
     /// Whether it can be used.
     pub state: VolumeState,
+    /// How many bytes it held when its node measured last; `None` before that.
+    pub used: Option<u64>,
+    /// That it holds more than its space, in a sentence; `None` if it does not, or has none.
+    pub over: Option<String>,
     /// Whether a backup says where it is, and no node has said so since.
     pub is_restored: bool,
     /// When it was bound to its node.
     pub created_at: RedisMillis,
+}
+
+/// How much a volume holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeSize {
+    /// Its name in the cluster.
+    pub name: VolumeName,
+    /// How many bytes.
+    pub used: u64,
+    /// That this is more than its space, in a sentence; empty if it is not.
+    pub over: String,
+}
+
+/// A local volume that holds more than its space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalExcess {
+    /// The pod that has it.
+    pub pod: PodId,
+    /// How much more, in a sentence.
+    pub over: String,
 }

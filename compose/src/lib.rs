@@ -66,6 +66,8 @@ pub struct Project {
     pub profiles: Vec<String>,
     /// The variables of the environment.
     pub environment: BTreeMap<String, String>,
+    /// Whether the cluster has nodes that share a directory: a named volume of several services is in it then.
+    pub shares_volumes: bool,
 }
 
 /// What the files mean.
@@ -81,6 +83,8 @@ pub struct App {
     pub values: Vec<AppValue>,
     /// The names of all secrets and configs that the files would make, also of those that are not used.
     pub all_values: BTreeSet<(ValueKind, ValueName)>,
+    /// Whether several services have the same named volume.
+    pub has_common_volumes: bool,
     /// What the user should know.
     pub notes: Vec<Note>,
 }
@@ -123,7 +127,8 @@ fn read(project: &Project, sources: &dyn Sources, report: &mut Report) -> Option
     let listed = variables.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
     let mut declared = Declared::new(&root, &name, &variables, sources);
-    let (services, all_names) = services::all(&root, &profiles, &mut declared, report);
+    let all = services::all(&root, &profiles, project.shares_volumes, &mut declared, report);
+    let services::All { services, all_names, has_common_volumes } = all;
     let (values, all_values) = declared.finish();
-    Some(App { name, services, all_names, values, all_values, notes: Vec::new() })
+    Some(App { name, services, all_names, values, all_values, has_common_volumes, notes: Vec::new() })
 }

@@ -8,20 +8,31 @@ use common::spec::ServiceInput;
 
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
-use crate::translate::{Draft, note_uses};
+use crate::translate::{Draft, common_volumes, note_uses, share_volumes};
 use crate::values::Declared;
 use crate::{check, fields, order};
 
 /// Stands for the image of a service that only has `build`, so that its other mistakes are found as well.
 const UNBUILT: &str = "unbuilt";
 
-/// Returns the active services in the order in which they are to be applied, and the names of all.
+/// The services of the files.
+pub(crate) struct All {
+    /// The active ones, in the order in which they are to be applied.
+    pub(crate) services: Vec<ServiceInput>,
+    /// The names of all.
+    pub(crate) all_names: BTreeSet<String>,
+    /// Whether several of them have the same named volume.
+    pub(crate) has_common_volumes: bool,
+}
+
+/// Translates and checks the services.
 pub(crate) fn all(
     root: &Node,
     profiles: &BTreeSet<String>,
+    shares_volumes: bool,
     declared: &mut Declared<'_>,
     report: &mut Report,
-) -> (Vec<ServiceInput>, BTreeSet<String>) {
+) -> All {
     let none = Node::empty_map(root.place());
     let services = root.get("services").filter(|services| services.is_map()).unwrap_or(&none);
     if services.is_blank() && !report.has_mistakes() {
@@ -30,7 +41,7 @@ pub(crate) fn all(
     let active = order::active(services, profiles);
     let names = names(services, &active, declared.app, report);
     let order = order::sorted(services, &active, report);
-    let (mut inputs, mut documents) = (Vec::new(), Vec::new());
+    let mut translated_services = Vec::new();
     for service in order.iter().filter_map(|name| services.field(name)) {
         if !service.value.is_map() {
             let detail =
@@ -40,11 +51,18 @@ pub(crate) fn all(
         }
         check::effects(service.name, service.value, report);
         let translated = translated(service, &names[service.name], &active, declared, report);
-        inputs.extend(checked(service.name, &translated, report));
-        documents.push((service.name, translated.document));
+        translated_services.push((service.name, translated));
     }
-    note_uses(root, &documents, report);
-    (inputs, names.into_values().collect())
+    let mut documents: Vec<(&str, &mut Node)> =
+        translated_services.iter_mut().map(|(name, translated)| (*name, &mut translated.document)).collect();
+    let common = common_volumes(&documents);
+    if shares_volumes {
+        share_volumes(&common, &mut documents);
+    }
+    note_uses(root, &documents, &common, shares_volumes, report);
+    let services = translated_services.iter();
+    let services = services.filter_map(|(name, translated)| checked(name, translated, report)).collect();
+    All { services, all_names: names.into_values().collect(), has_common_volumes: !common.is_empty() }
 }
 
 /// Returns the whole names of the services, by their names in the file. A change of an active one is noted.

@@ -15,7 +15,7 @@ use common::value::ValueKind;
 
 pub(crate) use environment::{env_file, environment};
 pub(crate) use ports::ports;
-pub(crate) use volumes::{note_uses, volumes};
+pub(crate) use volumes::{common_volumes, note_uses, share_volumes, volumes};
 
 use crate::interpolate::Lookup;
 use crate::names::label;
@@ -184,6 +184,23 @@ pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if field.value.scalar().as_deref() != Some("0") {
         draft.set_once("memory_reservation", field, binary_amount(field.value));
     }
+}
+
+/// Images are built elsewhere, and no engine pulls at times.
+pub(crate) fn pull_policy(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let text = field.value.scalar().unwrap_or_default().into_owned();
+    let detail = match text.as_str() {
+        "build" => {
+            "pull_policy: build is not honoured: build the image, push it to a registry, and name it in `image`"
+                .to_owned()
+        }
+        "daily" | "weekly" => format!("pull_policy: {text} is not honoured: it is pulled where it is missing"),
+        every if every.starts_with("every_") => {
+            format!("pull_policy: {every} is not honoured: it is pulled where it is missing")
+        }
+        _ => return draft.set("pull_policy", field, field.value.clone()),
+    };
+    draft.note(NoteKind::NotHonoured, field.place, detail);
 }
 
 pub(crate) fn hostname(field: Field<'_>, draft: &mut Draft<'_, '_>) {

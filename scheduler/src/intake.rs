@@ -112,22 +112,29 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
         return Ok(());
     }
     let records = store.volumes_each(&names).await?;
-    let is_certain = |record: &Result<Option<Volume>, StoreError>| {
-        record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
+    // A shared volume is on no node, so there is no place that could be unknown.
+    let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
+        claim.scope.is_shared()
+            || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
     };
-    let unreported =
-        if records.iter().all(is_certain) { Vec::new() } else { store.unreported_nodes().await? };
+    let mut claims = pods.iter().flat_map(|pod| &pod.volumes).zip(&records);
+    let unreported = if claims.all(|(claim, record)| is_certain(claim, record)) {
+        Vec::new()
+    } else {
+        store.unreported_nodes().await?
+    };
     let mut records = records.into_iter();
     for pod in pods {
         let of_pod: Vec<_> = pod.volumes.iter().zip(records.by_ref()).collect();
-        let uncertain = of_pod.iter().find(|(_, record)| !unreported.is_empty() && !is_certain(record));
+        let uncertain =
+            of_pod.iter().find(|(claim, record)| !unreported.is_empty() && !is_certain(claim, record));
         pod.request.requirements.unreported_volume = uncertain
             .map(|(claim, _)| UnreportedVolume { name: claim.name.clone(), nodes: unreported.clone() });
         let bound = of_pod.into_iter().filter_map(|(claim, record)| match record {
-            Ok(record) => record.map(|volume| BoundVolume {
-                name: claim.name.clone(),
-                node: volume.node,
-                is_removing: volume.state == VolumeState::Removing,
+            Ok(record) => record.and_then(|volume| {
+                let is_removing = volume.state == VolumeState::Removing;
+                let node = volume.node.filter(|_| is_removing || !claim.scope.is_shared())?;
+                Some(BoundVolume { name: claim.name.clone(), node, is_removing })
             }),
             Err(error) => {
                 tracing::error!(volume = %claim.name, %error, "a pod waits, because the record of its volume is broken");
@@ -167,7 +174,7 @@ mod tests {
     fn a_pushed_pod_contains_its_requirements() {
         let json = r#"{"name":"a","uuid":"1","image":"nginx","replica":0,"memory":"64MiB","cpus":0.5}"#;
         let expected = Requirements {
-            request: Resources { cpu_millis: 500, memory_bytes: 64 << 20, pids: 0, pods: 1 },
+            request: Resources { cpu_millis: 500, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 },
             ..Requirements::default()
         };
         assert_eq!(read_pushed(json).unwrap().request.requirements, expected);

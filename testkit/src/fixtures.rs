@@ -42,12 +42,14 @@ pub fn service() -> Service {
         labels: BTreeMap::new(),
         app: None,
         depends_on: Default::default(),
+        ingress: Vec::new(),
         created_at: 0,
         updated_at: 0,
         pod: PodSpec {
             containers: vec![ContainerSpec::from_image(IMAGE)],
             on_disconnect: OnDisconnect::default(),
             stop_grace_period: Seconds::default(),
+            drain: None,
         },
     }
 }

@@ -380,6 +380,21 @@ impl Drop for Daemon {
     }
 }
 
+/// Runs a user command of the binary at this API. Returns what it prints.
+///
+/// # Errors
+/// Its exit code and its messages, if it fails.
+pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
+    let mut command = std::process::Command::new(binary());
+    command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));
+    let run = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match run.status.success() {
+        true => Ok(text(&run.stdout)),
+        false => Err(format!("{}\n{}", run.status, text(&run.stderr))),
+    }
+}
+
 /// The `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();

@@ -161,6 +161,29 @@ impl Docker {
         volumes_of(&self.client, &self.prefix).await
     }
 
+    /// Makes the images of `examples/memo`: a web application that answers at port 8080 and notes its start in both of
+    /// its volumes, and a database that is ready at once.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_memo_images(&self) {
+        let _lock = exclusive("images").await;
+        let docker = DockerRuntime::connect(None).unwrap();
+        let shell = (Path::new("/bin/sh"), "/bin/sh");
+        let webapp = "echo $HOSTNAME >> /srv/uploads/hosts && echo started > /srv/cache/mark && \
+            KUBELEET_METRICS_LISTEN=0.0.0.0:8080 KUBELEET_TOKEN=memo KUBELEET_REDIS_URL=redis://127.0.0.1:1 \
+            exec /kubeleet scheduler";
+        let programs = [shell, (crate::cluster::binary(), "/kubeleet")];
+        let recipe = Recipe { programs: &programs, command: &["/bin/sh", "-c", webapp], ..Recipe::default() };
+        import_recipe(&docker, recipe, "memo/webapp:1").await.unwrap();
+        let database = "echo started > /var/lib/database/mark; trap 'exit 0' TERM; sleep 86400 & wait $!";
+        let programs =
+            [shell, (Path::new("/bin/sleep"), "/bin/sleep"), (Path::new("/bin/true"), "/bin/pg_isready")];
+        let recipe =
+            Recipe { programs: &programs, command: &["/bin/sh", "-c", database], ..Recipe::default() };
+        import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
+    }
+
     async fn labelled(&self) -> Vec<Container> {
         labelled(&self.client).await
     }

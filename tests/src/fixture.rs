@@ -24,7 +24,8 @@ use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
 
 /// What each pod of [`Fixture::service`] requests.
-pub const REQUEST: Resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, pods: 1 };
+pub const REQUEST: Resources =
+    Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
 /// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
 pub const DEAD_AFTER: Duration = Duration::from_secs(20);
@@ -100,7 +101,8 @@ impl Fixture {
 
     /// Registers a node with room for many pods.
     pub async fn node(&self, name: &str) -> Session {
-        let capacity = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, pods: 1000 };
+        let capacity =
+            Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
         self.node_with(name, capacity).await
     }
 

@@ -92,7 +92,43 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
         }
     }
     wrong.extend(reservation_mismatches(keyspace, &pods));
+    wrong.extend(wrong_endpoints(keyspace));
     wrong
+}
+
+/// Endpoints of followed services that are not what the records of pods say; empty at every instant.
+pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (service, _) in keyspace.below("ep:") {
+        let key = format!("ep:{service}");
+        // Without a version it is still being made.
+        if keyspace.field(&key, "v").is_empty() {
+            continue;
+        }
+        let lines: BTreeMap<String, String> = keyspace.fields(&key).into_iter().collect();
+        let in_slots = keyspace.fields(&format!("slots:{service}")).into_iter().map(|(_, uuid)| uuid);
+        let listed = lines.keys().filter(|field| *field != "v" && *field != "m").cloned();
+        for uuid in in_slots.chain(listed).collect::<BTreeSet<_>>() {
+            let expected = endpoint_line(keyspace, &uuid);
+            if lines.get(&uuid) != expected.as_ref() {
+                let found = lines.get(&uuid);
+                wrong.push(format!("{key} has {found:?} for {uuid}, and its record says {expected:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// The endpoint of a pod as its record says; none if it is no endpoint.
+fn endpoint_line(keyspace: &Keyspace, uuid: &str) -> Option<String> {
+    let field = |name| keyspace.field(&format!("pod:{uuid}"), name);
+    let state = match (field("phase").as_str(), field("reason").as_str()) {
+        ("running", "") => "ready",
+        ("running", _) => "running",
+        ("stopping", _) => "leaving",
+        _ => return None,
+    };
+    Some(format!("{} {} {} {state}", field("replica"), field("node"), field("assignment")))
 }
 
 /// What keeps the cluster from having converged: violations, queues that are not empty, and services that do

@@ -32,7 +32,7 @@ pub mod steps;
 
 pub use ablation::Ablation;
 pub use checkpoint::Checkpoint;
-pub use cluster::{Cluster, Daemon, Timing};
+pub use cluster::{Cluster, Daemon, Timing, command};
 pub use docker::Docker;
 pub use fixture::Fixture;
 pub use http::Http;

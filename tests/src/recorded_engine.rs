@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::{Port, StopSignal};
+use common::spec::{Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use worker::runtime::sim::{SimOptions, SimRuntime};
@@ -158,9 +158,10 @@ impl Runtime for RecordedEngine {
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        policy: PullPolicy,
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.inner.ensure_image(image, logins)
+        self.inner.ensure_image(image, policy, logins)
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

@@ -376,7 +376,10 @@ ablations! {
         "volumes_report", "if is_complete then redis.call('HSET', reports, node, current_run) end"
             => "redis.call('DEL', reports)",
         "has its data on";
-    with_a_copy_that_ends_a_running_pod, seed 74:
+    with_a_drain_that_forgets_endpoints, seed 0:
+        "drain", "endpoint(ep_key, pod_key, uuid)" => "",
+        "its records say";
+    with_a_copy_that_ends_a_running_pod, seed 407:
         "claim", "(phase == 'stopping' and runs(payload))" => "false",
         "does not converge";
     }

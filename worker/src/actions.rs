@@ -3,6 +3,7 @@
 //!
 //! The process may die on any line: the next pass finds what was left, and decides anew.
 
+mod draining;
 mod ending;
 mod of_containers;
 
@@ -130,9 +131,11 @@ impl PodAction {
         self.stop_all(reason, |_| true).await
     }
 
-    /// Stops and removes some of its containers, in their order and together within the pod's grace period. Returns
-    /// whether they are gone.
+    /// Stops and removes some of its containers, once its gate has let go of the last request: in their order, and
+    /// together within the pod's grace period. Returns whether they are gone.
     async fn stop_all(&self, reason: StopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
+        // Before the grace period begins: a program has all of it to end.
+        let Some(_gate) = self.drain(reason).await else { return false };
         let (begun, grace) = (Instant::now(), self.managed.spec.grace());
         for group in stop_order::groups(&self.managed.spec, &self.containers) {
             let grace = grace.saturating_sub(begun.elapsed()).max(grace.min(LEAST_GRACE));
@@ -176,7 +179,9 @@ impl PodAction {
 
     async fn finish_stopped(&self) {
         let message = "stopped as requested";
-        let report = FinishReport { message, ..FinishReport::new(PodOutcome::Stopped) };
+        let drained = self.context.table.get(&self.managed.payload.id).and_then(|managed| managed.drained);
+        let drained = drained.as_deref().unwrap_or_default();
+        let report = FinishReport { message, drained, ..FinishReport::new(PodOutcome::Stopped) };
         match self.finish(&report).await {
             Some(WriteOutcome::Done | WriteOutcome::Stale) => self.forget(),
             // Redis knows of no stop request (a failover may have lost it), and the container is gone.
@@ -233,6 +238,7 @@ impl PodAction {
         let status = managed.status();
         let PodStatus { reason, ref message, restarts, exit_code, ref containers } = status;
         let report = StatusReport {
+            service: self.managed.service.as_ref(),
             reason,
             message,
             restarts: Some(restarts),

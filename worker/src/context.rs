@@ -15,6 +15,7 @@ use crate::broken_records::BrokenRecords;
 use crate::dependencies::DependencyGate;
 use crate::doubted::DoubtedContainers;
 use crate::fenced_signal::FencedSignal;
+use crate::handover::Handover;
 use crate::health::HealthChange;
 use crate::health::monitor::HealthMonitor;
 use crate::health::probe::RuntimeProber;
@@ -41,6 +42,8 @@ pub(crate) struct SessionContext {
     pub(crate) session: Session,
     pub(crate) table: PodTable,
     pub(crate) link: LinkState,
+    /// The gates of this session's pods at the proxy of this host.
+    pub(crate) handover: Handover,
     pub(crate) wakeups: Wakeups,
     pub(crate) tasks: Tasks,
     pub(crate) fenced: FencedSignal,
@@ -79,6 +82,7 @@ impl SessionContext {
         };
         let context = Self {
             link: LinkState::new(worker.clock.clone(), worker.config.timing.fence_after),
+            handover: Handover::new(worker.config.proxy_socket.is_some()),
             worker,
             session,
             table: PodTable::default(),

@@ -8,6 +8,7 @@
 //! The worker runs it for as long as the process lives, and tells its supervisor so ([`crate::liveness`]). If
 //! the worker falls silent the supervisor does the same with [`enforce`].
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine_health::Probe;
+use crate::handover::close_all::close_all;
 use crate::known_containers::{KnownContainers, must_stop};
 use crate::lease::LeaseState;
 use crate::lease_file::SavedLease;
@@ -107,10 +109,10 @@ fn log_expiry(worker: &Worker) {
 /// One look while the lease is expired. Returns whether nothing was left to stop and no start is under way.
 async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
-    let (runtime, cluster) = (&*worker.runtime, worker.identity.cluster());
-    let (clock, known) = (&*worker.clock, &worker.known);
-    let enforced = enforce(runtime, &worker.node, cluster.as_ref(), timing, deadline, clock, known).await;
-    match enforced {
+    let cluster = worker.identity.cluster();
+    let proxy_socket = worker.config.proxy_socket.as_deref();
+    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy_socket };
+    match enforce(&*worker.runtime, &scope, deadline, &*worker.clock, &worker.known).await {
         Ok(found) => worker.lease.mark_fenced(deadline) && found == 0,
         Err(error) => {
             tracing::error!(node = %worker.node, %error, "the fence could not stop all pods; retrying");
@@ -124,21 +126,31 @@ fn recheck_after(quiet_for: Duration) -> Duration {
     if quiet_for > QUIET_AFTER { POLL_INTERVAL } else { RECHECK_INTERVAL }
 }
 
+/// Whose containers the fence stops, and what it has to know of the node.
+pub(crate) struct FenceScope<'a> {
+    pub(crate) node: &'a NodeName,
+    pub(crate) cluster: Option<&'a ClusterId>,
+    pub(crate) timing: &'a Timing,
+    /// Where the proxy of this host listens, which has gates to be closed first.
+    pub(crate) proxy_socket: Option<&'a Path>,
+}
+
 /// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
 /// were. While the engine takes long to list containers, or fails to, those that are `known` are stopped.
 pub(crate) async fn enforce(
     runtime: &dyn Runtime,
-    node: &NodeName,
-    cluster: Option<&ClusterId>,
-    timing: &Timing,
+    scope: &FenceScope<'_>,
     deadline: BootInstant,
     clock: &dyn Clock,
     known: &KnownContainers,
 ) -> Result<usize, RuntimeError> {
+    let FenceScope { node, cluster, timing, proxy_socket } = *scope;
     let stop = async |containers: Vec<Container>| {
         for container in &containers {
             tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
         }
+        let within = fence_drain(timing, deadline, clock.now());
+        close_all(proxy_socket, &containers.iter().collect::<Vec<_>>(), within).await;
         let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
         let found = containers.len();
         stop_all(runtime, containers, StopReason::Fenced, grace, known).await.map(|()| found)
@@ -159,6 +171,12 @@ pub(crate) async fn enforce(
     };
     let is_own = |container: &Container| container.may_be_of(cluster);
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
+}
+
+/// Returns how long requests in flight have to end: half of what is left before the pod may be started elsewhere. The
+/// other half is the container's, which often has something to save.
+fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
+    fence_grace(Duration::MAX, timing, deadline, now) / 2
 }
 
 /// Returns how long a container may take to end so that it is gone before its pod may be started elsewhere.
@@ -238,6 +256,9 @@ async fn stop_leftovers(
                 let count = found.len();
                 tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
             }
+            // Those of `stop` pods may run elsewhere already, and must not run twice for any request's sake.
+            let keep = found.iter().filter(|container| container.on_disconnect == OnDisconnect::Keep);
+            close_all(worker.config.proxy_socket.as_deref(), &keep.collect::<Vec<_>>(), max_grace).await;
             let grace = |container: &Container| container.grace.min(max_grace);
             stop_all(&*worker.runtime, found, reason, grace, &worker.known).await
         };
@@ -281,6 +302,9 @@ mod tests {
                 "{requested} {now}"
             );
         }
+        // Half of it for requests in flight, until nothing is left.
+        assert_eq!(fence_drain(&timing, at(100), at(100)), seconds(3) / 2);
+        assert_eq!(fence_drain(&timing, at(100), at(103)), Duration::ZERO);
         let short = Timing { heartbeat: seconds(1), fence_after: seconds(2), dead_after: seconds(3) };
         assert_eq!(fence_grace(seconds(10), &short, at(100), at(100)), Duration::ZERO);
     }

@@ -34,6 +34,7 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
         let Some(mut request) = managed.request(worker, index) else { continue };
         let mut provided = container_files::provide(worker, &request).await.map_err(Interrupted::NoFiles)?;
         request.files = std::mem::take(&mut provided.files);
+        worker.shared.provide(&mut request).await.map_err(Interrupted::NoFiles)?;
         // Pulls and starts may have taken minutes, and the lease may have expired meanwhile.
         let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
         let run = worker.runtime.run(&request).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::clock::BootInstant;
 use common::ids::{ClusterId, NodeName};
 
-use crate::fence;
+use crate::fence::{self, FenceScope};
 use crate::runtime::{ContainerState, RuntimeError, list_own};
 use crate::saved_containers;
 use crate::worker::Worker;
@@ -57,8 +57,9 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
     let known = saved_containers::read(&worker.config.data_dir, node, runtime);
-    let clock = &*worker.clock;
-    let found = fence::enforce(runtime, node, cluster.as_ref(), timing, *deadline, clock, &known).await?;
+    let proxy_socket = worker.config.proxy_socket.as_deref();
+    let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy_socket };
+    let found = fence::enforce(runtime, &scope, *deadline, &*worker.clock, &known).await?;
     if found > 0 {
         return Ok(false);
     }

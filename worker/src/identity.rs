@@ -230,7 +230,7 @@ fn read(path: &Path) -> Option<ClusterId> {
 }
 
 /// Replaces a file atomically, and waits until it is on disk.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");

@@ -50,6 +50,11 @@ impl LinkState {
         self.masters().current.replace(changed_at).is_some_and(|before| before != changed_at)
     }
 
+    /// Returns the master that answered last; `None` before the first heartbeat.
+    pub(crate) fn master(&self) -> Option<RedisMillis> {
+        self.masters().current
+    }
+
     /// Notes which master has confirmed every pod here that must not run twice; `None` withdraws the
     /// confirmation.
     pub(crate) fn set_confirmed_by(&self, master: Option<RedisMillis>) {

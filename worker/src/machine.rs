@@ -1,12 +1,15 @@
 //! The resources of this machine.
 
+use std::path::Path;
+
 use common::node::Resources;
+use common::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
 
-/// Returns the cores that this process may use, and the memory and the processes of the machine. `pods` is a
-/// setting and left at zero.
-pub fn resources() -> Resources {
+/// Returns the cores that this process may use, the memory and the processes of the machine, and the size of the disk
+/// that has the directory `volumes`. `pods` is a setting and left at zero.
+pub fn resources(volumes: &Path) -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory_bytes = Meminfo::current().map_or_else(
         |error| {
@@ -18,7 +21,20 @@ pub fn resources() -> Resources {
         },
         |memory| memory.mem_total,
     );
-    Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), pods: 0 }
+    Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
+}
+
+/// Returns the size of the disk that has a directory, or what of its path there is: a worker in a container may not see
+/// the engine's, and its own root is usually on the same disk.
+fn disk(directory: &Path) -> u64 {
+    let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
+        tracing::warn!(
+            directory = %directory.display(),
+            "the size of the disk of volumes cannot be read: offering none to volumes with `space`; set KUBELEET_DISK"
+        );
+        return 0;
+    };
+    found.f_blocks.saturating_mul(found.f_frsize).min(MAX_MEMORY_BYTES)
 }
 
 /// What the kernel allows where nothing else was configured.
@@ -37,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_machine_has_a_core_and_some_memory() {
-        let machine = resources();
+        let machine = resources(Path::new("/var/lib/kubeleet/not/there"));
         assert!(machine.cpu_millis >= 1000 && machine.memory_bytes > 64 << 20, "{machine:?}");
-        assert!(machine.pids > 100, "{machine:?}");
+        assert!(machine.pids > 100 && machine.disk_bytes > 64 << 20, "{machine:?}");
     }
 }

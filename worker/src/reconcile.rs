@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::backoff::Backoff;
+use common::clock::BootInstant;
 use common::control_loop::{Loop, Next};
 use tokio::time::Instant;
 
@@ -22,6 +23,9 @@ use crate::reconcile_pass::{PassError, inspect_doubted, reconcile};
 /// longer.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
+/// A list costs less than inspecting more pods than this one by one.
+const MAX_INSPECTED_DUE: usize = 8;
+
 /// The wait before a container that could not be inspected is looked at again.
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
 
@@ -31,6 +35,8 @@ pub(crate) struct ReconcileLoop {
     hints: EngineHints,
     /// When the last pass began.
     begun: Instant,
+    /// What was due at this moment was looked at.
+    looked_at: BootInstant,
     next_full: Instant,
     /// How long to wait for the next pass, if nothing hints at a difference.
     wait: Duration,
@@ -43,6 +49,7 @@ impl Loop<PassError> for ReconcileLoop {
         let context = &self.context;
         self.hints.open(&context.worker).await;
         self.begun = Instant::now();
+        self.looked_at = context.worker.now();
         // While Redis is unavailable managed pods are looked after; everything else waits for the next
         // heartbeat.
         let full = context.link.is_in_touch()
@@ -62,7 +69,7 @@ impl Loop<PassError> for ReconcileLoop {
         }
         let until_full = self.next_full.saturating_duration_since(Instant::now());
         let until_full = if full || context.link.is_in_touch() { until_full } else { relist_interval };
-        self.wait = until_full.min(self.until_pod_is_due());
+        self.wait = until_full;
         if !is_certain {
             self.wait = self.wait.min(INSPECT_RETRY);
         }
@@ -94,11 +101,13 @@ impl Loop<PassError> for ReconcileLoop {
 impl ReconcileLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
         let now = Instant::now();
-        Self { context, hints: EngineHints::default(), begun: now, next_full: now, wait: Duration::ZERO }
+        let looked_at = context.worker.now();
+        let hints = EngineHints::default();
+        Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
     }
 
     /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance; a
-    /// container that a hint names is inspected at once, also while that distance is kept.
+    /// container that a hint names, and a pod that is due, are inspected at once, also while that distance is kept.
     async fn wait_for_next_pass(&mut self) {
         let earliest = self.begun + self.context.worker.timings.min_relist_gap;
         let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
@@ -109,6 +118,7 @@ impl ReconcileLoop {
                 biased;
                 () = &mut next_pass => return,
                 () = self.context.wakeups.reconcile_requested() => false,
+                () = tokio::time::sleep(self.until_pod_is_due()) => self.doubt_due_pods(),
                 // Without a subscription this returns at once, again and again, until the pass opens one.
                 doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
                     match doubted {
@@ -128,12 +138,24 @@ impl ReconcileLoop {
     }
 
     fn until_pod_is_due(&self) -> Duration {
-        let now = self.context.worker.now();
-        let due = self
-            .context
-            .table
-            .next_due(now, self.context.worker.config.restart_backoff)
-            .map_or(Duration::MAX, |at| at.since(now));
-        due.min(MAX_WAIT_FOR_DUE_POD)
+        let context = &self.context;
+        let next = context.table.next_due(self.looked_at, context.worker.config.restart_backoff);
+        next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
+    }
+
+    /// Marks the pods that are due, so that they are inspected. Returns false if only a list can tell enough.
+    fn doubt_due_pods(&mut self) -> bool {
+        let context = &self.context;
+        let now = context.worker.now();
+        let due = context.table.due((self.looked_at, now), context.worker.config.restart_backoff);
+        self.looked_at = now;
+        if due.len() > MAX_INSPECTED_DUE {
+            return false;
+        }
+        let has_all = due.iter().all(|(_, handle)| handle.is_some());
+        for (pod, handle) in due.into_iter().filter_map(|(pod, handle)| Some((pod, handle?))) {
+            context.doubted.insert(pod, handle);
+        }
+        has_all
     }
 }

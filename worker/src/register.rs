@@ -148,7 +148,8 @@ async fn node_info(worker: &Worker) -> NodeInfo {
         Ok(info) => (info.runtime, info.version),
         Err(_) => (configured_runtime(worker.config.runtime), String::new()),
     };
-    let machine = machine::resources();
+    let volumes = worker.runtime.volumes_directory().await;
+    let machine = machine::resources(volumes.as_deref().unwrap_or(&worker.config.data_dir));
     NodeInfo {
         labels: worker.config.labels.clone(),
         capacity: worker.config.capacity(machine),

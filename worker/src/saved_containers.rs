@@ -32,29 +32,21 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
 /// Returns the identities of the containers of a saved pod and of its sandbox; none if the fence leaves it alone.
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
     let Ok(payload) = Payload::parse(pod.payload.clone().into()) else { return Vec::new() };
-    let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.clone()) else {
+    let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {
         return Vec::new();
     };
     if spec.on_disconnect != OnDisconnect::Stop {
         return Vec::new();
     }
-    let of_pod = Identity {
-        node: node.clone(),
-        cluster: Some(cluster.clone()),
-        pod: payload.id.clone(),
-        name: payload.name.clone(),
-        service: pod.service.clone(),
-        replica: payload.replica,
-        assignment,
-        container: None,
-        on_disconnect: spec.on_disconnect,
-        grace: spec.grace(),
-    };
-    let has_several = spec.containers.len() > 1;
-    let names = spec.containers.iter().filter(|_| has_several).filter_map(|container| container.name.clone());
-    let of_container = names.map(|name| Identity { container: Some(name), ..of_pod.clone() });
-    let all: Vec<Identity> = of_container.collect();
-    all.into_iter().chain([of_pod]).collect()
+    let owner = (Some(cluster.clone()), node);
+    let of_pod = Identity::of_pod(owner, (&payload, &spec), pod.service.as_ref(), assignment);
+    let mut identities = Vec::new();
+    if spec.containers.len() > 1 {
+        let names = spec.containers.iter().filter_map(|container| container.name.clone());
+        identities.extend(names.map(|name| Identity { container: Some(name), ..of_pod.clone() }));
+    }
+    identities.push(of_pod);
+    identities
 }
 
 fn spec_of(payload: &Payload, state: &SavedState) -> Option<PodSpec> {

@@ -21,12 +21,15 @@ use crate::context::SessionContext;
 use crate::error::WorkerError;
 use crate::fence;
 use crate::former_names;
+use crate::handover::link::HandoverLoop;
 use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
 use crate::reconcile::ReconcileLoop;
 use crate::register::{purge, register};
 use crate::reload::ReloadLoop;
+use crate::report_directory::DirectoryLoop;
 use crate::save_pods::SaveLoop;
+use crate::volume_sizes::VolumeSizeLoop;
 use crate::volumes::VolumeLoop;
 use crate::worker::Worker;
 
@@ -107,9 +110,12 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(ReconcileLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(ClaimLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(AckLoop::new(context.clone(), ack_requests), aborted.clone()));
+    loops.spawn(run_loop(HandoverLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(SaveLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(ReloadLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(VolumeLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(VolumeSizeLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(DirectoryLoop::new(context.clone()), aborted.clone()));
     health_checks::run(&context, health_changes);
     let end = tokio::select! {
         () = shutdown.cancelled() => SessionEnd::Shutdown,

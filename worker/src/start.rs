@@ -216,7 +216,7 @@ impl PodStart {
             let image = tokio::select! {
                 () = self.guard.recheck.notified() => return Phase::Claim,
                 () = self.context.tasks.stopping().cancelled() => return Phase::Done,
-                image = worker.runtime.ensure_image(&container.image, &worker.logins) => image,
+                image = worker.runtime.ensure_image(&container.image, container.pull_policy, &worker.logins) => image,
             };
             if let Err(error) = image {
                 return self.after_failure(assignment, error, &container.image);

@@ -23,6 +23,8 @@ pub struct WorkerTimings {
     pub shutdown_timeout: Duration,
     /// A pod that was started less than this ago may have lost its record in a failover.
     pub record_lag: Duration,
+    /// Between two measurements of what volumes hold.
+    pub measure_interval: Duration,
     /// How long the container of an ended pod is kept for its logs.
     pub ended_retention: Duration,
 }
@@ -40,6 +42,7 @@ impl Default for WorkerTimings {
             healthy_after: seconds(600),
             shutdown_timeout: seconds(8),
             record_lag: seconds(60),
+            measure_interval: seconds(300),
             ended_retention: seconds(3600),
         }
     }

@@ -1,5 +1,5 @@
 //! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis which
-//! persistent ones are here, and removes those that it is asked to.
+//! persistent and shared ones are here, and removes those that it is asked to.
 //!
 //! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The engine
 //! refuses to remove a volume that a container has.
@@ -11,7 +11,7 @@ use common::backoff::Backoff;
 use common::control_loop::{Loop, Next};
 use common::ids::VolumeName;
 use common::store::VolumeReport;
-use common::volume::VolumeClaim;
+use common::volume::{Volume, VolumeClaim, VolumeState};
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
@@ -56,8 +56,13 @@ impl Loop<RuntimeError> for VolumeLoop {
         let cluster = context.worker.identity.cluster();
         let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
         own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+        // Nothing waits for a report of a shared volume: it is recorded when its first pod is assigned.
+        let looks_at_shared = is_due || self.is_waiting;
         self.is_waiting = !remove_local(context, &own).await?;
         self.has_volumes = !own.is_empty();
+        if looks_at_shared {
+            own.extend(context.worker.shared.volumes(cluster.as_ref()).await);
+        }
         if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
             let seen_run = self.redis_run.clone();
             self.is_waiting |= !self.report(&own).await?;
@@ -141,6 +146,9 @@ impl VolumeLoop {
         name: &VolumeName,
         own: &[EngineVolume],
     ) -> Result<Option<VolumeClaim>, RuntimeError> {
+        if let Some(claim) = VolumeClaim::from_name(name).filter(|claim| claim.scope.is_shared()) {
+            return Ok(self.remove_shared(&claim).await.then_some(claim));
+        }
         let mut of_name =
             own.iter().filter(|volume| claim_of(volume).is_some_and(|claim| claim.name == *name));
         if let Some(volume) = of_name.next() {
@@ -150,6 +158,23 @@ impl VolumeLoop {
         // It was bound to this node and no pod of it ever started here, or a worker that was killed has removed it.
         let reply = self.context.worker.store.volume(name).await;
         Ok(reply.ok().flatten().map(|volume| volume.claim))
+    }
+
+    /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here. The
+    /// record is read again: another node may have removed the volume, and a new one of this name may be in use.
+    async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
+        let worker = &self.context.worker;
+        let is_asked = |volume: &Volume| {
+            volume.state == VolumeState::Removing && volume.node.as_ref() == Some(&worker.node)
+        };
+        match worker.store.volume(&claim.name).await {
+            Ok(volume) if !volume.as_ref().is_some_and(is_asked) => true,
+            Ok(_) => match worker.store.may_be_mounted(claim).await {
+                Ok(false) => worker.shared.remove(&claim.name, worker.identity.cluster().as_ref()).await,
+                Ok(true) | Err(_) => false,
+            },
+            Err(_) => false,
+        }
     }
 
     async fn send(

@@ -21,6 +21,7 @@ use crate::liveness::LivenessPipe;
 use crate::machine;
 use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
+use crate::shared_directory::SharedDirectory;
 use crate::step::RestartBackoff;
 use crate::timings::WorkerTimings;
 
@@ -51,6 +52,8 @@ pub(crate) struct Worker {
     pub(crate) logins: Arc<dyn RegistryLogins>,
     /// The files that containers get.
     pub(crate) files: FileStore,
+    /// The directory for volumes that nodes share.
+    pub(crate) shared: SharedDirectory,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<ChangeLog>,
 }
@@ -64,7 +67,7 @@ impl Worker {
         redis_log: Arc<ChangeLog>,
     ) -> Self {
         let node = config.node.clone();
-        let capacity = config.capacity(machine::resources());
+        let capacity = config.capacity(machine::resources(&config.data_dir));
         Self {
             default_memory: config.policy.default_memory.on_node(capacity.memory_bytes),
             lease: Lease::new(env.lease_store),
@@ -74,6 +77,7 @@ impl Worker {
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
             files: FileStore::new(&config),
+            shared: SharedDirectory::new(&config),
             logins: Arc::new(ClusterLogins {
                 store: store.clone(),
                 key: config.secret_key.clone(),

@@ -16,6 +16,7 @@ pub(super) fn amount(resource: Resource, amount: u64, rounded: Rounded) -> Strin
         Resource::Cpu if amount == 1000 => "1 CPU".to_owned(),
         Resource::Cpu => format!("{} CPUs", cores(amount)),
         Resource::Pids => format!("{amount} processes"),
+        Resource::Disk => format!("{} of disk", memory(amount, rounded)),
     }
 }
 

@@ -61,6 +61,13 @@ impl Shortage {
                 ProblemKind::InsufficientPids,
                 format!("requires {required} processes but only {allocatable} can be allocated"),
             ),
+            Lack::Amount(Resource::Disk) => {
+                let (required, free) = (memory(required, Rounded::Up), memory(allocatable, Rounded::Down));
+                (
+                    ProblemKind::InsufficientDisk,
+                    format!("requires {required} of disk but only {free} can be allocated"),
+                )
+            }
             Lack::Ports => {
                 let ports = self.ports.iter().collect::<Vec<_>>().join(" and ");
                 let nodes = if required == 1 { "1 node".to_owned() } else { format!("{required} nodes") };

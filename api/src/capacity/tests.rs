@@ -25,9 +25,16 @@ fn node(name: &str) -> Node {
         registered_at: 0,
         cordoned: false,
         engine_problem: None,
+        shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),
-            capacity: Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, pods: 100 },
+            capacity: Resources {
+                cpu_millis: 4_000,
+                memory_bytes: 10 * GIB,
+                pids: 1_000,
+                disk_bytes: 10 * GIB,
+                pods: 100,
+            },
             reserved: Resources::default(),
             runtime: String::new(),
             engine_version: String::new(),
@@ -52,11 +59,12 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService { name, app, depends_on, replicas, labels, pod } = desired(fields);
+    let DesiredService { name, app, depends_on, ingress, replicas, labels, pod } = desired(fields);
     let (state, spec_id) = (ServiceState::Active, SpecId::random());
     Service {
         app,
         depends_on,
+        ingress,
         name,
         state,
         generation: 1,
@@ -123,6 +131,19 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             json!({"pids_limit": 400, "replicas": 5}),
             vec![a.clone(), b.clone()],
             "requires 2000 processes but only 1600 can be allocated",
+        ),
+        (
+            "disk",
+            json!({"volumes": [{"source": "data", "target": "/d", "space": "4G"}], "replicas": 3}),
+            vec![a.clone()],
+            "requires 12G of disk but only 10G can be allocated",
+        ),
+        (
+            "a volume in memory and a shared one take no disk",
+            json!({"volumes": [{"type": "tmpfs", "target": "/t", "tmpfs": {"size": "1G"}},
+                {"source": "up", "target": "/u", "kind": "shared", "space": "100G"}]}),
+            vec![a.clone()],
+            "",
         ),
         (
             "a worker that does not limit them",
@@ -249,8 +270,9 @@ fn each_node_has_its_reason() {
         let shortage = Demand::of(&desired(fields), None).shortage(nodes).unwrap();
         shortage.nodes.into_iter().map(|node| format!("{}: {}", node.node, node.reason)).collect::<Vec<_>>()
     };
-    let used =
-        with("b", |node| node.used = Resources { memory_bytes: 9 * GIB, cpu_millis: 500, pids: 0, pods: 1 });
+    let used = with("b", |node| {
+        node.used = Resources { memory_bytes: 9 * GIB, cpu_millis: 500, pids: 0, disk_bytes: 0, pods: 1 }
+    });
     let nodes = [used, node("a")];
     assert_eq!(
         reasons(&json!({"memory": "12G", "cpus": 5}), &nodes),

@@ -7,6 +7,7 @@ mod configs;
 mod events;
 mod health;
 mod index;
+mod ingress;
 mod logs;
 mod nodes;
 mod pods;
@@ -37,6 +38,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         ))
         .routes(routes!(services::scale_service))
         .routes(routes!(services::restart_service))
+        .routes(routes!(ingress::list_cluster_routes))
         .routes(routes!(secrets::create_secret, secrets::list_secrets))
         .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))
         .routes(routes!(secrets::compare_secret))

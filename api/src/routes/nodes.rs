@@ -8,7 +8,7 @@ use common::ids::NodeName;
 use common::node::Node;
 use common::store::{BrokenKey, RemoveNodeOutcome};
 
-use crate::params::{InPath, Paging, Params, page_size};
+use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::views;
@@ -23,13 +23,9 @@ pub(crate) async fn list_nodes(
     State(app): State<AppState>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<NodeView>>, ApiProblem> {
-    let limit = page_size(paging.limit)?;
     let names = app.store.node_names().await;
-    let mut names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
-    names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_str() > after));
-    let more = names.len() > limit;
-    names.truncate(limit);
-    let next = names.last().filter(|_| more).map(ToString::to_string);
+    let names = names.map_err(|error| ApiProblem::of_key(error, BrokenKey::nodes))?;
+    let (names, next) = page_of(names, &paging)?;
     Ok(Json(List { items: read_views(&app, &names).await?, next }))
 }
 

@@ -4,16 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use common::api::{DurabilityState, List, RegistryInput, RegistryView};
+use common::api::{List, RegistryInput, RegistryView};
 use common::ids::RegistryHost;
 use common::registry::{RegistryInfo, RegistryLogin, StoredLogin, check_login};
 use common::store::{BrokenKey, PutLoginOutcome};
 
 use crate::body::JsonOrYaml;
 use crate::growth::Growth;
-use crate::params::{InPath, Paging, Params, page_size};
+use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
-use crate::state::{AppState, durability_view};
+use crate::state::{AppState, durability_view, status_of};
 
 /// Lists the registries with a login, without passwords.
 #[utoipa::path(get, path = "/registry", tag = "registry", params(Paging), responses(
@@ -23,12 +23,7 @@ pub(crate) async fn list_registries(
     State(app): State<AppState>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<RegistryView>>, ApiProblem> {
-    let limit = page_size(paging.limit)?;
-    let mut hosts = app.store.registries().await?;
-    hosts.retain(|host| paging.after.as_deref().is_none_or(|after| host.as_str() > after));
-    let more = hosts.len() > limit;
-    hosts.truncate(limit);
-    let next = hosts.last().filter(|_| more).map(ToString::to_string);
+    let (hosts, next) = page_of(app.store.registries().await?, &paging)?;
     let infos = app.store.registry_infos_each(&hosts).await?;
     // One whose record cannot be read is left out.
     let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(RegistryView::from).collect();
@@ -89,10 +84,7 @@ pub(crate) async fn put_registry(
         return Err(ApiProblem::new(ProblemKind::ClusterLimit, detail));
     }
     let durability = durability_view(durability);
-    let status = match durability.state {
-        DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
-        DurabilityState::Confirmed | DurabilityState::SingleMachine => StatusCode::OK,
-    };
+    let status = status_of(&durability, StatusCode::OK);
     // Another request may have changed or deleted it meanwhile.
     let view = RegistryView { durability: Some(durability), ..read(&app, &host).await?.into() };
     Ok((status, Json(view)).into_response())

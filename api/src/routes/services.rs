@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use self::dependencies::check_circle;
+use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
 use crate::body::JsonOrYaml;
@@ -67,7 +67,7 @@ pub(crate) async fn create_service(
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    check_circle(&app, &desired).await?;
+    check_dependencies(&app, &desired).await?;
     app.admit(Growth::of(&desired, None)).await?;
     check_new(&app, &desired, options).await?;
     let (outcome, created_pods, written) = app.store.create_service(&desired).await?;
@@ -155,7 +155,7 @@ pub(crate) async fn put_service(
         IfMatch::Exists => (PutMode::Replace, None),
         IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
-    check_circle(&app, &desired).await?;
+    check_dependencies(&app, &desired).await?;
     let existing = app.store.service(&name).await?;
     app.admit(Growth::of(&desired, existing.as_ref())).await?;
     check_capacity(&app, &Demand::of(&desired, existing.as_ref()), options).await?;
@@ -182,7 +182,7 @@ pub(crate) async fn put_service(
          body = ServiceView),
         (status = 403, description = "The cluster has as many services or pods as its settings allow"),
         (status = 404, description = "There is no such service"),
-        (status = 409, description = "The service is being deleted, does not fit, or is changed by others"),
+        (status = 409, description = "The service is being deleted, does not fit, is changed by others, or has a taken route"),
         (status = 412, description = "The service has another revision"),
         (status = 422, description = "The changed service has invalid values"),
         (status = 507, description = "Redis is too full to add this"),
@@ -202,7 +202,7 @@ pub(crate) async fn patch_service(
             return Err(revision_conflict(&name, service.revision));
         }
         let desired = patched(&name, &service, &patch)?;
-        check_circle(&app, &desired).await?;
+        check_dependencies(&app, &desired).await?;
         app.admit(Growth::of(&desired, Some(&service))).await?;
         check_capacity(&app, &Demand::of(&desired, Some(&service)), options).await?;
         let expected = Some(service.revision);

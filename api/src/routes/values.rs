@@ -5,16 +5,16 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use bytesize::ByteSize;
-use common::api::{DurabilityState, List, ValueComparison, ValueInput, ValueView};
+use common::api::{List, ValueComparison, ValueInput, ValueView};
 use common::ids::{AppName, ValueName};
 use common::secret_key::SecretKey;
 use common::store::{BrokenKey, Durability, PutValueOutcome};
 use common::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
 
 use crate::growth::Growth;
-use crate::params::{Paging, page_size};
+use crate::params::{Paging, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
-use crate::state::{AppState, durability_view};
+use crate::state::{AppState, durability_view, status_of};
 
 /// Attempts to rotate a value that others rotate at the same time.
 const MAX_ATTEMPTS: usize = 5;
@@ -50,7 +50,8 @@ pub(super) async fn rotate(
     input: ValueInput,
 ) -> Result<Response, ApiProblem> {
     if let Some(other) = input.name.as_ref().filter(|other| *other != name) {
-        let detail = format!("the body is about {other}, and the path about {name}");
+        let detail =
+            format!("the body names {other}, and the path {name}: write the same name, or none in the body");
         return Err(
             ApiProblem::new(ProblemKind::InvalidValue, detail).at("/name", "not the name in the path")
         );
@@ -83,12 +84,7 @@ pub(super) async fn list(
     kind: ValueKind,
     paging: Paging,
 ) -> Result<Json<List<ValueView>>, ApiProblem> {
-    let limit = page_size(paging.limit)?;
-    let mut names = app.store.value_names(kind).await?;
-    names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_str() > after));
-    let more = names.len() > limit;
-    names.truncate(limit);
-    let next = names.last().filter(|_| more).map(ToString::to_string);
+    let (names, next) = page_of(app.store.value_names(kind).await?, &paging)?;
     let infos = app.store.value_infos_each(kind, &names).await?;
     let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(ValueView::from).collect();
     Ok(Json(List { items, next }))
@@ -222,11 +218,8 @@ async fn written(
     durability: Durability,
 ) -> Result<Response, ApiProblem> {
     let durability = durability_view(durability);
-    let status = match (durability.state, version) {
-        (DurabilityState::Unconfirmed, _) => StatusCode::ACCEPTED,
-        (DurabilityState::Confirmed | DurabilityState::SingleMachine, 1) => StatusCode::CREATED,
-        (DurabilityState::Confirmed | DurabilityState::SingleMachine, _) => StatusCode::OK,
-    };
+    let confirmed = if version == 1 { StatusCode::CREATED } else { StatusCode::OK };
+    let status = status_of(&durability, confirmed);
     // It may be rotated or deleted meanwhile.
     let view = ValueView { version, durability: Some(durability), ..read(app, kind, name).await?.into() };
     let location = [(LOCATION, format!("/{kind}/{name}"))];

@@ -8,14 +8,15 @@ use axum::http::StatusCode;
 use common::api::{List, VolumeView, rfc3339};
 use common::ids::{ServiceName, VolumeName};
 use common::service::{Service, ServiceState};
+use common::spec::VolumeKind;
 use common::store::RemoveVolumeOutcome;
-use common::volume::Volume;
+use common::volume::{Volume, VolumeScope};
 
-use crate::params::{InPath, Paging, Params, page_size};
+use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Lists persistent volumes, also those whose service is gone.
+/// Lists persistent and shared volumes, also those whose service is gone.
 #[utoipa::path(get, path = "/volume", tag = "volume", params(Paging), responses(
     (status = 200, description = "Volumes by name", body = List<VolumeView>),
 ))]
@@ -23,19 +24,14 @@ pub(crate) async fn list_volumes(
     State(app): State<AppState>,
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<VolumeView>>, ApiProblem> {
-    let limit = page_size(paging.limit)?;
-    let mut names = app.store.volume_names().await?;
-    names.retain(|name| paging.after.as_deref().is_none_or(|after| name.as_str() > after));
-    let more = names.len() > limit;
-    names.truncate(limit);
-    let next = names.last().filter(|_| more).map(ToString::to_string);
+    let (names, next) = page_of(app.store.volume_names().await?, &paging)?;
     let volumes = app.store.volumes_each(&names).await?;
     // A volume whose record cannot be read is left out.
     let volumes = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
     Ok(Json(List { items: views_of(&app, volumes).await?, next }))
 }
 
-/// Shows one persistent volume.
+/// Shows one persistent or shared volume.
 #[utoipa::path(get, path = "/volume/{name}", tag = "volume", params(InPath<VolumeName>), responses(
     (status = 200, description = "The volume", body = VolumeView),
     (status = 404, description = "There is no such volume"),
@@ -48,14 +44,15 @@ pub(crate) async fn get_volume(
     views_of(&app, vec![volume]).await?.pop().map(Json).ok_or_else(|| not_found(&name))
 }
 
-/// Removes a persistent volume with its data, unless its service uses it.
+/// Removes a persistent or shared volume with its data, unless a service uses it.
 ///
-/// Its node removes the data. While that node is down, the volume stays in the state `removing`.
+/// Its node removes the data; of a shared volume, one that has the shared directory. While that node is down, the
+/// volume stays in the state `removing`. Asking again asks another node, if the volume is shared.
 #[utoipa::path(delete, path = "/volume/{name}", tag = "volume", params(InPath<VolumeName>), responses(
     (status = 202, description = "Its node removes the data"),
     (status = 204, description = "Removed: its node is not in the cluster any more"),
     (status = 404, description = "There is no such volume"),
-    (status = 409, description = "Its service uses it"),
+    (status = 409, description = "A service uses it, or no node with the shared directory is alive"),
 ))]
 pub(crate) async fn remove_volume(
     State(app): State<AppState>,
@@ -68,44 +65,65 @@ pub(crate) async fn remove_volume(
         RemoveVolumeOutcome::Used => Err(ApiProblem::new(
             ProblemKind::VolumeInUse,
             format!(
-                "volume {name} belongs to a replica that its service wants: scale the service down or delete it, \
-                 wait until the pod is gone, and try again"
+                "volume {name} is used by a service, or belongs to a replica that it wants: scale the service down \
+                 or delete it, wait until the pod is gone, and try again"
+            ),
+        )),
+        RemoveVolumeOutcome::NoNode => Err(ApiProblem::new(
+            ProblemKind::VolumeInUse,
+            format!(
+                "volume {name} is in the directory that nodes share, and no node that has it is alive: start a worker \
+                 with KUBELEET_SHARED_VOLUMES_DIR, or see in `kubeleet node ls -o wide` why it is not ready"
             ),
         )),
     }
 }
 
 async fn views_of(app: &AppState, volumes: Vec<Volume>) -> Result<Vec<VolumeView>, ApiProblem> {
-    let mut names: Vec<ServiceName> = volumes.iter().map(|volume| volume.claim.service.clone()).collect();
+    // The services of an app are found by their records.
+    let mut names: Vec<ServiceName> = if volumes.iter().any(|volume| volume.claim.scope == VolumeScope::App) {
+        app.store.service_names().await?
+    } else {
+        volumes.iter().map(|volume| volume.claim.service.clone()).collect()
+    };
     names.sort();
     names.dedup();
     let (services, _broken) = app.store.services_each(&names).await?;
-    let services: HashMap<&ServiceName, &Service> =
+    let by_name: HashMap<&ServiceName, &Service> =
         services.iter().map(|service| (&service.name, service)).collect();
-    Ok(volumes.into_iter().map(|volume| view(&services, volume)).collect())
+    let uses = |volume: &Volume, service: &Service| {
+        service.state != ServiceState::Deleting
+            && volume.claim.scope.replica().unwrap_or(0) < service.replicas
+            && service.has_volume(&volume.claim)
+    };
+    let is_used = |volume: &Volume| match volume.claim.scope {
+        VolumeScope::App => services.iter().any(|service| uses(volume, service)),
+        VolumeScope::Replica(_) | VolumeScope::Service => {
+            by_name.get(&volume.claim.service).is_some_and(|service| uses(volume, service))
+        }
+    };
+    Ok(volumes.into_iter().map(|volume| view(is_used(&volume), volume)).collect())
 }
 
-fn view(services: &HashMap<&ServiceName, &Service>, volume: Volume) -> VolumeView {
+fn view(in_use: bool, volume: Volume) -> VolumeView {
     let claim = volume.claim;
-    let in_use = services.get(&claim.service).is_some_and(|service| {
-        service.state != ServiceState::Deleting
-            && claim.replica < service.replicas
-            && service.pod.persistent_volumes().iter().any(|mounted| mounted.source == claim.source)
-    });
     VolumeView {
         name: claim.name,
+        kind: if claim.scope.is_shared() { VolumeKind::Shared } else { VolumeKind::Persistent },
         service: claim.service,
         source: claim.source,
-        replica: claim.replica,
+        replica: claim.scope.replica(),
         node: volume.node,
         state: volume.state,
         in_use,
         space: claim.space,
+        used: volume.used,
+        problem: volume.over,
         created_at: rfc3339(volume.created_at),
     }
 }
 
 fn not_found(name: &VolumeName) -> ApiProblem {
-    let detail = format!("there is no persistent volume {name}: GET /volume lists them");
+    let detail = format!("there is no volume {name}: GET /volume lists them");
     ApiProblem::new(ProblemKind::VolumeNotFound, detail)
 }

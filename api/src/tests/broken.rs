@@ -123,7 +123,7 @@ async fn write(api: &Api, key: &str, wrong: Wrong) {
 async fn fill(api: &Api) {
     let facts = NodeInfo {
         labels: Default::default(),
-        capacity: Resources { cpu_millis: 1000, memory_bytes: 1 << 30, pids: 1000, pods: 10 },
+        capacity: Resources { cpu_millis: 1000, memory_bytes: 1 << 30, pids: 1000, disk_bytes: 0, pods: 10 },
         reserved: Resources::default(),
         runtime: "fake".into(),
         engine_version: "1".into(),

@@ -11,7 +11,8 @@ const GIB: u64 = 1 << 30;
 
 /// Registers a node of 10 GiB and 4 cores.
 async fn register(api: &Api, name: &str) {
-    let capacity = Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, pods: 10 };
+    let capacity =
+        Resources { cpu_millis: 4_000, memory_bytes: 10 * GIB, pids: 1_000, disk_bytes: 0, pods: 10 };
     let name = NodeName::new(name).unwrap();
     let facts = fixtures::node_info(capacity);
     api.app.store.register(&name, &facts, fixtures::claimant(), None).await.unwrap();

@@ -330,3 +330,25 @@ async fn a_service_of_an_earlier_version_has_a_revision_and_its_changes_count() 
     api.send("POST", "/service/web/scale", &seen, r#"{"replicas":1}"#).await.expect(200);
     assert_eq!(api.get("/service/web").await.header("etag"), "\"10\"");
 }
+
+#[tokio::test]
+async fn a_service_cannot_wait_for_the_end_of_one_that_is_always_restarted() {
+    let Some(api) = Api::start() else { return };
+    let migration =
+        |restart: &str| json!({"name": "migration", "image": "m", "restart": restart}).to_string();
+    let web = |condition: &str| {
+        json!({"name": "web", "image": "w", "depends_on": {"migration": condition}}).to_string()
+    };
+    api.post("/service", &migration("always")).await.expect(201);
+    let problem = api.post("/service", &web("completed_successfully")).await.problem(422, "invalid-service");
+    assert_eq!(problem["errors"][0]["pointer"], "/depends_on/migration");
+    let detail = problem["errors"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("its container is restarted whenever it ends"), "{detail}");
+    api.get("/service/web").await.problem(404, "service-not-found");
+    api.post("/service", &web("service_started")).await.expect(201);
+    api.send("PUT", "/service/web", &[], &web("completed_successfully"))
+        .await
+        .problem(422, "invalid-service");
+    api.send("PUT", "/service/migration", &[], &migration("on-failure")).await.expect(200);
+    api.send("PUT", "/service/web", &[], &web("completed_successfully")).await.expect(200);
+}

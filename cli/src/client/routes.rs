@@ -2,7 +2,8 @@
 
 use common::api::{
     DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput,
-    RegistryView, ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView, VolumeView,
+    RegistryView, RouteView, ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView,
+    VolumeView,
 };
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
@@ -267,6 +268,11 @@ impl Client {
     /// Returns all logins for registries, without passwords.
     pub(crate) async fn registries(&self) -> Result<Vec<RegistryView>, ClientError> {
         self.all_pages("listing registries", &["registry"], &[]).await
+    }
+
+    /// Returns what is reached from outside the cluster.
+    pub(crate) async fn routes(&self) -> Result<Vec<RouteView>, ClientError> {
+        self.all_pages("listing routes", &["route"], &[]).await
     }
 
     /// Returns the login for a registry, without the password.

@@ -10,8 +10,9 @@ use compose::AppValue;
 use super::batch::Batch;
 use super::context::Context;
 use super::desired::DesiredApp;
+use super::durability::warn_of_object;
 use super::error::CommandError;
-use super::value::{users_of, warn_if_unconfirmed};
+use super::value::users_of;
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
@@ -91,7 +92,7 @@ async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<Change,
         Change::Configured => client.rotate_value(*kind, name.as_str(), &input(None)).await?,
         Change::Unchanged => return Ok(change),
     };
-    warn_if_unconfirmed(*kind, &stored);
+    warn_of_object(kind, &stored.name, stored.durability.as_ref());
     Ok(change)
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct ApplyArgs {
 
 /// Applies the services in the order of the files.
 pub(super) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let desired = desired::read(&args.files)?;
+    let desired = desired::read(&args.files, &context.client).await?;
     if args.prune && desired.app.is_none() {
         return Err(CommandError::Usage(
             "--prune is for Compose files: only these describe a whole app".to_owned(),

@@ -3,7 +3,7 @@
 use clap::Args;
 use common::spec::{
     Command, ContainerSpec, HealthCheck, HealthTest, LogDriver, LogOptions, Logging, Memory, Milliseconds,
-    StopSignal, TextList, VolumeMount,
+    PullPolicy, StopSignal, TextList, VolumeMount,
 };
 
 #[derive(Debug, Args)]
@@ -29,6 +29,9 @@ pub(super) struct ContainerArgs {
     /// Volume: `data:/path` stays with its replica, `/path` goes with the pod; repeatable.
     #[arg(long, short, value_name = "[NAME:]PATH[:ro]")]
     volume: Vec<VolumeMount>,
+    /// When the image is pulled: always, missing, never.
+    #[arg(long, value_name = "POLICY")]
+    pull: Option<PullPolicy>,
     /// Linux capability that the container does not get; repeatable.
     #[arg(long, value_name = "CAPABILITY")]
     cap_drop: Vec<String>,
@@ -112,6 +115,7 @@ impl ContainerArgs {
     /// Returns a container with these settings, and defaults for the others.
     pub(super) fn container(&self, image: String) -> ContainerSpec {
         ContainerSpec {
+            pull_policy: self.pull.unwrap_or_default(),
             entrypoint: self.entrypoint.clone().unwrap_or_default(),
             working_dir: self.workdir.clone(),
             user: self.user.clone(),

@@ -13,6 +13,7 @@ use compose::{AppValue, Finding, NoteKind, Project, SourceError, Sources};
 use super::error::CommandError;
 use super::service_file::{self, display_name};
 use super::service_files::{self, ComposeArgs, FileArgs};
+use crate::client::Client;
 use crate::output::humanize;
 use crate::stderr;
 
@@ -46,17 +47,21 @@ impl Desired {
 }
 
 /// Reads and checks the services of the files, or of the Compose file of this folder.
-pub(super) fn read(args: &FileArgs) -> Result<Desired, CommandError> {
+pub(super) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, CommandError> {
     if !args.files.is_empty() {
-        return read_files(&args.files, &args.compose);
+        return read_files(&args.files, &args.compose, Some(client)).await;
     }
     let files = service_files::of_this_folder()?;
     stderr::note(&format!("reading {}", files.join(" and ")));
-    read_files(&files, &args.compose)
+    read_files(&files, &args.compose, Some(client)).await
 }
 
-/// Reads and checks the services of these files.
-pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desired, CommandError> {
+/// Reads and checks the services of these files. `client` is asked for what they mean in its cluster.
+pub(super) async fn read_files(
+    files: &[String],
+    compose: &ComposeArgs,
+    client: Option<&Client>,
+) -> Result<Desired, CommandError> {
     let (mut services, mut mistakes) = (Vec::new(), Vec::new());
     let mut texts = Texts::default();
     let mut compose_files = Vec::new();
@@ -82,7 +87,16 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
     }
     let mut desired = Desired { services, app: None, values: Vec::new(), notes: Vec::new() };
     if !compose_files.is_empty() {
-        match compose::load(&project(compose_files, compose), &texts) {
+        let mut project = project(compose_files, compose);
+        let mut loaded = compose::load(&project, &texts);
+        if let (Ok(app), Some(client)) = (&loaded, client)
+            && app.has_common_volumes
+            && has_shared_directory(client).await?
+        {
+            project.shares_volumes = true;
+            loaded = compose::load(&project, &texts);
+        }
+        match loaded {
             Ok(app) => desired.add(app),
             Err(found) => mistakes.extend(found.iter().map(Finding::to_string)),
         }
@@ -95,6 +109,12 @@ pub(super) fn read_files(files: &[String], compose: &ComposeArgs) -> Result<Desi
     }
     check_names(&desired.services)?;
     Ok(desired)
+}
+
+/// Whether the cluster has a directory for shared volumes, also if the nodes that have it are down: what a file means
+/// must not change with that.
+async fn has_shared_directory(client: &Client) -> Result<bool, CommandError> {
+    Ok(client.nodes().await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
 /// Puts the Compose files of a folder in the order in which they override each other, which is not that of their
@@ -147,6 +167,7 @@ fn project(files: Vec<String>, args: &ComposeArgs) -> Project {
         env_files: args.env_file.clone(),
         profiles: args.profile.clone(),
         environment: std::env::vars_os().filter_map(variable).collect(),
+        shares_volumes: false,
     }
 }
 
@@ -218,8 +239,8 @@ mod tests {
         assert!(check_names(&services).unwrap_err().to_string().contains("twice"));
     }
 
-    #[test]
-    fn of_a_folder_the_override_comes_second_and_others_must_be_named() {
+    #[tokio::test]
+    async fn of_a_folder_the_override_comes_second_and_others_must_be_named() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, image: &str| {
             std::fs::write(folder.path().join(name), format!("services: {{web: {{image: {image}}}}}\n"))
@@ -229,15 +250,15 @@ mod tests {
         write("compose.override.yaml", "b");
         let files = [folder.path().display().to_string()];
         let named = ComposeArgs { project_name: Some("shop".to_owned()), ..ComposeArgs::default() };
-        let desired = read_files(&files, &named).unwrap();
+        let desired = read_files(&files, &named, None).await.unwrap();
         assert_eq!(desired.services[0].pod.image(), "b");
         write("other.yaml", "c");
-        let error = read_files(&files, &named).err().unwrap().to_string();
+        let error = read_files(&files, &named, None).await.err().unwrap().to_string();
         assert!(error.contains("several Compose files"), "{error}");
     }
 
-    #[test]
-    fn plain_services_and_the_app_of_compose_files_are_read_together() {
+    #[tokio::test]
+    async fn plain_services_and_the_app_of_compose_files_are_read_together() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         std::fs::write(path("compose.yaml"), "name: shop\nservices:\n  web: {image: a, tty: true}\n")
@@ -245,13 +266,13 @@ mod tests {
         std::fs::write(path("more.yaml"), "services:\n  web: {user: x}\n  db: {image: b}\n").unwrap();
         std::fs::write(path("plain.yaml"), "name: other\nimage: x\n").unwrap();
         let files = [path("compose.yaml"), path("plain.yaml"), path("more.yaml")];
-        let desired = read_files(&files, &ComposeArgs::default()).unwrap();
+        let desired = read_files(&files, &ComposeArgs::default(), None).await.unwrap();
         let names: Vec<_> = desired.services.iter().map(|service| service.name().as_str()).collect();
         assert_eq!(names, ["other", "shop-web", "shop-db"]);
         assert_eq!(desired.app.unwrap().name.as_str(), "shop");
         assert_eq!(desired.notes.len(), 1);
         let strict = ComposeArgs { strict: true, ..ComposeArgs::default() };
-        let error = read_files(&files, &strict).err().unwrap().to_string();
+        let error = read_files(&files, &strict, None).await.err().unwrap().to_string();
         assert!(error.contains("compose.yaml:3:19: web: tty is not honoured"), "{error}");
     }
 }

@@ -79,7 +79,7 @@ pub(super) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Ex
 
 async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut exit = Exit::Ok;
-    let desired = desired::read(files)?;
+    let desired = desired::read(files, &context.client).await?;
     desired.print_notes();
     if let Some(app) = &desired.app {
         for value in &desired.values {

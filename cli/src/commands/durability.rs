@@ -1,6 +1,8 @@
 //! The warning after a write that is not replicated yet.
 
-use common::api::{DurabilityState, ServiceView};
+use std::fmt::Display;
+
+use common::api::{DurabilityState, DurabilityView, ServiceView};
 
 use crate::output::status::durability_text;
 use crate::stderr;
@@ -8,9 +10,12 @@ use crate::stderr;
 /// Warns if the replicas of Redis have not confirmed a write yet. The write is stored, so this is not a
 /// failure.
 pub(super) fn warn_if_unconfirmed(service: &ServiceView) {
-    if let Some(durability) = &service.durability
-        && durability.state == DurabilityState::Unconfirmed
-    {
-        stderr::warning(&format!("service {}: {}", service.name, durability_text(durability)));
+    warn_of_object("service", &service.name, service.durability.as_ref());
+}
+
+/// As [`warn_if_unconfirmed`] for any object.
+pub(super) fn warn_of_object(kind: impl Display, name: impl Display, durability: Option<&DurabilityView>) {
+    if let Some(durability) = durability.filter(|one| one.state == DurabilityState::Unconfirmed) {
+        stderr::warning(&format!("{kind} {name}: {}", durability_text(durability)));
     }
 }

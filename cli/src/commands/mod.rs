@@ -34,6 +34,7 @@ mod recent_events;
 mod registry;
 mod resolve;
 mod restart;
+mod route;
 mod run;
 mod scale;
 mod selector_args;
@@ -92,6 +93,9 @@ pub(crate) enum UserCommand {
     /// List, inspect and remove persistent volumes.
     #[command(visible_aliases = ["vol", "volumes"])]
     Volume(volume::VolumeArgs),
+    /// List what is reached from outside, and explain where a request goes.
+    #[command(visible_alias = "routes")]
+    Route(route::RouteArgs),
     /// Create, rotate, list and remove secrets: encrypted values that containers get as files.
     #[command(visible_alias = "secrets")]
     Secret(value::SecretArgs),
@@ -198,6 +202,7 @@ async fn dispatch(
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
         UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
         UserCommand::Config(args) => value::run(ValueKind::Config, args.command()?, &mut context).await,
+        UserCommand::Route(args) => route::run(args.command()?, &mut context).await,
         UserCommand::Registry(args) => registry::run(args.command()?, &mut context).await,
         UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
         UserCommand::Get(args) => operations::get(args, &mut context).await,

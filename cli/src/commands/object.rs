@@ -13,6 +13,7 @@ pub(super) enum ObjectType {
     Config,
     Volume,
     Registry,
+    Route,
 }
 
 /// An object as a user names it.
@@ -44,6 +45,7 @@ impl ObjectType {
             "secret" | "secrets" => Some(Self::Secret),
             "config" | "configs" => Some(Self::Config),
             "registry" | "registries" => Some(Self::Registry),
+            "route" | "routes" => Some(Self::Route),
             "vol" | "volume" | "volumes" => Some(Self::Volume),
             _ => None,
         }
@@ -62,6 +64,7 @@ impl ObjectType {
             Self::Config => "config",
             Self::Volume => "volume",
             Self::Registry => "registry",
+            Self::Route => "route",
         }
     }
 }

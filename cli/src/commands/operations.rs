@@ -17,6 +17,7 @@ use super::pod::{self, PodCommand};
 use super::queue::{self, QueueCommand};
 use super::registry::{self, RegistryCommand};
 use super::restart::RestartArgs as ServiceRestartArgs;
+use super::route::{self, RouteCommand};
 use super::selector_args::SelectorArgs;
 use super::service::{self, ServiceCommand};
 use super::service_files::ComposeArgs;
@@ -35,7 +36,7 @@ const TYPE_REQUIRED: &str = "say of which type it is: service, app, pod, node, v
                         kubeleet get svc/web -o yaml")]
 pub(crate) struct GetArgs {
     /// Type of object, with a name to show only that one: services, apps, pods, nodes, volumes, secrets, configs,
-    /// queues.
+    /// routes, queues.
     #[arg(value_name = "TYPE [NAME]", required = true, num_args = 1..=2)]
     object: Vec<String>,
     #[command(flatten)]
@@ -134,6 +135,7 @@ async fn list(
         ObjectType::Registry => {
             registry::run(RegistryCommand::Ls(registry::ListArgs { style }), context).await
         }
+        ObjectType::Route => route::run(RouteCommand::Ls(route::ListArgs { style }), context).await,
         ObjectType::Queue => {
             let args = queue::ListArgs { style, ..queue::ListArgs::default() };
             queue::run(QueueCommand::Ls(args), context).await
@@ -163,6 +165,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         ObjectType::Config => value::run(ValueKind::Config, ValueCommand::Describe { name }, context).await,
         ObjectType::Volume => volume::run(VolumeCommand::Describe { name }, context).await,
         ObjectType::Registry => registry::run(RegistryCommand::Describe { host: name }, context).await,
+        ObjectType::Route => route::run(RouteCommand::Explain { url: name }, context).await,
         ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
         ObjectType::DeadLetter => Err(CommandError::Usage(
             "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
@@ -173,7 +176,7 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
 /// `delete`: each type by its own command, in the order in which the types are named.
 pub(super) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     if !args.files.is_empty() {
-        let desired = desired::read_files(&args.files, &args.compose)?;
+        let desired = desired::read_files(&args.files, &args.compose, None).await?;
         // What depends on others goes first.
         let services = desired.services.iter().rev();
         let names = match desired.app {
@@ -223,6 +226,9 @@ async fn delete_all(
         ObjectType::Registry => registry::run(RegistryCommand::Logout { hosts: names }, context).await,
         ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
         ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
+        ObjectType::Route => Err(CommandError::Usage(
+            "a route cannot be deleted: take it out of the `ingress` of its service".to_owned(),
+        )),
     }
 }
 

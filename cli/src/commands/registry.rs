@@ -3,20 +3,19 @@
 use std::io::Read;
 
 use clap::{Args, Subcommand};
-use common::api::{DurabilityState, RegistryInput};
+use common::api::RegistryInput;
 use common::ids::RegistryHost;
 use common::registry::MAX_PASSWORD_BYTES;
 use common::value::ValueBytes;
 
 use super::batch::Batch;
 use super::context::{self, Context};
+use super::durability::warn_of_object;
 use super::error::CommandError;
 use super::{object, watch};
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::output::status::durability_text;
 use crate::output::{ListStyle, registries};
-use crate::stderr;
 
 /// Arguments of `registry`: without a subcommand it lists.
 #[derive(Debug, Args)]
@@ -110,11 +109,7 @@ async fn login(args: LoginArgs, context: &mut Context<'_>) -> Result<Exit, Comma
     let host = normalized(&args.host)?;
     let input = RegistryInput { user: args.username, password: password()? };
     let registry = context.client.put_registry(&host, &input).await?;
-    if let Some(durability) = &registry.durability
-        && durability.state == DurabilityState::Unconfirmed
-    {
-        stderr::warning(&format!("registry {host}: {}", durability_text(durability)));
-    }
+    warn_of_object("registry", &host, registry.durability.as_ref());
     let result = format!("stored; workers pull as {} from now on", registry.user);
     context.output.print_result(&registry, &result)?;
     Ok(Exit::Ok)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use common::api::ServiceView;
 use common::ids::{ServiceName, SpecId};
+use common::ingress::IngressRule;
 use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
     RestartPolicy, ServiceInput,
@@ -50,6 +51,10 @@ pub(crate) struct RunArgs {
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
+    /// What is reached from outside the cluster through the nodes' proxies: web.example:80, web.example/api:80, :80
+    /// for any host, or tcp:5432:5432; the last number is the port of the pods; repeatable.
+    #[arg(long, value_name = "HOST[/PATH]:PORT", value_parser = values::ingress_rule)]
+    ingress: Vec<IngressRule>,
     #[command(flatten)]
     container: ContainerArgs,
     /// When to restart a container that exited.
@@ -165,6 +170,7 @@ impl RunArgs {
             labels,
             app: None,
             depends_on: Default::default(),
+            ingress: self.ingress.clone(),
             pod,
         }))
     }

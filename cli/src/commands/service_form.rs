@@ -14,10 +14,12 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         labels: service.labels.clone(),
         app: service.app.clone(),
         depends_on: service.depends_on.clone(),
+        ingress: service.ingress.clone(),
         pod: PodSpec {
             containers: service.containers.clone(),
             on_disconnect: service.on_disconnect,
             stop_grace_period: service.stop_grace_period,
+            drain: service.drain,
         },
     })
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use common::api::{DurabilityState, ServiceView, ValueInput, ValueView};
+use common::api::{ServiceView, ValueInput};
 use common::ids::ValueName;
 use common::secret_key::SecretKey;
 use common::spec::ContainerSpec;
@@ -12,11 +12,11 @@ use common::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
 use super::batch::Batch;
 use super::context::{self, Context};
+use super::durability::warn_of_object;
 use super::error::CommandError;
 use super::{object, watch};
 use crate::client::Client;
 use crate::exit::Exit;
-use crate::output::status::durability_text;
 use crate::output::{ListStyle, Output, values};
 use crate::stderr;
 
@@ -156,7 +156,7 @@ async fn create(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -
     let name = ValueName::new(args.name.clone()).map_err(|error| CommandError::Usage(error.to_string()))?;
     let input = ValueInput::new(Some(name), &content(args)?);
     let value = context.client.create_value(kind, &input).await?;
-    warn_if_unconfirmed(kind, &value);
+    warn_of_object(kind, &value.name, value.durability.as_ref());
     context.output.print_result(&values::row(kind, value), "created")?;
     Ok(Exit::Ok)
 }
@@ -166,7 +166,7 @@ async fn rotate(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -
     let input = ValueInput::new(None, &content(args)?);
     let before = context.client.value(kind, &name).await?;
     let value = context.client.rotate_value(kind, &name, &input).await?;
-    warn_if_unconfirmed(kind, &value);
+    warn_of_object(kind, &value.name, value.durability.as_ref());
     let version = value.version;
     if version == before.version {
         let result = format!("unchanged: version {version} has this content");
@@ -232,14 +232,5 @@ fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
     match read {
         Ok(_) => Ok(ValueBytes::new(bytes)),
         Err(error) => Err(CommandError::Other(format!("cannot read {from}: {error}"))),
-    }
-}
-
-/// Warns if a write is not confirmed by all replicas.
-pub(super) fn warn_if_unconfirmed(kind: ValueKind, value: &ValueView) {
-    if let Some(durability) = &value.durability
-        && durability.state == DurabilityState::Unconfirmed
-    {
-        stderr::warning(&format!("{kind} {}: {}", value.name, durability_text(durability)));
     }
 }

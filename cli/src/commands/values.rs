@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use common::document::{self, Node, Vocabulary};
 use common::duration::HumanDuration;
+use common::ingress::{HttpProtocol, HttpRule, IngressRule, TcpRule};
 use common::spec::{OnDisconnect, RestartPolicy};
 
 /// Longer durations are refused: a deadline that far away may not be representable.
@@ -29,6 +30,25 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("{text:?} is not KEY=value")),
     }
+}
+
+/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress. The API checks its values.
+pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
+    let invalid =
+        || format!("{text:?} is no rule: write web.example:80, web.example/api:80, :80 or tcp:5432:5432");
+    let port = |text: &str| text.parse::<u16>().map_err(|_| invalid());
+    let (matched, target) = text.rsplit_once(':').ok_or_else(invalid)?;
+    if let Some(tcp) = matched.strip_prefix("tcp:") {
+        return Ok(IngressRule::Tcp(TcpRule { tcp: port(tcp)?, port: port(target)? }));
+    }
+    let (host, path) = matched.split_at(matched.find('/').unwrap_or(matched.len()));
+    let path = if path.is_empty() { "/" } else { path };
+    Ok(IngressRule::Http(HttpRule {
+        host: host.to_owned(),
+        path: path.to_owned(),
+        port: port(target)?,
+        protocol: HttpProtocol::default(),
+    }))
 }
 
 /// Parses a number of pods.

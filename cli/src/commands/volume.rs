@@ -29,7 +29,7 @@ impl VolumeArgs {
 /// Subcommands of `volume`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
-    /// List persistent volumes, also those whose service is gone.
+    /// List persistent and shared volumes, also those whose service is gone.
     #[command(visible_alias = "list")]
     Ls(ListArgs),
     /// Show one volume in detail.
@@ -71,9 +71,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
         return watch::run(read, context).await;
     }
     let volumes = context.client.volumes().await?;
-    context
-        .output
-        .print_list(&volumes, "no persistent volumes; `volumes: [data:/path]` of a service makes them")?;
+    context.output.print_list(&volumes, "no volumes; `volumes: [data:/path]` of a service makes them")?;
     Ok(Exit::Ok)
 }
 

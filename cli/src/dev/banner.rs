@@ -16,6 +16,8 @@ pub(super) struct Clients<'a> {
     pub(super) api: SocketAddr,
     /// The port of Redis.
     pub(super) redis: u16,
+    /// Where requests for services are taken; `None` if nowhere.
+    pub(super) ingress: Option<SocketAddr>,
     pub(super) credentials: &'a Credentials,
 }
 
@@ -39,6 +41,9 @@ pub(super) fn cluster(
     let mut out = anstream::stdout();
     writeln!(out, "kubeleet {}: {workers} {noun} on {}{ha}", env!("CARGO_PKG_VERSION"), engine.description)?;
     writeln!(out, "  api        http://{api}   (docs: http://{api}/docs)")?;
+    if let Some(ingress) = clients.ingress {
+        writeln!(out, "  ingress    http://{ingress}")?;
+    }
     writeln!(out, "  redis-cli  {}", clients.redis_cli())?;
     out.flush()?;
     Ok(())
@@ -82,6 +87,9 @@ pub(super) fn next_steps(engine: &Engine, kept: Option<&Path>, clients: &Clients
     };
     let mut out = anstream::stdout();
     writeln!(out, "\nTry next, in another terminal:")?;
+    if let (Some(ingress), RuntimeKind::Docker) = (clients.ingress, engine.kind) {
+        writeln!(out, "  curl http://{ingress}/")?;
+    }
     writeln!(out, "  {list_command}")?;
     writeln!(
         out,

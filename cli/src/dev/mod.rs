@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use common::config::{Config, RuntimeKind};
+use common::config::{Config, RuntimeKind, proxy_socket_in};
 use common::ids::NodeName;
 use common::node::Resources;
 use common::spec::{Cpus, Memory};
@@ -63,7 +63,8 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let mut daemons = Daemons::start(&config, &engine, &nodes, &shutdown).await?;
     let store = daemons.store.clone();
     let _token = credentials.save_token(daemons.api.port())?;
-    let clients = Clients { api: daemons.api, redis: redis.port(), credentials: &credentials };
+    let ingress = config.ingress_listen.filter(|_| config.proxy_socket.is_some());
+    let clients = Clients { api: daemons.api, redis: redis.port(), ingress, credentials: &credentials };
     let welcome = welcome(&options, &engine, &home, &nodes, &clients, &store, config.timing.fence_after);
     let welcomed = tokio::select! {
         result = welcome => result,
@@ -157,11 +158,22 @@ fn configure(
 ) -> anyhow::Result<()> {
     config.redis = redis.url().parse().context("invalid URL of the private Redis")?;
     config.state_dir = home.join("state");
+    config.proxy_socket = match config.runtime {
+        // Simulated pods have no address.
+        RuntimeKind::Sim => None,
+        RuntimeKind::Docker | RuntimeKind::Process => proxy_socket_in(&config.state_dir),
+    };
     config.data_dir = home.join("pods");
     config.policy.processes = true;
     if !flags.has_listen() && std::net::TcpListener::bind(config.listen).is_err() {
         tracing::warn!("{} is in use: the API listens on a free port instead", config.listen);
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    }
+    if let Some(address) = config.ingress_listen
+        && std::net::TcpListener::bind(address).is_err()
+    {
+        tracing::warn!("{address} is in use: the ingress listens on a free port instead");
+        config.ingress_listen = Some(SocketAddr::from(([127, 0, 0, 1], redis::free_port()?)));
     }
     Ok(())
 }
@@ -211,6 +223,10 @@ impl Daemons {
         tasks.spawn(async move { Ok(server.run(token).await?) });
         let (for_scheduler, token) = (store.clone(), shutdown.clone());
         tasks.spawn(async move { Ok(::scheduler::run_with(shared, for_scheduler, token).await?) });
+        if config.proxy_socket.is_some() {
+            let (config, token) = (Arc::new(config.clone()), shutdown.clone());
+            tasks.spawn(async move { Ok(::proxy::run(config, token).await?) });
+        }
         for node in nodes {
             let mut config = config.clone();
             config.node = node.clone();
@@ -253,10 +269,14 @@ impl Daemons {
     }
 }
 
+/// Where Docker has its volumes, unless it is configured otherwise.
+const DOCKER_VOLUMES: &str = "/var/lib/docker/volumes";
+
 /// Limits a worker to an equal share of the machine, because all run on the same one.
 fn limit_to_share(config: &mut Config, workers: u64) {
-    let all: Resources = config.capacity(::worker::machine::resources());
+    let all: Resources = config.capacity(::worker::machine::resources(Path::new(DOCKER_VOLUMES)));
     config.cpus = config.cpus.or(Some(Cpus::from_millis(all.cpu_millis / workers)));
     config.memory = config.memory.or(Some(Memory::from_bytes(all.memory_bytes / workers)));
     config.pids = config.pids.or(Some(all.pids / workers));
+    config.disk = config.disk.or(Some(Memory::from_bytes(all.disk_bytes / workers)));
 }

@@ -220,7 +220,7 @@ fn spawn(directory: &Path, arguments: &[&str], lock: &File) -> anyhow::Result<Ch
     }
 }
 
-fn free_port() -> anyhow::Result<u16> {
+pub(super) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0)).context("cannot find a free port")?.local_addr()?.port())
 }
 

@@ -1,14 +1,16 @@
-//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry.
+//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry, reached through the ingress.
 
 use std::time::{Duration, Instant};
 
 use common::config::RuntimeKind;
+use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use common::lifecycle::Phase;
 use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
 use common::store::{PutMode, PutOutcome, Store};
 
 use super::banner;
 use super::engine::{Engine, HELLO_IMAGE};
+use crate::sample_app;
 
 const REPLICAS: u32 = 3;
 /// Time in which all pods should run. After it, `dev` prints a problem and goes on.
@@ -56,10 +58,16 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         let program = std::env::current_exe()?.display().to_string();
         container.command = Command(vec![program, "hello".to_owned()]);
     }
+    // Plain processes would share one port of the machine.
+    let ingress = match kind {
+        RuntimeKind::Docker => vec![IngressRule::Http(any_request_to(sample_app::PORT))],
+        RuntimeKind::Process | RuntimeKind::Sim => Vec::new(),
+    };
     let pod = PodSpec {
         containers: vec![container],
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
+        drain: None,
     };
     Ok(DesiredService {
         name: "hello".parse()?,
@@ -67,6 +75,11 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         labels: Default::default(),
         app: None,
         depends_on: Default::default(),
+        ingress,
         pod,
     })
+}
+
+fn any_request_to(port: u16) -> HttpRule {
+    HttpRule { host: String::new(), path: "/".to_owned(), port, protocol: HttpProtocol::Http }
 }

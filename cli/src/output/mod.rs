@@ -13,6 +13,7 @@ pub(crate) mod pods;
 pub(crate) mod queues;
 pub(crate) mod recovery;
 pub(crate) mod registries;
+pub(crate) mod routes;
 pub(crate) mod services;
 pub(crate) mod status;
 pub(crate) mod table;

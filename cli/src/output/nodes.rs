@@ -12,7 +12,7 @@ impl TableRow for NodeView {
     fn titles(wide: bool) -> Vec<&'static str> {
         let mut titles = vec!["NAME", "STATUS", "KIND", "PODS", "CPUS", "MEMORY", "HEARTBEAT", "AGE"];
         if wide {
-            titles.extend(["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "MESSAGE"]);
+            titles.extend(["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "SHARED", "MESSAGE"]);
         }
         titles
     }
@@ -37,7 +37,8 @@ impl TableRow for NodeView {
                 format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
                 self.psi.as_ref().map(pressure).unwrap_or_default(),
                 humanize::labels(&self.labels).join(","),
-                humanize::shorten_message(self.engine_problem.as_deref().unwrap_or_default(), 80),
+                shared_word(self).to_owned(),
+                humanize::shorten_message(message(self), 80),
             ]);
         }
         cells
@@ -97,7 +98,9 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("CPUs", format!("{} of {} reserved", cpus.0, cpus.1))
         .field("Memory", format!("{} of {} reserved", memory.0, memory.1))
         .field("Processes", processes(node))
+        .field("Disk", disk(node))
         .field("For the system", kept_words(&node.reserved))
+        .field("Shared volumes", node.shared_volumes.as_deref().unwrap_or_default())
         .field("Pressure", node.psi.as_ref().map(pressure).unwrap_or_default())
         .field(
             "Queues",
@@ -117,11 +120,37 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
     layout.finish()
 }
 
+/// Returns whether pods with shared volumes are placed on the node; nothing if it declares no directory for them.
+fn shared_word(node: &NodeView) -> &'static str {
+    match node.shared_volumes.as_deref() {
+        None => "",
+        Some("ready") => "ready",
+        Some(_) => "refused",
+    }
+}
+
+/// Returns what is wrong with the node.
+fn message(node: &NodeView) -> &str {
+    let refused = node.shared_volumes.as_deref().filter(|state| *state != "ready");
+    node.engine_problem.as_deref().or(refused).unwrap_or_default()
+}
+
 /// Returns what the pods may have of processes; nothing for a worker that does not limit them.
 fn processes(node: &NodeView) -> String {
     match node.capacity.pids {
         0 => String::new(),
         offered => format!("{} of {offered} reserved", node.used.pids),
+    }
+}
+
+/// Returns what the volumes of pods may have of the disk; nothing for a worker that does not limit it.
+fn disk(node: &NodeView) -> String {
+    match node.capacity.disk_bytes {
+        0 => String::new(),
+        offered => {
+            let (used, offered) = (humanize::bytes(node.used.disk_bytes), humanize::bytes(offered));
+            format!("{used} of {offered} reserved")
+        }
     }
 }
 
@@ -131,6 +160,7 @@ fn kept_words(kept: &Resources) -> String {
         (kept.cpu_millis, format!("{} CPUs", humanize::cores(kept.cpu_millis))),
         (kept.memory_bytes, format!("{} of memory", humanize::bytes(kept.memory_bytes))),
         (kept.pids, format!("{} processes", kept.pids)),
+        (kept.disk_bytes, format!("{} of disk", humanize::bytes(kept.disk_bytes))),
     ];
     let parts = parts.into_iter().filter(|(amount, _)| *amount > 0).map(|(_, text)| text);
     parts.collect::<Vec<_>>().join(", ")

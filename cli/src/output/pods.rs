@@ -162,7 +162,8 @@ fn reservation(pod: &PodView) -> String {
     let cores = (pod.cpu_millis > 0).then(|| format!("{} cores", humanize::cores(pod.cpu_millis)));
     let memory = (pod.memory_bytes > 0).then(|| humanize::bytes(pod.memory_bytes));
     let pids = (pod.pids > 0).then(|| format!("{} processes", pod.pids));
-    let parts: Vec<String> = cores.into_iter().chain(memory).chain(pids).collect();
+    let disk = (pod.disk_bytes > 0).then(|| format!("{} of disk", humanize::bytes(pod.disk_bytes)));
+    let parts: Vec<String> = cores.into_iter().chain(memory).chain(pids).chain(disk).collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 

@@ -93,6 +93,10 @@ pub(crate) fn describe(
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))
         .field("Grace period", format!("{grace_period} s between SIGTERM and SIGKILL"));
+    if let Some(drain) = service.drain {
+        let drain = drain.duration().as_secs();
+        layout.field("Drain", format!("{drain} s for requests in flight before SIGTERM"));
+    }
     layout.section("Container", service.containers.iter().flat_map(containers::lines));
     layout.section("Unhealthy pods", unhealthy.iter().map(pods::line));
     layout.section("Events (oldest first)", latest.iter().map(events::line));

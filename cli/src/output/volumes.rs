@@ -1,6 +1,7 @@
 //! Volumes as table rows and descriptions.
 
 use common::api::VolumeView;
+use common::spec::VolumeKind;
 use common::volume::VolumeState;
 use jiff::Timestamp;
 
@@ -9,16 +10,17 @@ use super::{TableRow, humanize};
 
 impl TableRow for VolumeView {
     fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NAME", "SERVICE", "NODE", "STATUS", "SPACE", "AGE"]
+        vec!["NAME", "KIND", "SERVICE", "NODE", "STATUS", "SPACE", "AGE"]
     }
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         vec![
             self.name.to_string(),
+            self.kind.as_str().to_owned(),
             self.service.to_string(),
-            self.node.to_string(),
+            self.node.as_ref().map(ToString::to_string).unwrap_or_default(),
             status(self).to_owned(),
-            self.space.map(humanize::bytes).unwrap_or_default(),
+            space(self),
             humanize::age(&self.created_at, now),
         ]
     }
@@ -36,13 +38,23 @@ fn status(volume: &VolumeView) -> &'static str {
     }
 }
 
+/// Returns how much it holds, as far as that is known, of how much it is meant to hold.
+fn space(volume: &VolumeView) -> String {
+    match (volume.used.map(humanize::bytes), volume.space.map(humanize::bytes)) {
+        (Some(used), Some(space)) => format!("{used}/{space}"),
+        (None, Some(space)) => space,
+        (_, None) => String::new(),
+    }
+}
+
 fn meaning(volume: &VolumeView) -> &'static str {
     match (volume.state, volume.in_use) {
         (VolumeState::Removing, _) => "its node removes the data; no pod that needs it starts before",
-        (VolumeState::Bound, true) => "its replica runs only on its node",
-        (VolumeState::Bound, false) => {
-            "kept until `kubeleet volume rm`, or until its replica is wanted again"
+        (VolumeState::Bound, true) if volume.kind == VolumeKind::Shared => {
+            "in the directory that nodes share"
         }
+        (VolumeState::Bound, true) => "its replica runs only on its node",
+        (VolumeState::Bound, false) => "kept until `kubeleet volume rm`, or until it is wanted again",
     }
 }
 
@@ -54,9 +66,11 @@ pub(crate) fn describe(volume: &VolumeView, now: Timestamp) -> String {
         .field("Status", format!("{}: {}", status(volume), meaning(volume)))
         .field("Service", volume.service.as_str())
         .field("Source", volume.source.as_str())
-        .field("Replica", volume.replica.to_string())
-        .field("Node", volume.node.as_str())
-        .field("Space", volume.space.map(humanize::bytes).unwrap_or_default())
+        .field("Kind", volume.kind.as_str())
+        .field("Replica", volume.replica.map(|replica| replica.to_string()).unwrap_or_default())
+        .field("Node", volume.node.as_ref().map(ToString::to_string).unwrap_or_default())
+        .field("Space", space(volume))
+        .field("Problem", volume.problem.as_deref().unwrap_or_default())
         .field("Created", format!("{} ({} ago)", volume.created_at, humanize::age(&volume.created_at, now)));
     layout.section("Keys in Redis", [format!("redis-cli HGETALL volume:{}", volume.name)]);
     layout.finish()

@@ -33,6 +33,9 @@ pub struct NodeView {
     pub engine_version: String,
     /// Version of kubeleet on the node.
     pub version: String,
+    /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has none.
+    #[serde(default)]
+    pub shared_volumes: Option<String>,
     /// Resources that the node offers to pods: what its machine has, less `reserved`.
     pub capacity: Resources,
     /// What of the machine is kept for the system.

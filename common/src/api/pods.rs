@@ -61,6 +61,9 @@ pub struct PodView {
     /// Processes and threads reserved for the pod.
     #[serde(default)]
     pub pids: u64,
+    /// Disk reserved for the volumes of the pod, in bytes.
+    #[serde(default)]
+    pub disk_bytes: u64,
     /// When the pod was created.
     pub created_at: String,
     /// When the pod entered its current phase.

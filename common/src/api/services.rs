@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{AppName, ServiceName};
+use crate::ingress::IngressRule;
 use crate::service::ServiceState;
 use crate::spec::{ContainerSpec, DependsOn, OnDisconnect, Seconds};
 
@@ -31,10 +32,16 @@ pub struct ServiceView {
     /// The services that its pods wait for before they are started, each with its condition.
     #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
     pub depends_on: DependsOn,
+    /// What of the service is reached from outside the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ingress: Vec<IngressRule>,
     /// What a worker does with the service's pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when a pod is stopped.
     pub stop_grace_period: Seconds,
+    /// Seconds that requests in flight have to end before a pod is stopped, if they were set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Seconds>,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
     /// When the service was created.

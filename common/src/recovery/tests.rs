@@ -86,7 +86,10 @@ fn an_empty_redis_gets_everything_back() {
     let pod = &web.pods[1];
     assert_eq!(pod.placement.as_ref().map(|(node, _)| node.as_str()), Some("w2"));
     assert_eq!(pod.payload.raw, saved().pods[1].payload);
-    assert_eq!(pod.request, Resources { cpu_millis: 500, memory_bytes: 100, pids: 0, pods: 1 });
+    assert_eq!(
+        pod.request,
+        Resources { cpu_millis: 500, memory_bytes: 100, pids: 0, disk_bytes: 0, pods: 1 }
+    );
     assert_eq!(plan.problems, Vec::<String>::new());
 }
 

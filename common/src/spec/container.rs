@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Logging, Memory, Port, StopSignal,
-    TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
+    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Logging, Memory, Port, PullPolicy,
+    StopSignal, TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -25,6 +25,9 @@ pub struct ContainerSpec {
     /// Image reference, as `docker run` takes it.
     #[schema(example = "nginx")]
     pub image: String,
+    /// When the image is pulled: `always`, `missing` or `never`.
+    #[serde(default, skip_serializing_if = "PullPolicy::is_default")]
+    pub pull_policy: PullPolicy,
     /// Replaces the image's entry point, and with it the image's command: a list of arguments, or a text that is
     /// split as a shell would split it.
     #[serde(default, skip_serializing_if = "Command::is_empty")]
@@ -140,6 +143,8 @@ impl ContainerSpec {
             cpu_millis: self.cpus.map_or(0, Cpus::millis),
             memory_bytes: self.memory_reservation.or(self.memory).map_or(0, Memory::bytes),
             pids: self.pids_limit.map_or(0, u64::from),
+            // Of the whole pod: its containers share volumes.
+            disk_bytes: 0,
             pods: 0,
         }
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{ContainerSpec, DependsOn, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::{AppName, ServiceName};
+use crate::ingress::{self, IngressRule};
 use crate::json_pointer;
 
 /// The field whose absence means that the only container is described at the top level.
@@ -45,6 +46,11 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
     #[schema(example = json!({"db": "service_healthy"}))]
     pub depends_on: DependsOn,
+    /// What of the service is reached from outside the cluster, on every node with a proxy: requests for a host and
+    /// path, or connections to a port, go to a port of the pods. No other service can have the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
+    pub ingress: Vec<IngressRule>,
 }
 
 fn one() -> u32 {
@@ -137,15 +143,21 @@ impl ServiceInput {
     /// # Errors
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
-        let Self { service: ServiceFields { name, replicas, labels, app, depends_on }, pod, form } = self;
+        let Self {
+            service: ServiceFields { name, replicas, labels, app, depends_on, ingress },
+            mut pod,
+            form,
+        } = self;
         let depends_on = depends_on.of_app(app.as_ref());
-        let mut violations = Vec::new();
+        let ingress: Vec<IngressRule> = ingress.into_iter().map(IngressRule::normalize).collect();
+        let mut violations = pod.share_in_app(app.as_ref(), |index| form.pointer_of_container(index));
         if replicas > MAX_REPLICAS {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
         violations.extend(label_violations(&labels));
         violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
         violations.extend(depends_on.service_violations(&name));
+        violations.extend(ingress::violations(&ingress));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -156,7 +168,7 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        Ok(DesiredService { name, replicas, labels, app, depends_on, pod })
+        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, pod })
     }
 }
 
@@ -242,15 +254,17 @@ pub struct DesiredService {
     pub app: Option<AppName>,
     /// The services that its pods wait for, by their whole names.
     pub depends_on: DependsOn,
+    /// What of the service is reached from outside the cluster.
+    pub ingress: Vec<IngressRule>,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, app, depends_on, pod } = desired;
+        let DesiredService { name, replicas, labels, app, depends_on, ingress, pod } = desired;
         let form = Form::of(&pod.containers);
-        Self { service: ServiceFields { name, replicas, labels, app, depends_on }, pod, form }
+        Self { service: ServiceFields { name, replicas, labels, app, depends_on, ingress }, pod, form }
     }
 }
 

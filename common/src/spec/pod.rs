@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, HostPorts, Seconds, StartCondition};
+use super::{ContainerSpec, HostPorts, RestartPolicy, Seconds, StartCondition};
 use crate::node::Resources;
+
+/// The `drain` of a pod that sets none.
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -20,6 +23,10 @@ pub struct PodSpec {
     /// Seconds between SIGTERM and SIGKILL when the pod is stopped.
     #[serde(default)]
     pub stop_grace_period: Seconds,
+    /// Seconds that requests and connections in flight have to end by themselves before the pod is stopped, by default
+    /// 30; what is left is cut. Only what comes through a proxy of kubeleet is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Seconds>,
 }
 
 impl PodSpec {
@@ -27,7 +34,11 @@ impl PodSpec {
     /// asking, such as the node's default of memory, are not reserved.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
-        Resources { pods: 1, ..requests.fold(Resources::default(), Resources::saturating_add) }
+        Resources {
+            pods: 1,
+            disk_bytes: self.volume_space(),
+            ..requests.fold(Resources::default(), Resources::saturating_add)
+        }
     }
 
     /// Returns the ports that the pod takes on its node.
@@ -40,6 +51,11 @@ impl PodSpec {
         self.stop_grace_period.duration()
     }
 
+    /// Returns how long requests in flight have to end before the pod is stopped.
+    pub fn drain(&self) -> Duration {
+        self.drain.map_or(DEFAULT_DRAIN, Seconds::duration)
+    }
+
     /// Returns what one of the containers depends on: the index of another one, and how far that has to be.
     pub fn dependencies(&self, container: &ContainerSpec) -> Vec<(usize, StartCondition)> {
         let index = |name: &str| {
@@ -48,6 +64,14 @@ impl PodSpec {
         };
         let of_pod = container.depends_on.iter();
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
+    }
+
+    /// Returns the first container that is restarted whenever it ends, so that the pod never completes: its name, or
+    /// none if it is the only one. Sidecars end with the others.
+    pub fn restarts_always(&self) -> Option<Option<&str>> {
+        let serving = self.containers.iter().filter(|container| !container.sidecar);
+        let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);
+        endless.next().map(|container| container.name.as_ref().map(|name| name.as_str()))
     }
 
     /// Returns the image of the first container, which the payload contains.

@@ -1,6 +1,6 @@
 //! Volumes of a container: `volumes` in the forms that Compose has, and the kinds that kubeleet has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
@@ -8,6 +8,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{ContainerSpec, Memory, OnDisconnect, PodSpec, Violation, checks};
+use crate::ids::AppName;
 use crate::value::ValueKind;
 
 /// What becomes of the data of a volume.
@@ -18,6 +19,8 @@ pub enum VolumeKind {
     Local,
     /// It belongs to one replica of a service, stays when the pod goes, and ties the replica to its node.
     Persistent,
+    /// It is one directory for all pods of the service, or of its app, on a file system that nodes share.
+    Shared,
     /// It is in memory, and empty at each start of the container.
     Tmpfs,
     /// It is a path of the host, which the operator of the node has to allow.
@@ -30,6 +33,7 @@ impl VolumeKind {
         match self {
             VolumeKind::Local => "local",
             VolumeKind::Persistent => "persistent",
+            VolumeKind::Shared => "shared",
             VolumeKind::Tmpfs => "tmpfs",
             VolumeKind::Bind => "bind",
         }
@@ -53,6 +57,9 @@ pub struct VolumeMount {
     /// How much it is meant to hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
+    /// The app whose services share it; `None` if it is shared by the pods of one service, and for other kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app: Option<AppName>,
     /// What contradicts itself in the map that it was read from. Never stored, because it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
@@ -67,7 +74,78 @@ pub struct PersistentVolume {
     pub space: Option<u64>,
 }
 
+/// A shared volume that a pod needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedVolume {
+    /// Its name in the app or service.
+    pub source: String,
+    /// The app whose services share it; `None` if it is the service's own.
+    pub app: Option<AppName>,
+    /// How many bytes it is meant to hold.
+    pub space: Option<u64>,
+}
+
 impl PodSpec {
+    /// Returns how many bytes the volumes of one pod are meant to hold on its node. Containers that share a volume
+    /// reserve it once.
+    pub(super) fn volume_space(&self) -> u64 {
+        let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
+        for volume in self.containers.iter().flat_map(|container| &container.volumes) {
+            let is_on_node = matches!(volume.kind, VolumeKind::Local | VolumeKind::Persistent);
+            let Some(space) = volume.space.filter(|_| is_on_node).map(Memory::bytes) else { continue };
+            match &volume.source {
+                None => total = total.saturating_add(space),
+                Some(source) => {
+                    let known = by_source.entry(source).or_insert(0);
+                    *known = space.max(*known);
+                }
+            }
+        }
+        by_source.into_values().fold(total, u64::saturating_add)
+    }
+
+    /// Returns whether a container of the pod has a shared volume.
+    pub fn has_shared_volumes(&self) -> bool {
+        let mut all = self.containers.iter().flat_map(|container| &container.volumes);
+        all.any(|volume| volume.kind == VolumeKind::Shared)
+    }
+
+    /// Returns the shared volumes of one pod, each once.
+    pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
+        let all = self.containers.iter().flat_map(|container| &container.volumes);
+        let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
+        for volume in all.filter(|volume| volume.kind == VolumeKind::Shared) {
+            let Some(source) = volume.source.clone() else { continue };
+            if !found.iter().any(|known| known.source == source) {
+                let space = volume.space.map(Memory::bytes);
+                found.insert(SharedVolume { source, app: volume.app.clone(), space });
+            }
+        }
+        found
+    }
+
+    /// Makes the shared volumes of a service those of its app. Returns what is wrong where a document names another
+    /// app; `pointer_of` is that of a container.
+    pub(super) fn share_in_app(
+        &mut self,
+        app: Option<&AppName>,
+        pointer_of: impl Fn(usize) -> String,
+    ) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (index, container) in self.containers.iter_mut().enumerate() {
+            for (at, volume) in container.volumes.iter_mut().enumerate() {
+                if volume.app.as_ref().is_some_and(|named| Some(named) != app) {
+                    let detail =
+                        "a volume is shared in the app of its service, and no other: leave out `app`";
+                    violations
+                        .push(Violation::new(format!("{}/volumes/{at}/app", pointer_of(index)), detail));
+                }
+                volume.app = app.filter(|_| volume.kind == VolumeKind::Shared).cloned();
+            }
+        }
+        violations
+    }
+
     /// Returns the persistent volumes of one pod, each once.
     pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
@@ -157,6 +235,7 @@ impl VolumeMount {
             (VolumeKind::Persistent, None) => {
                 Some("a persistent volume needs a name, as in data:/var/lib/app".to_owned())
             }
+            (VolumeKind::Shared, None) => Some("a shared volume needs a name in `source`".to_owned()),
             (VolumeKind::Tmpfs, Some(_)) => Some("a tmpfs has no source".to_owned()),
             (VolumeKind::Bind, None) => {
                 Some("a bind needs a path of the host, as in /srv/app:/var/lib/app".to_owned())
@@ -215,7 +294,15 @@ impl std::str::FromStr for VolumeMount {
             None => VolumeKind::Local,
         };
         let source = source.map(str::to_owned);
-        Ok(Self { kind, source, target: target.to_owned(), read_only, space: None, contradiction: None })
+        Ok(Self {
+            kind,
+            source,
+            target: target.to_owned(),
+            read_only,
+            space: None,
+            app: None,
+            contradiction: None,
+        })
     }
 }
 
@@ -241,6 +328,8 @@ struct LongForm {
     #[serde(default)]
     space: Option<Memory>,
     #[serde(default)]
+    app: Option<AppName>,
+    #[serde(default)]
     tmpfs: Option<TmpfsOptions>,
 }
 
@@ -253,11 +342,11 @@ struct TmpfsOptions {
 
 impl LongForm {
     fn into_volume(self) -> Result<VolumeMount, String> {
-        let Self { type_name, kind, source, target, read_only, space, tmpfs } = self;
-        use VolumeKind::{Bind, Local, Persistent, Tmpfs};
+        let Self { type_name, kind, source, target, read_only, space, app, tmpfs } = self;
+        use VolumeKind::{Bind, Local, Persistent, Shared, Tmpfs};
         let of_type: &[VolumeKind] = match type_name.as_deref() {
-            None => &[Local, Persistent, Tmpfs, Bind],
-            Some("volume") => &[Local, Persistent],
+            None => &[Local, Persistent, Shared, Tmpfs, Bind],
+            Some("volume") => &[Local, Persistent, Shared],
             Some("tmpfs") => &[Tmpfs],
             Some("bind") => &[Bind],
             Some(_) => return Err("`type` must be volume, bind or tmpfs".to_owned()),
@@ -273,6 +362,8 @@ impl LongForm {
             contradiction = Some(format!("`type` and the kind {} contradict each other", kind.as_str()));
         } else if tmpfs.is_some() && kind != Tmpfs {
             contradiction = Some("`tmpfs` belongs to a volume of the type tmpfs".to_owned());
+        } else if app.is_some() && kind != Shared {
+            contradiction = Some("`app` belongs to a volume of the kind shared".to_owned());
         }
         if kind == VolumeKind::Bind
             && let Some(path) = source.as_deref().filter(|path| path.starts_with(['.', '~']))
@@ -280,7 +371,7 @@ impl LongForm {
             return Err(no_relative_bind(path));
         }
         let space = space.or(tmpfs.and_then(|options| options.size));
-        Ok(VolumeMount { kind, source, target, read_only, space, contradiction })
+        Ok(VolumeMount { kind, source, target, read_only, space, app, contradiction })
     }
 }
 
@@ -307,6 +398,7 @@ impl<'de> Deserialize<'de> for VolumeMount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{DesiredService, ServiceInput};
 
     fn read(json: &str) -> Result<VolumeMount, String> {
         let volume: VolumeMount = serde_json::from_str(json).map_err(|error| error.to_string())?;
@@ -410,5 +502,41 @@ mod tests {
         );
         let sources: Vec<String> = pod.persistent_volumes().into_iter().map(|v| v.source).collect();
         assert_eq!(sources, ["d", "e"]);
+    }
+
+    #[test]
+    fn the_containers_of_a_pod_reserve_a_volume_once_and_only_what_is_on_the_node() {
+        let pod: PodSpec = serde_json::from_str(
+            r#"{"containers":[
+                {"image":"x","name":"a","volumes":[{"source":"d","target":"/d","space":"1G"},
+                    {"target":"/one","space":"2G"},{"type":"tmpfs","target":"/t","tmpfs":{"size":"4G"}},
+                    {"source":"s","target":"/s","kind":"shared","space":"8G"}]},
+                {"image":"x","name":"b","volumes":[{"source":"d","target":"/e","space":"3G"},"/cache",
+                    {"target":"/one","space":"2G"}]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(pod.request().disk_bytes, 7 << 30);
+        assert!(pod.has_shared_volumes());
+    }
+
+    #[test]
+    fn a_volume_is_shared_in_the_app_of_its_service_and_in_no_other() {
+        let mounted = |app: &str, named: &str| {
+            let json = format!(
+                r#"{{"name":"shop-web","image":"x",{app}"volumes":[{{"source":"up","target":"/up","kind":"shared"{named}}}]}}"#
+            );
+            let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+            ServiceInput::from_value(&value).unwrap().normalize()
+        };
+        let app_of = |desired: DesiredService| {
+            desired.pod.containers[0].volumes[0].app.as_ref().map(ToString::to_string)
+        };
+        assert_eq!(app_of(mounted("", "").unwrap()), None);
+        assert_eq!(app_of(mounted(r#""app":"shop","#, "").unwrap()), Some("shop".to_owned()));
+        assert_eq!(app_of(mounted(r#""app":"shop","#, r#","app":"shop""#).unwrap()), Some("shop".to_owned()));
+        for (app, named) in [("", r#","app":"shop""#), (r#""app":"shop","#, r#","app":"other""#)] {
+            let violations = mounted(app, named).unwrap_err();
+            assert_eq!(violations[0].pointer, "/volumes/0/app");
+        }
     }
 }

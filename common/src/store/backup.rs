@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::reply::{corrupt, word};
 use super::scripts::{registry_restore, value_restore};
 use super::{Store, StoreError, keys};
-use crate::ids::{PodId, RegistryHost, ServiceName, SpecId, ValueName};
+use crate::ids::{AppName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
 use crate::lifecycle::Phase;
 use crate::pod::PodRecord;
 use crate::saved_state::{SavedLogin, SavedPod, SavedSpec, SavedState, SavedValue};
@@ -91,6 +91,7 @@ impl Store {
             data: STANDARD.encode(value.bytes()),
             created_at: info.created_at,
             updated_at: info.updated_at,
+            app: info.app,
         }))
     }
 
@@ -119,7 +120,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` if it has no content that can be read; see [`StoreError`].
     pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
-        let SavedValue { kind, name, version, data, created_at, updated_at } = saved;
+        let SavedValue { kind, name, version, data, created_at, updated_at, app } = saved;
         let what = format!("the {kind} {name} of the backup");
         let bytes = STANDARD.decode(data).map_err(|_| corrupt(&what, "its data is not base64".to_owned()))?;
         let restore = value_restore::Head {
@@ -131,6 +132,7 @@ impl Store {
             value: &bytes[..],
             created_at: *created_at,
             updated_at: *updated_at,
+            app: app.as_ref().map_or("", AppName::as_str),
         };
         Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
     }

@@ -186,6 +186,7 @@ impl Session {
             call.add(claim::Pod {
                 pod_key: keys::pod(&payload.id),
                 wanted_key: keys::wanted(service.as_ref()),
+                ep_key: keys::endpoints_of(service.as_ref()),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 new_assignment: AssignmentId::random(),
@@ -231,6 +232,7 @@ impl Session {
         for AckItem { payload, assignment, network, starting } in items {
             call.add(ack::Pod {
                 pod_key: keys::pod(&payload.id),
+                ep_key: keys::endpoints_of(payload.service().as_ref()),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 assignment,

@@ -169,6 +169,7 @@ impl Store {
             call.add(drain::Pod {
                 pod_key: id.map_or_else(|| "pod:".to_owned(), keys::pod),
                 wanted_key: keys::wanted(service),
+                ep_key: keys::endpoints_of(service),
                 payload,
                 uuid: id,
             });

@@ -134,6 +134,7 @@ impl Store {
         for payload in chunk {
             call.add(external_ack::Pod {
                 pod_key: keys::pod(&payload.id),
+                ep_key: keys::endpoints_of(payload.service().as_ref()),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 new_assignment: AssignmentId::random(),

@@ -25,6 +25,7 @@ pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
+pub(crate) const ROUTES: &str = "routes";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -60,12 +61,13 @@ keys! {
     config(ValueName) = "config:";
     registry(RegistryHost) = "registry:";
     volume(VolumeName) = "volume:";
+    endpoints(ServiceName) = "ep:";
     removals(NodeName) = "rv:";
     aside(str) = "broken:";
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 22] = [
+pub(crate) const CLUSTER_WIDE: [&str; 23] = [
     EVENTS,
     META,
     SQ,
@@ -88,6 +90,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 22] = [
     VOLUME_REPORTS,
     ROLLOUTS,
     REGISTRIES,
+    ROUTES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -99,7 +102,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
@@ -108,7 +111,9 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" => "string",
-            "node" | "pod" | "service" | "slots" | "secret" | "config" | "registry" | "volume" => "hash",
+            "node" | "pod" | "service" | "slots" | "secret" | "config" | "registry" | "volume" | "ep" => {
+                "hash"
+            }
             "log" => "stream",
             _ => return None,
         },
@@ -118,6 +123,11 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
 /// Returns the key that records that a pod is wanted: the slots of its service, or the set of pushed pods.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
+}
+
+/// Returns the endpoints of the service of a pod; a name that is no key for a pod of none.
+pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
+    service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
 /// Returns the record of a secret or config.
@@ -138,12 +148,20 @@ pub(crate) fn value_names(kind: ValueKind) -> &'static str {
 
 /// Pub/sub channels. Messages are hints: a process that misses one reads the state again a little later.
 pub mod channel {
-    use crate::ids::NodeName;
+    use crate::ids::{NodeName, ServiceName};
 
     /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
     /// A service changed; the message is its name, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
+
+    /// Routes changed; the message is the name of the service that has or had them.
+    pub const ROUTES: &str = "wake:routes";
+
+    /// Endpoints of a service changed; the message says which, see [`crate::store::EndpointChange`].
+    pub fn endpoints(service: &ServiceName) -> String {
+        format!("ep:{service}")
+    }
 
     /// There is work for this worker beside its queue: pods to stop, or a request for logs.
     pub fn worker(node: &NodeName) -> String {

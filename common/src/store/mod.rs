@@ -14,6 +14,7 @@ mod confirm;
 mod dead_letters;
 mod dead_nodes;
 mod dependencies;
+mod endpoints;
 mod error;
 mod events;
 mod external_workers;
@@ -38,6 +39,7 @@ mod scripts;
 mod server;
 mod services;
 mod session;
+mod shared_directory;
 mod spec_cache;
 mod stored_spec;
 mod values;
@@ -52,6 +54,7 @@ pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};
 pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use dead_nodes::{DeclareOutcome, DrainOutcome};
+pub use endpoints::{EndpointChange, EndpointVersion, FollowedEndpoints, Routes};
 pub use error::StoreError;
 pub use external_workers::{ExternalBeat, ExternalSign};
 pub use foreign_keys::ForeignKey;
@@ -79,6 +82,7 @@ pub use session::{
     Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,
     SessionResult,
 };
+pub use shared_directory::SharedDirectoryReport;
 use spec_cache::SpecCache;
 pub(crate) use stored_spec::SpecFile;
 pub use values::PutValueOutcome;

@@ -11,7 +11,7 @@ use super::scripts::{cordon, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::NodeName;
-use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resource, Resources};
+use crate::node::{Node, NodeInfo, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
 
 /// Nodes whose records are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
@@ -274,6 +274,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
             engine_version: fields.text("engine_version"),
             version: fields.text("version"),
         },
+        shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),
         used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,
         host_ports: read_host_ports(&fields),
         psi: fields.json("psi")?,

@@ -6,6 +6,7 @@ use super::scripts::{Call, finish, give_back, lost, report};
 use super::session::{Fenced, Session, SessionResult};
 use crate::ids::{AssignmentId, PodId, ServiceName};
 use crate::network::{ContainerNetwork, ports_to_json};
+use crate::payload::Payload;
 use crate::pod::{ContainerStatus, EndedRun};
 use crate::spec::HostPorts;
 
@@ -29,6 +30,11 @@ pub struct PodRef<'a> {
     pub assignment: &'a AssignmentId,
 }
 
+/// Returns the service of a payload's pod.
+fn service_of(payload: &[u8]) -> Option<ServiceName> {
+    Payload::parse(payload.to_vec().into()).ok()?.service()
+}
+
 /// How a pod ended, with details.
 #[derive(Debug, Clone)]
 pub struct FinishReport<'a> {
@@ -44,18 +50,22 @@ pub struct FinishReport<'a> {
     pub containers: &'a [ContainerStatus],
     /// Runs that have ended and that no report has had.
     pub runs: &'a [EndedRun],
+    /// What was in flight before the stop, and how that ended; empty if nothing was.
+    pub drained: &'a str,
 }
 
 impl FinishReport<'_> {
     /// Returns a report that has nothing but the outcome.
     pub fn new(outcome: PodOutcome) -> Self {
-        Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[] }
+        Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[], drained: "" }
     }
 }
 
 /// How a pod is doing.
 #[derive(Debug, Clone, Default)]
 pub struct StatusReport<'a> {
+    /// Its service; not needed for a pod that does not run yet.
+    pub service: Option<&'a ServiceName>,
     /// One word; empty when it is well.
     pub reason: &'a str,
     /// A sentence.
@@ -121,6 +131,7 @@ impl Session {
             stop_set: keys::stop(&self.node),
             wanted_key: keys::wanted(service),
             pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(service),
             node: &self.node,
             incarnation: &self.incarnation,
             uuid: pod.id,
@@ -137,6 +148,7 @@ impl Session {
             containers: containers_field(report.containers),
             kept_runs: kept_runs(report.containers),
             runs: runs_field(report.runs),
+            drained: report.drained,
         };
         self.write("finishing a pod", &finish.call()).await
     }
@@ -147,11 +159,13 @@ impl Session {
     /// # Errors
     /// See [`StoreError`].
     pub async fn report_lost(&self, pod: PodRef<'_>, payload: &[u8]) -> SessionResult<WriteOutcome> {
+        let service = service_of(payload);
         let lost = lost::Head {
             node_key: keys::node(&self.node),
             cs: keys::cs(&self.node),
             pq: keys::pq(&self.node),
             pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(service.as_ref()),
             node: &self.node,
             incarnation: &self.incarnation,
             uuid: pod.id,
@@ -199,6 +213,7 @@ impl Session {
         let report = report::Head {
             node_key: keys::node(&self.node),
             pod_key: keys::pod(pod.id),
+            ep_key: keys::endpoints_of(status.service),
             node: &self.node,
             incarnation: &self.incarnation,
             uuid: pod.id,

@@ -141,6 +141,7 @@ impl Store {
             uq_at: keys::UQ_AT,
             uq_why: keys::UQ_WHY,
             wanted_key: keys::wanted(service),
+            ep_key: keys::endpoints_of(service),
             reason,
             message,
         }
@@ -175,7 +176,9 @@ impl Store {
     ) -> Result<usize, StoreError> {
         let mut freed = 0;
         for chunk in slots.chunks(BATCH) {
-            let mut call = slot_free::Head { slots: keys::slots(service), service }.call();
+            let mut call =
+                slot_free::Head { slots: keys::slots(service), ep_key: keys::endpoints(service), service }
+                    .call();
             for (replica, id) in chunk {
                 call.add(slot_free::Slot { pod_key: keys::pod(id), replica: *replica, uuid: id });
             }
@@ -209,6 +212,7 @@ impl Store {
             cs: keys::cs(node),
             stop_set: keys::stop(node),
             schedulers: keys::SCHEDULERS,
+            ep_key: keys::endpoints_of(pod.service.as_ref()),
             uuid: &pod.id,
             payload: &payload.raw,
             seen_phase: pod.phase.as_str(),

@@ -276,6 +276,7 @@ impl Store {
             services: keys::SERVICES,
             unconfirmed: keys::UNCONFIRMED,
             former_specs: keys::FORMER_SPECS,
+            routes: keys::ROUTES,
             service: &service.name,
             saved_revision: service.revision(),
             write: &write,
@@ -308,6 +309,7 @@ impl Store {
             let mut call = pods_recover::Head {
                 wanted_key: keys::wanted(service),
                 sq: keys::SQ,
+                ep_key: keys::endpoints_of(service),
                 service: service.map_or("", ServiceName::as_str),
             }
             .call();

@@ -322,7 +322,7 @@ fn assign_call(
                 name: &claim.name,
                 service: &claim.service,
                 source: &claim.source,
-                replica: claim.replica,
+                replica: claim.scope.to_string(),
                 space: claim.space,
             });
         }

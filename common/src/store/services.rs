@@ -15,6 +15,7 @@ use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
+use crate::ingress::{IngressRule, stored_rules};
 use crate::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use crate::spec::{DesiredService, MAX_REPLICAS, PodSpec};
 
@@ -44,7 +45,7 @@ pub enum PutOutcome {
         /// The new generation.
         generation: u64,
     },
-    /// Only replicas, labels, the app or the dependencies changed.
+    /// Only replicas, labels, the app, the dependencies or the ingress changed.
     Scaled {
         /// The generation, as before.
         generation: u64,
@@ -64,6 +65,13 @@ pub enum PutOutcome {
     Conflict {
         /// Its revision.
         revision: u64,
+    },
+    /// Refused: another service has a route of its `ingress`.
+    RouteTaken {
+        /// The route: `<host><path>`, or `tcp:<port>`.
+        route: String,
+        /// The other service.
+        service: String,
     },
 }
 
@@ -326,6 +334,8 @@ impl Store {
             services: keys::SERVICES,
             slots: keys::slots(&service.name),
             spec_key: keys::spec(&service.spec_id),
+            routes: keys::ROUTES,
+            ep_key: keys::endpoints(&service.name),
             service: &service.name,
         };
         Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
@@ -492,16 +502,29 @@ fn put_call(
         replicas: desired.replicas,
         labels: to_json(&desired.labels),
         app: desired.app.as_ref().map(AppName::as_str).unwrap_or_default(),
+        routes: keys::ROUTES,
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
+        ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
+        routes_text: routes_text(desired),
         expected_revision: expected,
         write,
     }
     .call()
 }
 
+/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each.
+fn routes_text(desired: &DesiredService) -> String {
+    let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(&desired.name));
+    desired.ingress.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
+    if answer == "ROUTE" {
+        let (route, service) = read(what, redis::Value::Array(rest))?;
+        return Ok(PutOutcome::RouteTaken { route, service });
+    }
     // The time at which it was created, or the generation; of a conflict the revision.
     let generation = match rest.into_iter().next() {
         Some(value) => read(what, value)?,
@@ -532,6 +555,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         labels: desired.labels.clone(),
         app: desired.app.clone(),
         depends_on: desired.depends_on.clone(),
+        ingress: desired.ingress.clone(),
         created_at: now,
         updated_at: now,
         pod: desired.pod.clone(),
@@ -570,6 +594,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         app: AppName::new(fields.text("app")).ok(),
         // As the workers read it: what is no list of dependencies holds up no pod.
         depends_on: fields.json("depends_on").unwrap_or_default(),
+        ingress: stored_rules(&fields.text("ingress")),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         pod,

@@ -211,6 +211,11 @@ impl Session {
         &self.node
     }
 
+    /// Returns the random id of this session.
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
     /// Returns the store, for reading.
     pub fn store(&self) -> &Store {
         &self.store

@@ -1,14 +1,17 @@
-//! Persistent volumes: where their data is, and their removal. Assigning a pod binds its volumes.
+//! Persistent and shared volumes: where their data is, and their removal. Assigning a pod binds its volumes.
+
+use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
 use super::reply::{Fields, corrupt, list, names, read, unexpected, verdict, word};
-use super::scripts::{volume_remove, volumes_report, volumes_restore};
+use super::scripts::{volume_remove, volumes_measured, volumes_report, volumes_restore};
 use super::{Fenced, Session, SessionResult, Store, StoreError, keys};
-use crate::ids::{NodeName, ServiceName, VolumeName};
+use crate::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
+use crate::node::{NodeState, SharedVolumesState};
 use crate::saved_state::SavedVolume;
 use crate::service::ServiceState;
-use crate::volume::{Volume, VolumeClaim, VolumeState};
+use crate::volume::{LocalExcess, Volume, VolumeClaim, VolumeScope, VolumeSize, VolumeState};
 
 /// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
@@ -28,6 +31,8 @@ pub enum RemoveVolumeOutcome {
     Missing,
     /// A pod of its service uses it, or is about to.
     Used,
+    /// It is shared, and no node that is alive has the shared directory.
+    NoNode,
 }
 
 /// What a node is to know about its volumes.
@@ -172,14 +177,18 @@ impl Store {
         let volumes = self.volumes_each(&self.volume_names().await?).await?.into_iter();
         let usable = volumes.filter_map(|volume| volume.ok().flatten());
         let usable = usable.filter(|volume| volume.state == VolumeState::Bound);
-        let saved = |Volume { claim, node, .. }| SavedVolume {
-            service: claim.service,
-            source: claim.source,
-            replica: claim.replica,
-            space: claim.space,
-            node,
+        // Each node with the shared directory tells which volumes are in it.
+        let saved = |Volume { claim, node, .. }| {
+            let (replica, node) = (claim.scope.replica()?, node?);
+            Some(SavedVolume {
+                service: claim.service,
+                source: claim.source,
+                replica,
+                space: claim.space,
+                node,
+            })
         };
-        Ok(usable.map(saved).collect())
+        Ok(usable.filter_map(saved).collect())
     }
 
     /// Asks the node of a volume to remove its data, unless a pod uses it or is about to. The record goes when that
@@ -192,7 +201,8 @@ impl Store {
     }
 
     /// As [`Store::remove_volume`] for all volumes of a service that is being deleted, also those that its last pods
-    /// still use: each is removed when its pod is gone. Returns how many there are.
+    /// still use: each is removed when its pods are gone. What an app shares is not the service's. Returns how many
+    /// there are.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -201,7 +211,7 @@ impl Store {
         let volumes = self.volumes_each(&names).await?;
         let mut removed = 0;
         for volume in volumes.into_iter().filter_map(|volume| volume.ok().flatten()) {
-            if volume.claim.service == *service {
+            if volume.claim.service == *service && volume.claim.scope != VolumeScope::App {
                 self.remove(&volume.claim.name, true).await?;
                 removed += 1;
             }
@@ -213,22 +223,33 @@ impl Store {
         let what = "removing a volume";
         for _ in 0..MAX_CHANGES {
             let Some(volume) = self.volume(name).await? else { return Ok(RemoveVolumeOutcome::Missing) };
-            let (is_mounted, is_wanted) = self.use_of(&volume.claim).await?;
-            let remove = volume_remove::Head {
+            let VolumeUse { users, is_mounted, is_wanted } = self.use_of(&volume.claim).await?;
+            let Some(node) = self.node_to_remove(&volume).await? else {
+                return Ok(RemoveVolumeOutcome::NoNode);
+            };
+            let mut call = volume_remove::Head {
                 volume_key: keys::volume(name),
                 volumes: keys::VOLUMES,
-                removals: keys::removals(&volume.node),
-                node_key: keys::node(&volume.node),
-                slots: keys::slots(&volume.claim.service),
+                removals: keys::removals(&node),
+                former_removals: keys::removals(volume.node.as_ref().unwrap_or(&node)),
+                node_key: keys::node(&node),
                 name,
-                node: &volume.node,
+                node: &node,
+                former_node: volume.node.as_ref(),
                 service: &volume.claim.service,
-                replica: volume.claim.replica,
+                replica: volume.claim.scope.to_string(),
                 is_mounted,
                 is_wanted,
                 is_forced,
-            };
-            match word(what, self.link.script(&remove.call()).await?)?.as_str() {
+            }
+            .call();
+            for user in &users {
+                call.add(volume_remove::User {
+                    slots: keys::slots(user),
+                    slot: volume.claim.scope.replica(),
+                });
+            }
+            match word(what, self.link.script(&call).await?)?.as_str() {
                 "REMOVING" => return Ok(RemoveVolumeOutcome::Removing),
                 "OK" => return Ok(RemoveVolumeOutcome::Removed),
                 "MISSING" => return Ok(RemoveVolumeOutcome::Missing),
@@ -240,14 +261,81 @@ impl Store {
         Err(corrupt(what, format!("volume {name} changes its node all the time")))
     }
 
-    /// Returns whether the service of a volume has it, and whether it also has this replica.
-    async fn use_of(&self, claim: &VolumeClaim) -> Result<(bool, bool), StoreError> {
-        let Some(service) = self.service(&claim.service).await? else { return Ok((false, false)) };
-        let is_mounted = service.pod.persistent_volumes().iter().any(|volume| volume.source == claim.source);
-        let is_wanted =
-            is_mounted && service.state != ServiceState::Deleting && claim.replica < service.replicas;
-        Ok((is_mounted, is_wanted))
+    /// Returns the node that is to remove the data of a volume. Any that has the shared directory can remove what is
+    /// in it: the one that was asked before, while it is alive, or else the first.
+    async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
+        if !volume.claim.scope.is_shared() {
+            return Ok(volume.node.clone());
+        }
+        let (nodes, _broken) = self.nodes_each(&self.node_names().await?).await?;
+        let able = nodes.into_iter().filter(|node| {
+            node.state == NodeState::Alive && node.shared_volumes == Some(SharedVolumesState::Ready)
+        });
+        let mut able: Vec<NodeName> = able.map(|node| node.name).collect();
+        able.sort();
+        let asked = able.iter().position(|node| Some(node) == volume.node.as_ref()).unwrap_or(0);
+        Ok((!able.is_empty()).then(|| able.swap_remove(asked)))
     }
+
+    /// Returns the services whose pods may have a volume, and what they have of it.
+    async fn use_of(&self, claim: &VolumeClaim) -> Result<VolumeUse, StoreError> {
+        let candidates = match claim.scope {
+            VolumeScope::App => self.service_names().await?,
+            VolumeScope::Replica(_) | VolumeScope::Service => vec![claim.service.clone()],
+        };
+        let (services, _broken) = self.services_each(&candidates).await?;
+        let (mut is_mounted, mut is_wanted) = (false, false);
+        // A service that does not have the volume any more may have pods that do.
+        let mut users = if claim.scope == VolumeScope::App { Vec::new() } else { candidates };
+        for service in services {
+            if claim.scope == VolumeScope::App
+                && service.app.as_ref().map(AppName::as_str) == Some(claim.service.as_str())
+            {
+                users.push(service.name.clone());
+            }
+            if service.has_volume(claim) && service.state != ServiceState::Deleting {
+                is_mounted = true;
+                is_wanted |= claim.scope.replica().unwrap_or(0) < service.replicas;
+            }
+        }
+        Ok(VolumeUse { users, is_mounted, is_wanted })
+    }
+
+    /// Returns whether a pod that is on a node may have this volume. Once the volume is being removed no pod that
+    /// needs it is assigned, so false stays false.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn may_be_mounted(&self, claim: &VolumeClaim) -> Result<bool, StoreError> {
+        for service in self.use_of(claim).await?.users {
+            let slots: HashMap<String, String> =
+                self.link.query(cmd("HGETALL").arg(keys::slots(&service))).await?;
+            let mut pipe = redis::pipe();
+            for pod in slots.values().filter_map(|pod| PodId::new(pod.as_str()).ok()) {
+                pipe.cmd("HGET").arg(keys::pod(&pod)).arg("phase");
+            }
+            // A pipeline of nothing is an error.
+            if pipe.is_empty() {
+                continue;
+            }
+            let phases: Vec<Option<String>> = self.link.pipeline(&pipe).await?;
+            let is_placed = |phase: &str| matches!(phase, "assigned" | "running" | "stopping");
+            if phases.iter().flatten().any(|phase| is_placed(phase)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The users of a volume.
+struct VolumeUse {
+    /// The services whose pods may have it.
+    users: Vec<ServiceName>,
+    /// Whether a service has it that is not being deleted.
+    is_mounted: bool,
+    /// Whether such a service also has the replica; of a shared one, any.
+    is_wanted: bool,
 }
 
 impl Session {
@@ -280,7 +368,7 @@ impl Session {
                 name: &claim.name,
                 service: &claim.service,
                 source: &claim.source,
-                replica: claim.replica,
+                replica: claim.scope.to_string(),
                 space: claim.space,
                 removed,
             });
@@ -300,6 +388,39 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Records how much volumes of this node hold. `local` are local ones that hold more than their space since the last
+    /// call.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_volume_sizes(
+        &self,
+        persistent: &[VolumeSize],
+        local: &[LocalExcess],
+    ) -> SessionResult<()> {
+        let what = "reporting the sizes of volumes";
+        let mut call = volumes_measured::Head {
+            node_key: keys::node(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            volume_count: persistent.len(),
+        }
+        .call();
+        for VolumeSize { name, used, over } in persistent {
+            call.add(volumes_measured::Volume { volume_key: keys::volume(name), name, used: *used, over });
+        }
+        for LocalExcess { pod, over } in local {
+            call.add(volumes_measured::Excess { pod_key: keys::pod(pod), uuid: pod, over });
+        }
+        match word(what, self.store.link.script(&call).await?)?.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => Ok(Ok(())),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
 pub(super) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volume>, StoreError> {
     let what = format!("volume {name}");
     let Some(fields) = Fields::read(&what, reply)? else { return Ok(None) };
@@ -311,13 +432,19 @@ pub(super) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volu
         name: name.clone(),
         service: fields.parse("service")?,
         source: fields.text("source"),
-        replica: fields.number("replica")?,
+        scope: fields.parse("replica")?,
         space,
     };
     let state = match fields.text("state").as_str() {
         "removing" => VolumeState::Removing,
         _ => VolumeState::Bound,
     };
-    let (node, is_restored) = (fields.parse("node")?, fields.text("restored") == "1");
-    Ok(Some(Volume { claim, node, state, is_restored, created_at: fields.number("created_at")? }))
+    let (node, is_restored) = (fields.parse_opt("node")?, fields.text("restored") == "1");
+    if node.is_none() && !claim.scope.is_shared() {
+        return Err(corrupt(&what, "it names no node"));
+    }
+    let created_at = fields.number("created_at")?;
+    let used = fields.parse_opt("used")?;
+    let over = Some(fields.text("over")).filter(|over| !over.is_empty());
+    Ok(Some(Volume { claim, node, state, used, over, is_restored, created_at }))
 }

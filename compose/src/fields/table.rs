@@ -93,7 +93,11 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.platform", "the engine takes the image for its own platform"),
     not_honoured("services.*.runtime", ENGINE),
     not_honoured("services.*.isolation", "kubeleet runs Linux containers"),
-    not_honoured("services.*.pull_policy", "an image is pulled where it is missing"),
+    honoured(
+        "services.*.pull_policy",
+        to::pull_policy,
+        "always, missing, if_not_present and never; not the times",
+    ),
     not_honoured("services.*.pull_refresh_after", "an image is pulled where it is missing"),
     not_honoured("services.*.provider", "kubeleet runs images only; start it by itself"),
     not_honoured("services.*.develop", "it is for developing with Compose"),
@@ -152,7 +156,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured(
         "services.*.volumes",
         to::volumes,
-        "each replica has its own; a file beside the Compose file goes with the app as a config, which is noted",
+        "each replica has its own, or services share one if the cluster can; a file beside the Compose file is a config",
     ),
     not_honoured("services.*.volumes_from", "only the containers of one pod share a volume"),
     honoured("services.*.tmpfs", to::tmpfs, ""),

@@ -383,6 +383,45 @@ fn what_is_otherwise_about_volumes_is_noted() {
 }
 
 #[test]
+fn a_named_volume_of_several_services_is_shared_where_the_cluster_has_a_directory_for_it() {
+    let text = "services:\n  a: {image: x, volumes: ['data:/d:ro', 'own:/o']}\n  b:\n    image: x\n    volumes:\n      \
+                - {type: volume, source: data, target: /e}\nvolumes: {data: {driver: local}, own: {}}\n";
+    let project = Project { shares_volumes: true, ..project(&["compose.yaml"]) };
+    let app = load(&project, &files(&[("compose.yaml", text)])).unwrap();
+    assert!(app.has_common_volumes);
+    let mounts = |name: &str| service(&app, name)["volumes"].clone();
+    let of_a = serde_json::json!([
+        {"kind": "shared", "source": "data", "target": "/d", "read_only": true},
+        {"kind": "persistent", "source": "own", "target": "/o"},
+    ]);
+    assert_eq!(mounts("app-a"), of_a);
+    assert_eq!(mounts("app-b"), serde_json::json!([{"kind": "shared", "source": "data", "target": "/e"}]));
+    let expected = "volumes.data.driver is not honoured: it is in the directory that nodes share";
+    assert!(notes(&app).iter().all(|note| note.contains(expected)), "{:?}", notes(&app));
+    assert!(!self::app("services:\n  a: {image: x, scale: 2, volumes: ['data:/d']}\n").has_common_volumes);
+}
+
+#[test]
+fn pull_policies_are_honoured_but_for_builds_and_times() {
+    let of = |policy: &str| app(&format!("services:\n  web: {{image: x, pull_policy: {policy}}}\n"));
+    for (policy, expected) in
+        [("always", Some("always")), ("never", Some("never")), ("missing", None), ("if_not_present", None)]
+    {
+        let app = of(policy);
+        assert_eq!(service(&app, "app-web")["pull_policy"].as_str(), expected, "{policy}");
+        assert_eq!(notes(&app), [""; 0], "{policy}");
+    }
+    for policy in ["build", "daily", "weekly", "every_12h"] {
+        let app = of(policy);
+        assert_eq!(service(&app, "app-web")["pull_policy"].as_str(), None, "{policy}");
+        let expected = format!("pull_policy: {policy} is not honoured");
+        assert!(notes(&app).iter().any(|note| note.contains(&expected)), "{:?}", notes(&app));
+    }
+    let mistakes = mistakes("services:\n  web: {image: x, pull_policy: sometimes}\n");
+    assert!(mistakes.len() == 1 && mistakes[0].contains("pull_policy"), "{mistakes:?}");
+}
+
+#[test]
 fn names_become_labels_and_that_is_noted() {
     let app = app("services:\n  My_DB: {image: x}\n");
     assert_eq!(app.services[0].name().as_str(), "app-my-db");

@@ -86,7 +86,9 @@ fn parse(text: &str) -> Result<Port<'_>, String> {
         (Range::Several(first, last), Range::Several(from, to)) if last - first != to - from => {
             Err(format!("{text:?} has ranges of different lengths"))
         }
-        (Range::One(_), Range::Several(..)) => Err(format!("{text:?} has one port for several")),
+        (Range::One(_), Range::Several(..)) => {
+            Err(format!("{text:?} has one port of the host for several of the container: write as many"))
+        }
         _ => Ok(port),
     }
 }

@@ -106,43 +106,95 @@ fn not_honoured(node: &Node, why: &str, draft: &mut Draft<'_, '_>) {
     }
 }
 
-/// Notes what is otherwise than with Compose about the named volumes that services use. `services` are the names of
-/// services in the file, and what they became.
-pub(crate) fn note_uses(root: &Node, services: &[(&str, Node)], report: &mut Report) {
-    let mut uses: BTreeMap<String, Vec<(&str, &Node)>> = BTreeMap::new();
-    let mut shared: BTreeSet<String> = BTreeSet::new();
+/// Returns the named volumes that several services have. `services` are the names of services in the file, and what
+/// they became.
+pub(crate) fn common_volumes(services: &[(&str, &mut Node)]) -> BTreeSet<String> {
+    let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (service, document) in services {
+        for (source, _) in named(document) {
+            users.entry(source).or_default().insert(service);
+        }
+    }
+    users.into_iter().filter(|(_, users)| users.len() > 1).map(|(source, _)| source).collect()
+}
+
+/// Makes these volumes shared ones, unless the file says what kind they are.
+pub(crate) fn share_volumes(common: &BTreeSet<String>, services: &mut [(&str, &mut Node)]) {
+    for (_, document) in services {
+        let Some(field) = document.field("volumes") else { continue };
+        let (field_place, place) = (field.place, field.value.place());
+        let Some(items) = field.value.items() else { continue };
+        let share = |volume: &Node| match source_of(volume) {
+            Some(source) if common.contains(&source) => shared(volume, &source),
+            _ => volume.clone(),
+        };
+        let volumes = Node::list(items.iter().map(share).collect(), place);
+        document.set("volumes", field_place, volumes);
+    }
+}
+
+fn shared(volume: &Node, source: &str) -> Node {
+    let place = volume.place();
+    let mut long = match volume.scalar() {
+        None => volume.clone(),
+        Some(text) => {
+            let mut long = Node::empty_map(place);
+            let mut parts = text.split(':').skip(1);
+            long.set("source", place, volume.with_text(source.to_owned()));
+            long.set("target", place, volume.with_text(parts.next().unwrap_or_default().to_owned()));
+            if parts.next() == Some("ro") {
+                long.set("read_only", place, volume.with_text("true".to_owned()).unquoted());
+            }
+            long
+        }
+    };
+    if !long.has_field("kind") {
+        long.set("kind", place, volume.with_text("shared".to_owned()));
+    }
+    long
+}
+
+/// Notes what is otherwise than with Compose about the named volumes that services have. `common` are those of several
+/// services, which are shared if `shares_volumes`.
+pub(crate) fn note_uses(
+    root: &Node,
+    services: &[(&str, &mut Node)],
+    common: &BTreeSet<String>,
+    shares_volumes: bool,
+    report: &mut Report,
+) {
     for (service, document) in services {
         let replicas =
             document.get("replicas").and_then(Node::scalar).and_then(|text| text.parse::<u64>().ok());
-        for volume in document.get("volumes").and_then(Node::items).unwrap_or_default() {
-            let Some(source) = source_of(volume).filter(|source| !source.starts_with('/')) else { continue };
-            let of_source = uses.entry(source.clone()).or_default();
-            if replicas.is_some_and(|count| count > 1) || of_source.iter().any(|(other, _)| other != service)
-            {
-                shared.insert(source);
-            }
-            of_source.push((*service, volume));
-        }
-    }
-    for (name, uses) in &uses {
-        for (service, volume) in uses {
-            if shared.contains(name) {
+        let has_replicas = replicas.is_some_and(|count| count > 1);
+        for (name, volume) in named(document) {
+            let is_shared = shares_volumes && common.contains(&name);
+            if !is_shared && (has_replicas || common.contains(&name)) {
                 let detail = format!("volume {name} is not shared: each replica of a service has its own");
                 report.note(NoteKind::Different, volume.place(), service, detail);
             }
-            let declared = root.get("volumes").and_then(|declared| declared.get(name));
+            let declared = root.get("volumes").and_then(|declared| declared.get(&name));
             let options = declared.into_iter().flat_map(Node::fields);
+            let what = if is_shared {
+                "in the directory that nodes share"
+            } else {
+                "a plain volume of the replica's node"
+            };
             for option in
                 options.filter(|option| !option.name.starts_with(EXTENSION) && !option.value.is_blank())
             {
-                let detail = format!(
-                    "volumes.{name}.{} is not honoured: it is a plain volume of the replica's node",
-                    option.name
-                );
+                let detail = format!("volumes.{name}.{} is not honoured: it is {what}", option.name);
                 report.note(NoteKind::NotHonoured, option.place, service, detail);
             }
         }
     }
+}
+
+/// Returns the named volumes of a service.
+fn named(document: &Node) -> impl Iterator<Item = (String, &Node)> {
+    let volumes = document.get("volumes").and_then(Node::items).unwrap_or_default().iter();
+    let named = volumes.filter_map(|volume| Some((source_of(volume)?, volume)));
+    named.filter(|(source, _)| !source.starts_with('/'))
 }
 
 /// Returns the name of a volume that has one.

@@ -18,6 +18,8 @@ pub struct Requirements {
     pub host_ports: HostPorts,
     /// Its volumes that have their data somewhere already. Empty for nearly all pods.
     pub bound_volumes: Vec<BoundVolume>,
+    /// Whether its node needs the directory for shared volumes.
+    pub needs_shared_directory: bool,
     /// A volume whose data may be on a node that has not told which volumes it has.
     pub unreported_volume: Option<UnreportedVolume>,
 }
@@ -46,13 +48,17 @@ pub struct BoundVolume {
 /// amounts are one write, and what nearly all pods have in common is none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Resources { cpu_millis, memory_bytes, pids, pods: _ } = self.request;
-        state.write_u128(u128::from(cpu_millis ^ pids << 32) << 64 | u128::from(memory_bytes));
+        let Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods: _ } = self.request;
+        let bytes = memory_bytes ^ disk_bytes.rotate_left(32);
+        state.write_u128(u128::from(cpu_millis ^ pids << 32) << 64 | u128::from(bytes));
         if !self.host_ports.is_empty() {
             self.host_ports.hash(state);
         }
         if !self.bound_volumes.is_empty() {
             self.bound_volumes.hash(state);
+        }
+        if self.needs_shared_directory {
+            state.write_u8(1);
         }
         if let Some(volume) = &self.unreported_volume {
             volume.hash(state);
@@ -68,6 +74,7 @@ impl Requirements {
             needs_only_image: spec.needs_only_image(),
             host_ports: spec.host_ports(),
             bound_volumes: Vec::new(),
+            needs_shared_directory: spec.has_shared_volumes(),
             unreported_volume: None,
         }
     }

@@ -27,9 +27,16 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         registered_at: 1,
         cordoned: false,
         engine_problem: None,
+        shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),
-            capacity: Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pids: 1_000, pods: 110 },
+            capacity: Resources {
+                cpu_millis: 4_000,
+                memory_bytes: 8 << 30,
+                pids: 1_000,
+                disk_bytes: 100 << 30,
+                pods: 110,
+            },
             reserved: Resources::default(),
             runtime: "sim".into(),
             engine_version: "1".into(),

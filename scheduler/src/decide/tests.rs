@@ -148,10 +148,11 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
         prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
     let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
         |(cpu_millis, memory_bytes, pids, needs_only_image, ports)| Requirements {
-            request: Resources { cpu_millis, memory_bytes, pids, pods: 0 },
+            request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
             bound_volumes: Vec::new(),
+            needs_shared_directory: false,
             unreported_volume: None,
         },
     );

@@ -113,14 +113,18 @@ mod tests {
         let mut sums = PassSums::default();
         for phase in Phase::ALL {
             let pod = record("web", 0, 1, phase);
-            let request = Resources { cpu_millis: 100, memory_bytes: 1 << 20, pids: 7, pods: 1 };
+            let request =
+                Resources { cpu_millis: 100, memory_bytes: 1 << 20, pids: 7, disk_bytes: 9, pods: 1 };
             sums.add(&PodRecord { node: Some(here.clone()), request, ..pod });
         }
-        assert_eq!(sums.used(&here), Resources { cpu_millis: 300, memory_bytes: 3 << 20, pids: 21, pods: 3 });
+        assert_eq!(
+            sums.used(&here),
+            Resources { cpu_millis: 300, memory_bytes: 3 << 20, pids: 21, disk_bytes: 27, pods: 3 }
+        );
         for (used, expected) in [
-            ([3, 300, 3 << 20, 21], None),
-            ([4, 300, 3 << 20, 22], Some(Drift { used: [1, 0, 0, 1], ports: vec![] })),
-            ([-1, 0, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20), -21], ports: vec![] })),
+            ([3, 300, 3 << 20, 21, 27], None),
+            ([4, 300, 3 << 20, 22, 27], Some(Drift { used: [1, 0, 0, 1, 0], ports: vec![] })),
+            ([-1, 0, 0, 0, 0], Some(Drift { used: [-4, -300, -(3 << 20), -21, -27], ports: vec![] })),
         ] {
             let incarnation = Incarnation::random();
             let ports = BTreeMap::new();
@@ -141,7 +145,7 @@ mod tests {
             let ports =
                 ports.iter().map(|(port, holder)| ((*port).to_owned(), (*holder).to_owned())).collect();
             let incarnation = Incarnation::random();
-            let used = [1, 0, 0, 0];
+            let used = [1, 0, 0, 0, 0];
             let usage = NodeUsage { name: here.clone(), incarnation, reservations: 0, used, ports };
             let ports = sums.drift(&usage).unwrap_or_default().ports;
             ports.into_iter().map(|one| (one.port, one.seen, one.actual)).collect::<Vec<_>>()

@@ -107,7 +107,8 @@ impl Cluster {
     }
 
     pub(super) async fn node(&self, name: &str, pods: u64) -> FakeNode {
-        let capacity = Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pids: 1_000, pods };
+        let capacity =
+            Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, pids: 1_000, disk_bytes: 0, pods };
         let facts = NodeInfo {
             labels: std::collections::BTreeMap::new(),
             capacity,

@@ -46,6 +46,7 @@ pub(super) fn violations(world: &mut World) -> Vec<String> {
     let mut found = misplaced_payloads(observed, &clients.expected, &locations);
     found.extend(wrong_accounts(observed));
     found.extend(wrong_slots(observed));
+    found.extend(wrong_endpoints(observed));
     found.extend(unaccounted_junk(observed, &clients.expected));
     drop(clients);
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
@@ -143,7 +144,7 @@ fn wrong_accounts(observed: &ObservedState) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in &observed.nodes {
         let pods = observed.pods.values().filter(|pod| pod.has_reservation() && pod.node == *name);
-        let sum = pods.fold([0; 4], |sum, pod| std::array::from_fn(|at| sum[at] + pod.request[at]));
+        let sum = pods.fold([0; 5], |sum, pod| std::array::from_fn(|at| sum[at] + pod.request[at]));
         if sum != node.used {
             found.push(format!(
                 "invariant 9: node {name} has {:?} reserved, its pods request {sum:?}",
@@ -162,7 +163,7 @@ pub(super) fn overcommitted(
     let unused = ObservedNode::default();
     let is_over = |(name, node): &(&String, &ObservedNode)| {
         let used_before = &before.get(*name).unwrap_or(&unused).used;
-        (0..4).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
+        (0..5).any(|i| node.used[i] > used_before[i] && node.used[i] > node.capacity[i])
     };
     let over = nodes.iter().filter(is_over);
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
@@ -186,6 +187,31 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
         if !holders.contains(uuid) && !is_pushed {
             let ObservedPod { service, phase, .. } = pod;
             found.push(format!("pod {uuid} of service {service:?} is {phase} and nothing wants it"));
+        }
+    }
+    found
+}
+
+/// The endpoints of a followed service are what the records of its pods say, also after a rollback.
+fn wrong_endpoints(observed: &ObservedState) -> Vec<String> {
+    let mut found = Vec::new();
+    for (service, lines) in &observed.endpoints {
+        let line = |pod: &ObservedPod| {
+            let state = match (pod.phase.as_str(), pod.reason.as_str()) {
+                ("running", "") => "ready",
+                ("running", _) => "running",
+                ("stopping", _) => "leaving",
+                _ => return None,
+            };
+            Some(format!("{} {} {} {state}", pod.replica, pod.node, pod.assignment))
+        };
+        let of_service = observed.pods.iter().filter(|(_, pod)| pod.service == *service);
+        let expected: BTreeMap<&str, String> =
+            of_service.filter_map(|(uuid, pod)| Some((uuid.as_str(), line(pod)?))).collect();
+        let lines = lines.iter().filter(|(field, _)| *field != "v" && *field != "m");
+        let lines: BTreeMap<&str, String> = lines.map(|(uuid, line)| (uuid.as_str(), line.clone())).collect();
+        if lines != expected {
+            found.push(format!("the endpoints of {service} are {lines:?}, and its records say {expected:?}"));
         }
     }
     found

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::expected_state::{ExpectedService, ExpectedState};
 use super::random::Random;
 
-const SERVICES: [&str; 3] = ["a", "b", "c"];
+pub(super) const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const MAX_REPLICAS: u64 = 4;
@@ -199,9 +199,9 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // Without CPUs: its node may be full of others when all must run in the end, and it cannot move.
+        // A node has the disk for a few of them. Without CPUs: its node may be full of others when all must run in the end, and it cannot move.
         input["image"] = service.image.clone().into();
-        input["volumes"] = serde_json::json!(["data:/data"]);
+        input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
     }

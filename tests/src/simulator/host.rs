@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::clock::{BootInstant, Clock};
 use common::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
-use common::spec::{ContainerSpec, OnDisconnect, Port};
-use common::volume::VolumeClaim;
+use common::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
+use common::volume::{VolumeClaim, VolumeScope};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, BoxStream};
@@ -234,12 +234,13 @@ impl State {
         for volume in &request.container.volumes {
             let Some(source) = volume.source.clone() else { continue };
             let name = VolumeName::of_replica(service, &source, identity.replica).unwrap();
-            let (service, replica) = (service.clone(), identity.replica);
-            let claim = VolumeClaim { name: name.clone(), service, source, replica, space: None };
+            let (service, scope) = (service.clone(), VolumeScope::Replica(identity.replica));
+            let claim = VolumeClaim { name: name.clone(), service, source, scope, space: None };
             let volume = EngineVolume {
                 handle: name.to_string(),
                 cluster: identity.cluster.clone(),
                 owner: VolumeOwner::Replica(claim),
+                space: None,
             };
             self.volumes.entry(name).or_insert(volume);
         }
@@ -310,6 +311,7 @@ impl Runtime for SimulatedHost {
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        _policy: PullPolicy,
         _logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.command(EngineCall::Image(image.to_owned())).boxed()

@@ -3,6 +3,7 @@
 use ::redis::Value;
 
 use super::checks;
+use super::clients::SERVICES;
 use super::observed_state::ObservedState;
 use super::world::World;
 
@@ -41,6 +42,18 @@ impl World {
         }
         violations.extend(checks::violations(self));
         self.checks.violations.extend(violations);
+        self.follow_services();
+    }
+
+    /// Follows each service as long as it has no pods: then the set of its endpoints is empty, and complete.
+    fn follow_services(&mut self) {
+        for service in SERVICES {
+            let has_pods = self.observed.pods.values().any(|pod| pod.service == service);
+            if !has_pods && !self.observed.endpoints.contains_key(service) {
+                let key = format!("ep:{service}");
+                self.change(&["HSET", &key, "m", "0", "v", "1"], &[&key]);
+            }
+        }
     }
 
     /// Executes a command that may change only these keys, and reads them afterwards.

@@ -16,9 +16,9 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   if redis.call('EXISTS', key) == 0 then
     value = false
   elseif head == 'pod' then
-    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids',
+    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids', 'disk',
       'service', 'replica', 'generation', 'image', 'reason', 'message')
-    for i = 1, 12 do value[i] = value[i] or '' end
+    for i = 1, 13 do value[i] = value[i] or '' end
     if value[1] == 'stopped' then value = 'stopped' end
   elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
     value = redis.call('LRANGE', key, 0, -1)
@@ -26,10 +26,10 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'pods',
-      'used_cpu', 'used_memory', 'used_pids', 'used_pods')
-    for i = 1, 10 do value[i] = value[i] or '' end
-  elseif key == 'uq' or head == 'slo' then
+    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods',
+      'used_cpu', 'used_memory', 'used_pids', 'used_disk', 'used_pods')
+    for i = 1, 12 do value[i] = value[i] or '' end
+  elseif key == 'uq' or head == 'slo' or head == 'ep:' then
     value = redis.call('HGETALL', key)
   elseif head == 'ser' and key ~= 'services' then
     value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text')
@@ -45,7 +45,7 @@ pub(super) struct ObservedPod {
     pub(super) node: String,
     pub(super) assignment: String,
     /// In the order of `Resource::ALL`, and the pod itself.
-    pub(super) request: [i64; 4],
+    pub(super) request: [i64; 5],
     pub(super) service: String,
     pub(super) replica: u32,
     pub(super) generation: u64,
@@ -71,8 +71,8 @@ impl ObservedPod {
 pub(super) struct ObservedNode {
     pub(super) state: String,
     pub(super) incarnation: String,
-    pub(super) capacity: [i64; 4],
-    pub(super) used: [i64; 4],
+    pub(super) capacity: [i64; 5],
+    pub(super) used: [i64; 5],
 }
 
 /// The record of a service.
@@ -102,6 +102,8 @@ pub(super) struct ObservedState {
     pub(super) services: BTreeMap<String, ObservedService>,
     /// By service: the pod that holds each replica.
     pub(super) slots: BTreeMap<String, BTreeMap<u32, String>>,
+    /// By service that is followed: its endpoints, with the fields `v` and `m`.
+    pub(super) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl ObservedState {
@@ -135,6 +137,7 @@ impl ObservedState {
             Some(("node", name)) => set(&mut self.nodes, name, content.map(node)),
             Some(("service", name)) => set(&mut self.services, name, content.map(service)),
             Some(("slots", name)) => set(&mut self.slots, name, content.map(read)),
+            Some(("ep", name)) => set(&mut self.endpoints, name, content.map(read)),
             Some(("fq" | "pq" | "rq" | "cs", _)) => set(&mut self.payloads, key, content.map(read)),
             None if key == "sq" || key == "dq" => set(&mut self.payloads, key, content.map(read)),
             None if key == "uq" => {
@@ -176,18 +179,31 @@ fn read<T: FromRedisValue>(value: &Value) -> T {
 }
 
 fn pod(value: &Value) -> ObservedPod {
-    let [phase, node, assignment, cpu, memory, pids, service, replica, generation, image, reason, message] =
-        texts(value);
-    let request = [number(&cpu), number(&memory), number(&pids), 1];
+    let [
+        phase,
+        node,
+        assignment,
+        cpu,
+        memory,
+        pids,
+        disk,
+        service,
+        replica,
+        generation,
+        image,
+        reason,
+        message,
+    ] = texts(value);
+    let request = [number(&cpu), number(&memory), number(&pids), number(&disk), 1];
     let (replica, generation) = (number(&replica) as u32, number(&generation) as u64);
     ObservedPod { phase, node, assignment, request, service, replica, generation, image, reason, message }
 }
 
 fn node(value: &Value) -> ObservedNode {
-    let [state, incarnation, amounts @ ..]: [String; 10] = texts(value);
+    let [state, incarnation, amounts @ ..]: [String; 12] = texts(value);
     let amounts = amounts.map(|amount| number(&amount));
     let capacity = std::array::from_fn(|at| amounts[at]);
-    let used = std::array::from_fn(|at| amounts[4 + at]);
+    let used = std::array::from_fn(|at| amounts[5 + at]);
     ObservedNode { state, incarnation, capacity, used }
 }
 

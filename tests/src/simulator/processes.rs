@@ -154,6 +154,7 @@ fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> 
         ("KUBELEET_NODE", name.as_str()),
         ("KUBELEET_CPUS", NODE_CPUS),
         ("KUBELEET_MEMORY", "1GiB"),
+        ("KUBELEET_DISK", "64GiB"),
         ("KUBELEET_MAX_PODS", NODE_PODS),
         ("KUBELEET_RESTART_BACKOFF", "1s"),
     ]);

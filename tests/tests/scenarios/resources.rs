@@ -15,12 +15,13 @@ const SERVICES: usize = 500;
 /// The number of pods that each node has room for.
 const PODS_PER_NODE: usize = 60;
 /// Each node runs out of something else first. All of them have one pod for each of the host ports.
-const NODES: [(&str, &str, &str); 5] = [
+const NODES: [(&str, &str, &str); 6] = [
     ("w1", "KUBELEET_CPUS", "6"),
     ("w2", "KUBELEET_MEMORY", "3840MiB"),
     ("w3", "KUBELEET_PIDS", "600"),
     ("w4", "KUBELEET_MAX_PODS", "60"),
     ("w5", "KUBELEET_CPUS", "100"),
+    ("w6", "KUBELEET_DISK", "60GiB"),
 ];
 const ROOM: usize = NODES.len() * PODS_PER_NODE;
 
@@ -33,6 +34,7 @@ async fn two_schedulers_place_of_500_racing_services_as_many_as_there_is_room_fo
         ("KUBELEET_CPUS", "100"),
         ("KUBELEET_MEMORY", "100GiB"),
         ("KUBELEET_PIDS", "100000"),
+        ("KUBELEET_DISK", "1000GiB"),
         ("KUBELEET_MAX_PODS", "1000"),
     ];
     let _workers = NODES.map(|(name, short_of, amount)| {
@@ -68,6 +70,7 @@ async fn two_schedulers_place_of_500_racing_services_as_many_as_there_is_room_fo
             let service = json!({
                 "name": format!("s{number}"), "image": "x", "cpus": 0.1, "memory": "64MiB",
                 "pids_limit": 10, "ports": [format!("{port}:80")],
+                "volumes": [{"target": "/cache", "space": "1G"}],
             });
             http.post("/service?allow_partial=true", &service).await;
         }

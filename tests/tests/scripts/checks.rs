@@ -19,7 +19,7 @@ use kubeleet_tests::invariants::overcommitted;
 /// Invariant 9: two schedulers, each with a snapshot of an empty node, assign all their pods in small
 /// batches.
 pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String> {
-    let room = Resources { cpu_millis: 1000, memory_bytes: 64 << 30, pids: 1000, pods: 1000 };
+    let room = Resources { cpu_millis: 1000, memory_bytes: 64 << 30, pids: 1000, disk_bytes: 0, pods: 1000 };
     fixture.node_with("w1", room).await;
     fixture.service("web", 30).await;
     let first = fixture.store.take(&fixture.scheduler, 15).await.unwrap();

@@ -25,7 +25,8 @@ async fn a_claim_of_any_amount_is_released_again_and_harms_no_later_one() {
     for amount in HUGE {
         let fixture = Fixture::new().await;
         let session = fixture.node("w1").await;
-        let request = Resources { cpu_millis: amount, memory_bytes: amount, pids: amount, pods: 1 };
+        let request =
+            Resources { cpu_millis: amount, memory_bytes: amount, pids: amount, disk_bytes: 0, pods: 1 };
         for id in ["one", "two", "three"] {
             let payload = pushed("test", id);
             push_to_rq(&fixture, &payload).await;
@@ -69,7 +70,7 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
         let in_flight = format!("fq:{}", fixture.scheduler.as_str());
         let () = fixture.redis.cli(&[&b"LPUSH"[..], in_flight.as_bytes(), &payload.raw]).await;
         let incarnation: String = fixture.redis.cli(&["HGET", "node:w1", "incarnation"]).await;
-        let request = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 1, pods: 1 };
+        let request = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 1, disk_bytes: 0, pods: 1 };
         let incarnation = Some(common::ids::Incarnation::new(incarnation).unwrap());
         let assignment = Assignment {
             payload,

@@ -13,10 +13,10 @@ use common::secret_key::SecretKey;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
     AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
-    SessionResult, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
-use common::volume::VolumeClaim;
+use common::volume::{VolumeClaim, VolumeScope, VolumeSize};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
@@ -33,7 +33,19 @@ pub(crate) struct Operation {
 
 /// The scripts that carry the incarnation of a worker and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
-    ["heartbeat", "claim", "ack", "finish", "lost", "report", "reject", "volumes_report"].into_iter()
+    [
+        "heartbeat",
+        "claim",
+        "ack",
+        "finish",
+        "lost",
+        "report",
+        "reject",
+        "volumes_report",
+        "volumes_measured",
+        "shared_directory",
+    ]
+    .into_iter()
 }
 
 /// The node of all operations.
@@ -80,9 +92,8 @@ fn usual_case(script: &'static str) -> Case {
     let phase = match script {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
-        "heartbeat" | "lost" | "report" | "volumes_report" | "pods_stop" | "pods_restore" | "drain" => {
-            Phase::Running
-        }
+        "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
+        | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -117,7 +128,9 @@ macro_rules! operation {
 /// place, a copy of its payload is put there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
-        "volume_remove" | "volumes_report" | "volumes_restore" => volumes(fixture, case, placed).await,
+        "volume_remove" | "volumes_report" | "volumes_measured" | "volumes_restore" => {
+            volumes(fixture, case, placed).await
+        }
         "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
@@ -133,6 +146,10 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "pod_requeue"
         | "pushed_forget"
         | "dead_letter_requeue" => scheduling(fixture, case, placed).await,
+        "follow" | "follow_pods" => {
+            let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
+            operation!(None, [store, service] store.follow_endpoints(&service, None))
+        }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
         | "node_remove" | "register" | "repair" | "usage_correct" => nodes(fixture, case, placed).await,
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
@@ -305,7 +322,13 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
 fn claim() -> VolumeClaim {
     let service = ServiceName::new("web").unwrap();
     let name = VolumeName::of_replica(&service, "data", 0).unwrap();
-    VolumeClaim { name, service, source: "data".to_owned(), replica: 0, space: Some(1 << 30) }
+    VolumeClaim {
+        name,
+        service,
+        source: "data".to_owned(),
+        scope: VolumeScope::Replica(0),
+        space: Some(1 << 30),
+    }
 }
 
 async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
@@ -314,11 +337,15 @@ async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         return operation!(None, [session, claim] session.report_volumes(std::slice::from_ref(&claim), &[], None));
     }
     if case.script == "volumes_restore" {
-        let VolumeClaim { service, source, replica, space, .. } = claim;
-        let saved = [SavedVolume { service, source, replica, space, node: node(NODE) }];
+        let VolumeClaim { service, source, space, .. } = claim;
+        let saved = [SavedVolume { service, source, replica: 0, space, node: node(NODE) }];
         return operation!(None, [store, saved] store.restore_volumes(&saved));
     }
     session.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
+    if case.script == "volumes_measured" {
+        let size = VolumeSize { name: claim.name, used: 2 << 30, over: "it holds too much".to_owned() };
+        return operation!(None, [session, size] session.report_volume_sizes(std::slice::from_ref(&size), &[]));
+    }
     if case.script == "volume_remove" {
         return operation!(None, [store, claim] store.remove_volume(&claim.name));
     }
@@ -495,6 +522,10 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             let asked = [(id, assignment)];
             operation!(pod, [session, asked] session.heartbeat(None, Some("the engine is ill"), 0, &asked))
         }
+        "shared_directory" => {
+            let found = SharedDirectoryReport::Found("one".to_owned());
+            operation!(None, [session, found] session.report_shared_directory(&found, None))
+        }
         "claim" => {
             let items = [ClaimItem { payload, request: REQUEST, service, host_ports: HostPorts::default() }];
             operation!(pod, [session, items] session.claim(&items, ATTEMPTS, Duration::ZERO))
@@ -516,7 +547,9 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         }),
         "report" => operation!(pod, [session, id, assignment] async {
             let network = network();
+            let service = ServiceName::new("web").unwrap();
             let status = StatusReport {
+                service: Some(&service),
                 reason: "CrashLoop",
                 message: "m",
                 restarts: Some(1),

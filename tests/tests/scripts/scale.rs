@@ -54,7 +54,8 @@ async fn a_hundred_thousand() -> Vec<(String, u64)> {
     let slots = fixture.store.slots(&name).await.unwrap();
     assert_eq!((slots.len(), fixture.redis.cli::<usize>(&["LLEN", "sq"]).await), (100_000, 100_000));
 
-    let room = Resources { cpu_millis: 1 << 40, memory_bytes: 1 << 50, pids: 1 << 30, pods: 100_000 };
+    let room =
+        Resources { cpu_millis: 1 << 40, memory_bytes: 1 << 50, pids: 1 << 30, disk_bytes: 0, pods: 100_000 };
     let session = fixture.node_with("w1", room).await;
     let incarnation = fixture.store.node(&node("w1")).await.unwrap().unwrap().incarnation;
     for _ in 0..10 {

@@ -16,7 +16,8 @@ use kubeleet_tests::{Fixture, Redis};
 
 use crate::{changing_nothing, checks};
 
-const CAPACITY: Resources = Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 1000, pods: 1000 };
+const CAPACITY: Resources =
+    Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 1000, disk_bytes: 0, pods: 1000 };
 
 /// Fills the in-flight list up to `count` pods.
 async fn take(fixture: &Fixture, count: usize) -> Vec<Payload> {
@@ -208,7 +209,7 @@ async fn an_unknown_node_refuses() {
 #[tokio::test]
 async fn within_a_batch_only_pods_that_fit_are_assigned() {
     let fixture = Fixture::new().await;
-    let two = Resources { cpu_millis: 250, memory_bytes: 1 << 30, pids: 1000, pods: 10 };
+    let two = Resources { cpu_millis: 250, memory_bytes: 1 << 30, pids: 1000, disk_bytes: 0, pods: 10 };
     let session = fixture.node_with("w1", two).await;
     fixture.service("web", 3).await;
     use AssignOutcome::{Assigned, Refused};

@@ -1,6 +1,6 @@
 //! Secrets and configs: versions, limits, and what of them is in Redis.
 
-use common::ids::ValueName;
+use common::ids::{AppName, ValueName};
 use common::secret_key::SecretKey;
 use common::store::{PutValueOutcome, RestartOutcome, StoreError, ValueRollout};
 use common::value::{KEPT_VERSIONS, StoredValue, ValueBytes, ValueKind};
@@ -18,6 +18,20 @@ fn config(text: &str, version: u64, content: &str) -> StoredValue {
 
 async fn put(fixture: &Fixture, value: &StoredValue) -> PutValueOutcome {
     fixture.store.put_value(value, 2, None).await.unwrap().0
+}
+
+/// Otherwise its app could not be applied again after a restore.
+#[tokio::test]
+async fn a_restored_config_belongs_to_its_app() {
+    let fixture = Fixture::new().await;
+    let (store, name) = (&fixture.store, name("shop_conf"));
+    let shop = AppName::new("shop").unwrap();
+    store.put_value(&config("shop_conf", 1, "a"), 2, Some(&shop)).await.unwrap();
+    let saved = store.backup_value(ValueKind::Config, &name).await.unwrap().unwrap();
+    store.delete_value(ValueKind::Config, &name).await.unwrap();
+    assert!(store.restore_value(&saved).await.unwrap());
+    let restored = store.value_info(ValueKind::Config, &name).await.unwrap().unwrap();
+    assert_eq!(restored.app, Some(shop));
 }
 
 #[tokio::test]

@@ -2,9 +2,13 @@
 
 use common::ids::{SchedulerId, ServiceName, VolumeName};
 use common::lifecycle::Phase;
+use common::node::SharedVolumesState;
 use common::payload::Payload;
-use common::store::{AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome};
-use common::volume::{Volume, VolumeState};
+use common::store::{
+    AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome, Session,
+    SharedDirectoryReport,
+};
+use common::volume::{LocalExcess, Volume, VolumeScope, VolumeSize, VolumeState};
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_volumes};
 use serde_json::json;
@@ -34,8 +38,8 @@ async fn the_first_assignment_binds_a_volume_and_later_ones_have_to_follow_it() 
     for replica in 0..2 {
         let volume = volume(&fixture, replica).await;
         assert_eq!(
-            (volume.node, volume.state, volume.claim.replica),
-            (node("w1"), VolumeState::Bound, replica)
+            (volume.node, volume.state, volume.claim.scope),
+            (Some(node("w1")), VolumeState::Bound, VolumeScope::Replica(replica))
         );
     }
     fixture.run_all(&w1).await;
@@ -249,8 +253,14 @@ async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_h
     // Since the backup one volume was removed, and is on another node now.
     let w2 = fixture.node("w2").await;
     report_volumes(&w2, std::slice::from_ref(&moved)).await;
-    assert_eq!((volume(&fixture, 1).await.node, volume(&fixture, 1).await.is_restored), (node("w2"), false));
-    assert_eq!((volume(&fixture, 0).await.node, volume(&fixture, 0).await.is_restored), (node("w1"), true));
+    assert_eq!(
+        (volume(&fixture, 1).await.node, volume(&fixture, 1).await.is_restored),
+        (Some(node("w2")), false)
+    );
+    assert_eq!(
+        (volume(&fixture, 0).await.node, volume(&fixture, 0).await.is_restored),
+        (Some(node("w1")), true)
+    );
     let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
     let of_replica = |replica: u32| {
         let payloads = taken.iter().map(|raw| Payload::parse(raw.clone()).unwrap());
@@ -261,4 +271,142 @@ async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_h
     let w1 = fixture.node("w1").await;
     assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused], "its data is on w1");
     assert_eq!(fixture.assign(&w1, of_replica(0)).await, [AssignOutcome::Assigned]);
+}
+
+fn shared(name: &str) -> VolumeName {
+    VolumeName::new(name).unwrap()
+}
+
+/// Reports a shared directory with this id; returns that of the cluster.
+async fn share(session: &Session, id: &str, known: Option<&str>) -> Option<String> {
+    let found = match id {
+        "" => SharedDirectoryReport::WithoutId,
+        id => SharedDirectoryReport::Found(id.to_owned()),
+    };
+    session.report_shared_directory(&found, known).await.unwrap().unwrap()
+}
+
+async fn state_of(fixture: &Fixture, name: &str) -> SharedVolumesState {
+    fixture.store.node(&node(name)).await.unwrap().unwrap().shared_volumes.unwrap()
+}
+
+#[tokio::test]
+async fn a_node_with_another_directory_than_the_cluster_is_refused_also_after_redis_was_emptied() {
+    let fixture = Fixture::new().await;
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    assert_eq!(changing_nothing(&fixture, share(&w1, "", None)).await, None, "it is to get an id");
+    assert_eq!(share(&w1, "one", None).await.as_deref(), Some("one"));
+    assert_eq!(changing_nothing(&fixture, share(&w1, "one", Some("one"))).await.as_deref(), Some("one"));
+    assert_eq!(state_of(&fixture, "w1").await, SharedVolumesState::Ready);
+    for (id, part) in
+        [("two", "has the id two, but that of the cluster is one"), ("", "no file that identifies it")]
+    {
+        assert_eq!(share(&w2, id, None).await.as_deref(), Some("one"));
+        let SharedVolumesState::Refused(why) = state_of(&fixture, "w2").await else { panic!("{id}") };
+        assert!(why.contains(part), "{why}");
+    }
+    let () = fixture.redis.cli(&["HDEL", "meta", "shared_directory"]).await;
+    assert_eq!(
+        share(&w2, "two", Some("one")).await.as_deref(),
+        Some("one"),
+        "it knows which was the right one"
+    );
+    let broken = SharedDirectoryReport::Unusable("it is not mounted".to_owned());
+    w1.report_shared_directory(&broken, Some("one")).await.unwrap().unwrap();
+    assert_eq!(state_of(&fixture, "w1").await, SharedVolumesState::Refused("it is not mounted".to_owned()));
+    assert_eq!(share(&w2, "one", Some("one")).await.as_deref(), Some("one"));
+    assert_eq!(state_of(&fixture, "w2").await, SharedVolumesState::Ready);
+}
+
+#[tokio::test]
+async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory() {
+    let fixture = Fixture::new().await;
+    let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
+    let up = json!({"source": "up", "target": "/up", "kind": "shared"});
+    for (name, app) in [("web", None), ("shop-a", Some("shop")), ("shop-b", Some("shop"))] {
+        let input = json!({"name": name, "image": "i", "replicas": 1, "volumes": [up], "app": app});
+        fixture.service_of(input).await;
+    }
+    assert_eq!(fixture.assign_all(&w1).await, [AssignOutcome::Assigned; 3]);
+    let (of_web, of_shop) = (shared("web_up_shared"), shared("shop_up_app"));
+    assert_eq!(fixture.store.volume_names().await.unwrap(), [of_shop.clone(), of_web.clone()]);
+    for (name, scope) in [(&of_web, VolumeScope::Service), (&of_shop, VolumeScope::App)] {
+        let volume = fixture.store.volume(name).await.unwrap().unwrap();
+        assert_eq!((volume.node, volume.state, volume.claim.scope), (None, VolumeState::Bound, scope));
+    }
+    assert_eq!(fixture.store.backup_volumes().await.unwrap(), [], "nodes report them");
+    let remove = |name: &VolumeName| {
+        let (store, name) = (fixture.store.clone(), name.clone());
+        async move { store.remove_volume(&name).await.unwrap() }
+    };
+    assert_eq!(changing_nothing(&fixture, remove(&of_web)).await, RemoveVolumeOutcome::NoNode);
+    share(&w2, "one", None).await;
+    assert_eq!(changing_nothing(&fixture, remove(&of_shop)).await, RemoveVolumeOutcome::Used);
+
+    // Of the app, one service is left that has it.
+    for name in ["web", "shop-a"] {
+        let name = ServiceName::new(name).unwrap();
+        fixture.store.scale_service(&name, 0).await.unwrap();
+        let () = fixture.redis.cli(&["DEL", &format!("slots:{name}")]).await;
+    }
+    assert_eq!(changing_nothing(&fixture, remove(&of_shop)).await, RemoveVolumeOutcome::Used);
+    assert_eq!(remove(&of_web).await, RemoveVolumeOutcome::Removing);
+    let volume = fixture.store.volume(&of_web).await.unwrap().unwrap();
+    assert_eq!((volume.node, volume.state), (Some(node("w2")), VolumeState::Removing));
+    let claim = volume.claim;
+    let web = ServiceName::new("web").unwrap();
+    fixture.store.scale_service(&web, 1).await.unwrap();
+    let service = fixture.store.service(&web).await.unwrap().unwrap();
+    fixture.store.create_pods(&service, &[0]).await.unwrap();
+    assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused], "it is being removed");
+
+    // The node goes before it has removed it: another one is asked.
+    share(&w1, "one", None).await;
+    fixture.kill_node("w2").await;
+    let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
+    fixture.store.scale_service(&web, 0).await.unwrap();
+    assert_eq!(remove(&of_web).await, RemoveVolumeOutcome::Removing);
+    let report = w1.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
+    assert_eq!(report.remove, std::slice::from_ref(&of_web));
+    assert!(!fixture.store.may_be_mounted(&claim).await.unwrap());
+    let asked: bool = fixture.redis.cli(&["SISMEMBER", "rv:w2", of_web.as_str()]).await;
+    assert!(!asked, "the former one is not asked any more");
+    w1.report_volumes(&[], std::slice::from_ref(&claim), None).await.unwrap().unwrap();
+    assert_eq!(fixture.store.volume(&of_web).await.unwrap(), None);
+
+    // Redis has lost the record: a node that finds the volume says so.
+    let of_shop = fixture.store.volume(&of_shop).await.unwrap().unwrap();
+    assert!(fixture.store.may_be_mounted(&of_shop.claim).await.unwrap());
+    let () = fixture.redis.cli(&["DEL", "volume:shop_up_app", "volumes"]).await;
+    w1.report_volumes(std::slice::from_ref(&of_shop.claim), &[], None).await.unwrap().unwrap();
+    let again = fixture.store.volume(&of_shop.claim.name).await.unwrap().unwrap();
+    assert_eq!(Volume { created_at: of_shop.created_at, ..again }, of_shop);
+}
+
+#[tokio::test]
+async fn a_volume_that_holds_more_than_its_space_is_noted_once_until_it_does_not() {
+    let fixture = Fixture::new().await;
+    let w1 = fixture.node("w1").await;
+    service(&fixture, 1).await;
+    fixture.assign_all(&w1).await;
+    let pod = fixture.pods(&ServiceName::new("db").unwrap()).await.remove(0).id;
+    let size = |used, over: &str| [VolumeSize { name: name(0), used, over: over.to_owned() }];
+    let report = async |sizes: &[VolumeSize], local: &[LocalExcess]| {
+        w1.report_volume_sizes(sizes, local).await.unwrap().unwrap();
+        let volume = volume(&fixture, 0).await;
+        (volume.used, volume.over)
+    };
+    let events = async || -> u64 { fixture.redis.cli(&["XLEN", "events"]).await };
+    assert_eq!(report(&size(5, ""), &[]).await, (Some(5), None));
+    let before = events().await;
+    assert_eq!(report(&size(20, "too much"), &[]).await, (Some(20), Some("too much".to_owned())));
+    assert_eq!(report(&size(21, "even more"), &[]).await, (Some(21), Some("even more".to_owned())));
+    assert_eq!(events().await, before + 1);
+    assert_eq!(report(&size(6, ""), &[]).await, (Some(6), None));
+    assert_eq!(events().await, before + 2);
+    let local = [LocalExcess { pod, over: "the cache is too large".to_owned() }];
+    report(&[], &local).await;
+    assert_eq!(events().await, before + 3);
+    let missing = [VolumeSize { name: shared("gone_data_0"), used: 1, over: "x".to_owned() }];
+    changing_nothing(&fixture, w1.report_volume_sizes(&missing, &[])).await.unwrap().unwrap();
 }

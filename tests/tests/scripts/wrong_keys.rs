@@ -9,7 +9,7 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 17] = [
+const CLUSTER_KEYS: [&str; 18] = [
     "sq",
     "dq",
     "uq",
@@ -27,6 +27,7 @@ const CLUSTER_KEYS: [&str; 17] = [
     "configs",
     "registries",
     "rollouts",
+    "routes",
 ];
 
 async fn overwrite(fixture: &Fixture, key: &str) {

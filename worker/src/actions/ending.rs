@@ -65,6 +65,7 @@ impl PodAction {
             exit_code: Some(exit.code),
             containers: &status.containers,
             runs: &runs,
+            drained: "",
         };
         match self.finish(&report).await {
             Some(WriteOutcome::Done) => {

@@ -38,7 +38,11 @@ impl PodAction {
             Err(unavailable) => return self.after_missing_files(index, unavailable),
         };
         request.files = std::mem::take(&mut provided.files);
-        let created = match worker.runtime.ensure_image(&request.container.image, &worker.logins).await {
+        if let Err(unavailable) = worker.shared.provide(&mut request).await {
+            return self.after_missing_files(index, unavailable);
+        }
+        let (image, policy) = (&request.container.image, request.container.pull_policy);
+        let created = match worker.runtime.ensure_image(image, policy, &worker.logins).await {
             Ok(()) => {
                 let permit = worker.lease.permit_start(worker.now());
                 if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
@@ -84,6 +88,7 @@ impl PodAction {
         let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
             return;
         };
+        let Some(_gate) = self.drain(StopReason::Unhealthy).await else { return };
         // A worker that dies after the stop learns from the record why the container ended.
         self.report_status().await;
         self.change_container(index, |container| container.was_unhealthy = true);

@@ -32,23 +32,25 @@ pub(crate) fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 }
 
 /// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 3] {
-    let PodSpec { containers, on_disconnect, stop_grace_period } = pod;
+fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 4] {
+    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
     [
         // Each has the rules below.
         ("containers", any(containers)),
         // They decide when this worker stops the pod.
         ("on_disconnect", any(on_disconnect)),
         ("stop_grace_period", any(stop_grace_period)),
+        ("drain", any(drain)),
     ]
 }
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 28] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 29] {
     let ContainerSpec {
         name,
         image,
+        pull_policy,
         entrypoint,
         command,
         environment,
@@ -81,6 +83,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("name", any(name)),
         // Any that is a reference; see `invalid_value`.
         ("image", any(image)),
+        // A pull is one of the engine, with the credentials of the node or the cluster.
+        ("pull_policy", any(pull_policy)),
         // They take effect inside the container. A user of the image gets no capability that another does not.
         ("entrypoint", any(entrypoint)),
         ("command", any(command)),

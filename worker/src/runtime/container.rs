@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use common::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId, PodName, ServiceName};
 use common::network::ContainerNetwork;
-use common::spec::{ContainerSpec, OnDisconnect};
+use common::payload::Payload;
+use common::spec::{ContainerSpec, OnDisconnect, PodSpec};
 use sha2::{Digest, Sha256};
 
 use super::{Runtime, RuntimeError, label};
@@ -34,6 +35,29 @@ pub struct Identity {
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
+}
+
+impl Identity {
+    /// Returns the identity of a pod under an assignment to `node`: its only container's, or its sandbox's.
+    pub(crate) fn of_pod(
+        (cluster, node): (Option<ClusterId>, &NodeName),
+        (payload, spec): (&Payload, &PodSpec),
+        service: Option<&ServiceName>,
+        assignment: &AssignmentId,
+    ) -> Self {
+        Self {
+            node: node.clone(),
+            cluster,
+            pod: payload.id.clone(),
+            name: payload.name.clone(),
+            service: service.cloned(),
+            replica: payload.replica,
+            assignment: assignment.clone(),
+            container: None,
+            on_disconnect: spec.on_disconnect,
+            grace: spec.grace(),
+        }
+    }
 }
 
 impl Identity {

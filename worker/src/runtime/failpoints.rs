@@ -1,13 +1,14 @@
 //! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
 //! [`common::failpoint`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::failpoint::{self, Side};
 use common::ids::NodeName;
-use common::spec::{HealthCheck, Port, StopSignal};
+use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -35,6 +36,10 @@ impl Runtime for FailpointRuntime {
         with_failpoints("ping", self.0.ping())
     }
 
+    fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
+        self.0.volumes_directory()
+    }
+
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         with_failpoints("list", self.0.list(node))
     }
@@ -54,9 +59,10 @@ impl Runtime for FailpointRuntime {
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        policy: PullPolicy,
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        with_failpoints("ensure_image", self.0.ensure_image(image, logins))
+        with_failpoints("ensure_image", self.0.ensure_image(image, policy, logins))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {

@@ -17,12 +17,13 @@ pub mod sim;
 pub(crate) mod testing;
 mod volume;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::{HealthCheck, Port, StopSignal};
+use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -111,10 +112,11 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Pulls the image, unless the engine has it. `logins` are used where the worker has no credentials of its own.
+    /// Pulls the image, if `policy` says so: by default unless the engine has it. `logins` are used where the worker has no credentials of its own.
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        policy: PullPolicy,
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
@@ -161,6 +163,11 @@ pub trait Runtime: Send + Sync + 'static {
         _signal: StopSignal,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Returns the directory of the machine in which volumes are; `None` if the engine does not tell.
+    fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Returns the volumes with this node's label, of all clusters. Never another node's.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use common::ids::{AssignmentId, ClusterId, PodId, ServiceName, VolumeName};
 use common::spec::{VolumeKind, VolumeMount};
-use common::volume::VolumeClaim;
+use common::volume::{VolumeClaim, VolumeScope};
 use sha2::{Digest, Sha256};
 
 use super::{ContainerRequest, Identity, label};
@@ -20,7 +20,7 @@ pub struct RequestedVolume<'a> {
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Returns the volumes that the engine keeps for a container: all but those in memory and paths of the
+/// Returns the volumes that the engine keeps for a container: all but those in memory, shared ones and paths of the
 /// host. Asking twice for the same
 /// container, or for two containers of a pod with the same source, returns the same volumes.
 pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
@@ -28,7 +28,7 @@ pub(super) fn requested(request: &ContainerRequest) -> impl Iterator<Item = Requ
     request.container.volumes.iter().filter_map(move |mount| {
         let source = mount.source.clone().unwrap_or_default();
         let (handle, own) = match mount.kind {
-            VolumeKind::Tmpfs | VolumeKind::Bind => return None,
+            VolumeKind::Tmpfs | VolumeKind::Bind | VolumeKind::Shared => return None,
             VolumeKind::Local => (
                 local_handle(identity, mount),
                 vec![
@@ -104,11 +104,14 @@ pub struct EngineVolume {
     pub cluster: Option<ClusterId>,
     /// Whose it is, from its labels.
     pub owner: VolumeOwner,
+    /// How many bytes it is meant to hold, from its label.
+    pub space: Option<u64>,
 }
 
 impl EngineVolume {
     /// Reads back what [`requested`] wrote. Returns `None` if the labels are another program's, or unreadable.
     pub(super) fn from_labels<'a>(handle: &str, get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
+        let space: Option<u64> = get(label::SPACE).and_then(|space| space.parse().ok());
         let owner = match get(label::VOLUME_KIND)? {
             "local" => {
                 let pod = PodId::new(get(label::POD)?).ok()?;
@@ -117,14 +120,14 @@ impl EngineVolume {
             "persistent" => {
                 let service = ServiceName::new(get(label::SERVICE)?).ok()?;
                 let (source, replica) = (get(label::VOLUME)?.to_owned(), get(label::REPLICA)?.parse().ok()?);
-                let space = get(label::SPACE).and_then(|space| space.parse().ok());
                 let name = VolumeName::of_replica(&service, &source, replica).ok()?;
-                VolumeOwner::Replica(VolumeClaim { name, service, source, replica, space })
+                let scope = VolumeScope::Replica(replica);
+                VolumeOwner::Replica(VolumeClaim { name, service, source, scope, space })
             }
             _ => return None,
         };
         let cluster = get(label::CLUSTER).and_then(|text| ClusterId::new(text).ok());
-        Some(Self { handle: handle.to_owned(), cluster, owner })
+        Some(Self { handle: handle.to_owned(), cluster, owner, space })
     }
 }
 
@@ -161,7 +164,7 @@ mod tests {
             })
             .collect();
         let VolumeOwner::Replica(claim) = &owners[0] else { panic!("{owners:?}") };
-        assert_eq!((claim.name.as_str(), claim.replica), ("web_data_3", 3));
+        assert_eq!((claim.name.as_str(), claim.scope), ("web_data_3", VolumeScope::Replica(3)));
         let local = VolumeOwner::Pod(request.identity.pod.clone(), request.identity.assignment.clone());
         assert_eq!(owners[1..], [local.clone(), local]);
         assert_eq!(EngineVolume::from_labels("h", |_| None), None);

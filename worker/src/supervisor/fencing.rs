@@ -12,6 +12,7 @@ use common::config::Config;
 use tokio::sync::mpsc;
 
 use crate::change_log::ChangeLog;
+use crate::fence::FenceScope;
 use crate::{env, fence, identity, saved_containers};
 
 /// How many containers had to be stopped, or why the look failed.
@@ -90,7 +91,9 @@ fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
         let engine = env::runtime(config).map_err(|error| error.to_string())?;
         let (node, timing, cluster) = (&config.node, &config.timing, identity::cluster_of(config));
         let known = saved_containers::read(&config.data_dir, node, &*engine);
-        let fence = fence::enforce(&*engine, node, cluster.as_ref(), timing, deadline, &BootClock, &known);
+        let proxy_socket = config.proxy_socket.as_deref();
+        let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy_socket };
+        let fence = fence::enforce(&*engine, &scope, deadline, &BootClock, &known);
         fence.await.map_err(|error| error.to_string())
     });
     // A blocking thread that waits for a file lock must not hold up the supervisor.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use common::clock::BootInstant;
 use common::ids::{AssignmentId, PodId};
+use tokio::sync::watch;
 
 use super::checks::ContainerChecks;
 use super::container::ManagedContainer;
@@ -15,12 +16,18 @@ use crate::step::DesiredState;
 pub(super) struct ManagedPods {
     pods: HashMap<PodId, ManagedPod>,
     last_version: u64,
+    /// Has the version, for those who wait for a change.
+    changes: watch::Sender<u64>,
 }
 
 impl ManagedPods {
     /// Returns a number that grows with each change.
     pub(super) fn version(&self) -> u64 {
         self.last_version
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,7 +62,7 @@ impl ManagedPods {
 
     pub(super) fn remove(&mut self, pod: &PodId, assignment: &AssignmentId) {
         if self.is_managed_as(pod, assignment) {
-            self.last_version += 1;
+            self.next_version();
             self.pods.remove(pod);
         }
     }
@@ -160,6 +167,8 @@ impl ManagedPods {
 
     fn next_version(&mut self) -> u64 {
         self.last_version += 1;
+        // A task that is woken waits for the lock of the table, and so for the end of this change.
+        self.changes.send_replace(self.last_version);
         self.last_version
     }
 }

@@ -25,6 +25,7 @@ use common::ids::{AssignmentId, NodeName, PodId};
 use common::payload::Payload;
 use common::saved_state::SavedPod;
 use common::spec::{ContainerSpec, OnDisconnect};
+use tokio::sync::watch;
 
 pub(crate) use self::checks::ContainerChecks;
 pub(crate) use self::container::{ManagedContainer, RESTARTED};
@@ -166,6 +167,21 @@ impl PodTable {
         self.lock().managed.version()
     }
 
+    /// Returns a receiver that is notified of each change of a managed pod.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.lock().managed.changes()
+    }
+
+    /// Returns what `of_one` makes of the managed pods.
+    pub(crate) fn map_managed<T, C: FromIterator<T>>(&self, of_one: impl Fn(&ManagedPod) -> Option<T>) -> C {
+        self.lock().managed.iter().filter_map(of_one).collect()
+    }
+
+    /// Returns whether the pod is being started under this assignment.
+    pub(crate) fn is_starting_as(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.lock().starts.is_starting_as(pod, assignment)
+    }
+
     /// Returns what is to be saved of the managed pods of this `node`.
     pub(crate) fn to_save(&self, node: &NodeName) -> Vec<SavedPod> {
         let inner = self.lock();
@@ -212,20 +228,36 @@ impl PodTable {
         self.lock().managed.remove(pod, assignment);
     }
 
-    /// Returns the next moment at which a managed pod is due for an action.
-    pub(crate) fn next_due(&self, now: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
+    /// Returns the next moment at which a managed pod is due for an action. What was due at `looked_at` was left then
+    /// for a reason that only a change can remove.
+    pub(crate) fn next_due(&self, looked_at: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.lock();
-        let of_container = |container: &ManagedContainer| {
-            let recovering_since = container.running_since.filter(|_| container.is_recovering());
-            [container.restart_at, recovering_since.map(|since| since.plus(recovers_after))]
-        };
-        let times = inner
-            .managed
-            .idle()
-            .flat_map(|managed| managed.containers.iter().flat_map(of_container).chain([managed.retry_at]));
-        // What was due before now was left for a reason that only a change can remove.
-        times.flatten().filter(|at| *at > now).min()
+        let times = inner.managed.idle().flat_map(|managed| due_times(managed, recovers_after));
+        times.filter(|at| *at > looked_at).min()
     }
+
+    /// Returns the managed pods that became due after `looked_at` and until `now`, each with the handle of one of its
+    /// containers if it has any.
+    pub(crate) fn due(
+        &self,
+        (looked_at, now): (BootInstant, BootInstant),
+        recovers_after: Duration,
+    ) -> Vec<(PodId, Option<String>)> {
+        let inner = self.lock();
+        let is_due =
+            |managed: &&ManagedPod| due_times(managed, recovers_after).any(|at| at > looked_at && at <= now);
+        let due = inner.managed.idle().filter(is_due);
+        due.map(|managed| (managed.payload.id.clone(), managed.handles().next().cloned())).collect()
+    }
+}
+
+/// Returns the moments at which a pod is due for an action.
+fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<Item = BootInstant> {
+    let of_container = move |container: &ManagedContainer| {
+        let recovering_since = container.running_since.filter(|_| container.is_recovering());
+        [container.restart_at, recovering_since.map(|since| since.plus(recovers_after))]
+    };
+    managed.containers.iter().flat_map(of_container).chain([managed.retry_at]).flatten()
 }
 
 /// Managed pods and pods that are being started.

@@ -39,6 +39,8 @@ pub(crate) struct ManagedPod {
     pub(crate) retry_at: Option<BootInstant>,
     /// Where it can be reached, as far as is known.
     pub(crate) network: ContainerNetwork,
+    /// What was in flight when it was to be stopped, and how that ended, in a sentence.
+    pub(crate) drained: Option<String>,
     /// Runs of its containers that have ended and are to be reported.
     pub(crate) runs: Vec<EndedRun>,
     /// Whether Redis has the current status and network.
@@ -67,6 +69,7 @@ impl ManagedPod {
             held: None,
             retry_at: None,
             network: ContainerNetwork::default(),
+            drained: None,
             runs: Vec::new(),
             is_reported: true,
         }
@@ -157,18 +160,8 @@ impl ManagedPod {
 
     /// Returns the identity of the pod, and of its only container or its sandbox.
     pub(crate) fn identity(&self, worker: &Worker) -> Identity {
-        Identity {
-            node: worker.node.clone(),
-            cluster: worker.identity.cluster(),
-            pod: self.payload.id.clone(),
-            name: self.payload.name.clone(),
-            service: self.service.clone(),
-            replica: self.payload.replica,
-            assignment: self.assignment.clone(),
-            container: None,
-            on_disconnect: self.spec.on_disconnect,
-            grace: self.spec.grace(),
-        }
+        let owner = (worker.identity.cluster(), &worker.node);
+        Identity::of_pod(owner, (&self.payload, &self.spec), self.service.as_ref(), &self.assignment)
     }
 
     /// Returns whether it has several containers, which are told apart by their names.

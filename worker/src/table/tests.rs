@@ -89,3 +89,21 @@ fn heartbeats_check_all_assignments_in_turn_and_none_twice() {
     assert_eq!(table.assignments_after(after.as_ref(), 1_000).len(), 150);
     assert!(PodTable::default().assignments_after(None, 64).is_empty());
 }
+
+/// Otherwise a pod whose time came while the engine listed would wait for the next hint.
+#[test]
+fn what_became_due_since_the_last_look_is_due_once() {
+    let table = PodTable::default();
+    let at = |millis| BootInstant { millis };
+    let assignment = AssignmentId::new("first").unwrap();
+    table.insert_recovered(managed("p", "first"));
+    let pod = payload("p").id;
+    table.update(&pod, &assignment, |managed| managed.containers[0].restart_at = Some(at(100)));
+    let next = |looked_at| table.next_due(at(looked_at), Duration::MAX);
+    let due = |looked_at, now| !table.due((at(looked_at), at(now)), Duration::MAX).is_empty();
+    assert_eq!((next(50), due(50, 99)), (Some(at(100)), false));
+    assert_eq!((next(50), due(50, 120)), (Some(at(100)), true), "the look began before it was due");
+    assert_eq!((next(100), due(100, 120)), (None, false), "it was left for a reason");
+    table.update(&pod, &assignment, |managed| managed.busy = true);
+    assert_eq!((next(50), due(50, 120)), (None, false), "an action on it is under way");
+}

@@ -4,6 +4,7 @@
 mod broken;
 mod claiming;
 mod docker;
+mod handing_over;
 mod health;
 mod holding;
 mod logs;

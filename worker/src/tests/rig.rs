@@ -29,7 +29,7 @@ pub(super) struct Rig {
     pub(super) engine: SimRuntime,
     pub(super) config: Config,
     pub(super) timings: WorkerTimings,
-    directory: tempfile::TempDir,
+    pub(super) directory: tempfile::TempDir,
 }
 
 /// A running worker. Dropping it is a crash.

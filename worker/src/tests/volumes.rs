@@ -2,6 +2,7 @@
 
 use common::ids::{ServiceName, VolumeName};
 use common::lifecycle::Phase;
+use common::node::SharedVolumesState;
 use common::store::RemoveVolumeOutcome;
 use common::volume::VolumeState;
 
@@ -43,7 +44,7 @@ async fn a_local_volume_goes_with_its_pod_and_a_persistent_one_when_it_is_asked_
     rig.store.stop_pods(Some(&service), &pods, "Test", "stopped by the test").await.unwrap();
     until_volumes(&rig, (1, 0)).await;
     let kept = rig.store.volume(&data()).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.node), (VolumeState::Bound, rig.node()));
+    assert_eq!((kept.state, kept.node), (VolumeState::Bound, Some(rig.node())));
     assert_eq!(rig.store.remove_volume(&data()).await.unwrap(), RemoveVolumeOutcome::Removing);
     until_volumes(&rig, (0, 0)).await;
     eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
@@ -64,4 +65,65 @@ async fn what_a_killed_worker_has_left_is_removed_by_the_next_one() {
     let _worker = rig.worker().until_registered(&rig).await;
     until_volumes(&rig, (0, 0)).await;
     eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
+}
+
+const SHARED: &str = r#"{"name":"web","image":"i","replicas":1,
+    "volumes":[{"source":"up","target":"/up","kind":"shared"}]}"#;
+
+/// A file system that was replaced looks like an empty volume: the container is not started on it.
+#[tokio::test]
+async fn a_shared_volume_is_made_in_the_directory_of_the_cluster_and_in_no_other() {
+    let Some(mut rig) = Rig::new("shared_volumes") else { return };
+    let directory = rig.directory.path().join("shared");
+    std::fs::create_dir(&directory).unwrap();
+    rig.config.shared_volumes_dir = Some(directory.clone());
+    let worker = rig.worker().until_registered(&rig).await;
+    let state = || async { rig.store.node(&rig.node()).await.unwrap().unwrap().shared_volumes };
+    eventually("it is ready", || async { state().await == Some(SharedVolumesState::Ready) }).await;
+    let pod = rig.assign_service(SHARED).await[0].to_string();
+    rig.until(&pod, Phase::Running).await;
+    let volume = directory.join("web_up_shared");
+    assert!(volume.is_dir());
+    drop(worker);
+
+    let identity = std::fs::read(directory.join(".kubeleet-shared")).unwrap();
+    std::fs::write(
+        directory.join(".kubeleet-shared"),
+        String::from_utf8_lossy(&identity).replace("id\":\"", "id\":\"x"),
+    )
+    .unwrap();
+    rig.engine.exit(&id(&pod), 1);
+    let _worker = rig.worker().until_registered(&rig).await;
+    eventually("it is refused", || async {
+        matches!(state().await, Some(SharedVolumesState::Refused(why)) if why.contains("that of the cluster is"))
+    })
+    .await;
+    let other = SHARED.replace("web", "other");
+    let pod = rig.assign_service(&other).await[0].to_string();
+    eventually("its pod waits", || async {
+        rig.record(&pod).await.is_some_and(|record| record.reason == "SharedVolumeUnavailable")
+    })
+    .await;
+    assert!(!directory.join("other_up_shared").exists());
+
+    std::fs::write(directory.join(".kubeleet-shared"), identity).unwrap();
+    rig.until(&pod, Phase::Running).await;
+    eventually("it is ready again", || async { state().await == Some(SharedVolumesState::Ready) }).await;
+    for service in ["web", "other"] {
+        let service = ServiceName::new(service).unwrap();
+        rig.store.delete_service(&service).await.unwrap();
+        assert_eq!(rig.store.remove_volumes_of(&service).await.unwrap(), 1);
+    }
+    assert!(volume.is_dir(), "its pod still runs");
+    for service in ["web", "other"] {
+        let service = ServiceName::new(service).unwrap();
+        let slots = rig.store.slots(&service).await.unwrap().into_iter();
+        let pods: Vec<_> = slots.map(|(_, pod)| (pod, Some(rig.node()))).collect();
+        rig.store.stop_pods(Some(&service), &pods, "Test", "stopped by the test").await.unwrap();
+    }
+    eventually("both volumes are gone, and their records", || async {
+        std::fs::read_dir(&directory).unwrap().count() == 1
+            && rig.store.volume_names().await.unwrap().is_empty()
+    })
+    .await;
 }

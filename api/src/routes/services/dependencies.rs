@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use common::ids::ServiceName;
-use common::spec::{DependsOn, DesiredService, circle_with};
+use common::json_pointer;
+use common::spec::{DependsOn, DesiredService, StartCondition, circle_with};
 
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -11,9 +12,43 @@ use crate::state::AppState;
 /// The most services that are looked at for a circle: a request must not read a whole large cluster.
 const MAX_LOOKED_AT: usize = 1000;
 
+/// Refuses a service whose pods would wait for ever.
+pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
+    check_circle(app, desired).await?;
+    check_completed(app, desired).await
+}
+
+/// A service whose containers are restarted whenever they end is never completed. One that does not exist yet, or is
+/// changed later, is not looked at: then the pods say what they wait for.
+async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
+    let completed = |(name, condition): (&str, StartCondition)| {
+        let is_awaited = condition == StartCondition::ServiceCompletedSuccessfully;
+        is_awaited.then(|| ServiceName::new(name).ok()).flatten()
+    };
+    let awaited: Vec<ServiceName> = desired.depends_on.iter().filter_map(completed).collect();
+    if awaited.is_empty() {
+        return Ok(());
+    }
+    let (services, _broken) = app.store.services_each(&awaited).await?;
+    for service in services {
+        let Some(container) = service.pod.restarts_always() else { continue };
+        let what =
+            container.map_or_else(|| "its container".to_owned(), |name| format!("its container {name}"));
+        let name = &service.name;
+        let detail = format!(
+            "waits until {name} has completed, but {what} is restarted whenever it ends: give {name} `restart: never` \
+             or `on-failure`, or wait for `service_started` or `service_healthy`"
+        );
+        let pointer = format!("/depends_on/{}", json_pointer::escape(name.as_str()));
+        let problem = ApiProblem::new(ProblemKind::InvalidService, format!("{pointer}: {detail}"));
+        return Err(problem.at(pointer, detail));
+    }
+    Ok(())
+}
+
 /// Refuses a service that would wait for itself. Two requests at the same time can still close a circle: then the pods
 /// say what they wait for.
-pub(super) async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
+async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let mut known: BTreeMap<String, DependsOn> = BTreeMap::new();
     let mut next: Vec<ServiceName> = desired.depends_on.services().collect();
     while !next.is_empty() && known.len() < MAX_LOOKED_AT {

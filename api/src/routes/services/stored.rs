@@ -6,14 +6,14 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
-use common::api::{DurabilityState, DurabilityView, ServiceView};
+use common::api::{DurabilityView, ServiceView};
 use common::ids::ServiceName;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
 
 use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
-use crate::state::AppState;
+use crate::state::{AppState, status_of};
 use crate::views;
 
 /// Responds to a write; `created_pods` were created together with the service.
@@ -36,7 +36,16 @@ pub(super) async fn respond(
         PutOutcome::Missing => Err(not_found(name)),
         PutOutcome::Deleting => Err(being_deleted(name)),
         PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
+        PutOutcome::RouteTaken { route, service } => Err(route_taken(name, &route, &service)),
     }
+}
+
+fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {
+    let detail = format!(
+        "{route} of the ingress of {name} belongs to service {other}: choose another host, path or port, or take it \
+         out of the ingress of {other} first; nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::RouteTaken, detail.clone()).at("/ingress", detail)
 }
 
 /// Creates the remaining pods of a new service and shows it. Nothing is read again: the script has returned
@@ -81,10 +90,7 @@ pub(super) async fn respond_stored(
 }
 
 fn write_response(status: StatusCode, mut view: ServiceView, durability: DurabilityView) -> Response {
-    let status = match durability.state {
-        DurabilityState::Unconfirmed => StatusCode::ACCEPTED,
-        DurabilityState::Confirmed | DurabilityState::SingleMachine => status,
-    };
+    let status = status_of(&durability, status);
     view.durability = Some(durability);
     let location = format!("/service/{}", view.name).parse();
     let mut response = with_etag(status, view);

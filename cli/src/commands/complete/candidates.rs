@@ -5,7 +5,7 @@ use clap_complete::engine::CompletionCandidate;
 use crate::commands::object::ObjectType;
 
 /// The words for types that are offered where a type is expected.
-const TYPES: [ObjectType; 10] = [
+const TYPES: [ObjectType; 11] = [
     ObjectType::Service,
     ObjectType::App,
     ObjectType::Pod,
@@ -14,6 +14,7 @@ const TYPES: [ObjectType; 10] = [
     ObjectType::Secret,
     ObjectType::Config,
     ObjectType::Registry,
+    ObjectType::Route,
     ObjectType::Queue,
     ObjectType::DeadLetter,
 ];

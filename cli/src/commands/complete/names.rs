@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use common::api::{NodeView, PodView, RegistryView, ServiceView, VolumeView};
+use common::api::{NodeView, PodView, RegistryView, RouteView, ServiceView, VolumeView};
 use common::value::ValueKind;
 
 use super::candidates::{List, Name};
@@ -88,7 +88,7 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
         ObjectType::Volume => {
             let name = |volume: VolumeView| Name {
                 text: volume.name.to_string(),
-                help: format!("on {}", volume.node),
+                help: volume.node.map_or_else(|| "shared".to_owned(), |node| format!("on {node}")),
             };
             client.volumes().await?.into_iter().map(name).collect()
         }
@@ -98,6 +98,10 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
                 help: format!("as {}", registry.user),
             };
             client.registries().await?.into_iter().map(name).collect()
+        }
+        ObjectType::Route => {
+            let name = |route: RouteView| Name { text: route.route, help: format!("of {}", route.service) };
+            client.routes().await?.into_iter().map(name).collect()
         }
         ObjectType::Queue => {
             let queues = queues::rows(&client.queues().await?, true);

@@ -77,6 +77,7 @@ fn every_kind_of_value_occurs_in_the_command_line() {
         own.chain(command.get_subcommands().flat_map(|one| kinds(one, object_type))).collect()
     }
     let kinds = kinds(&command_line(Vec::new()), None);
+    // Routes are only listed.
     let named =
         [Service, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter].map(Kind::Names);
     for kind in named.into_iter().chain([Kind::TypeAndNames, Kind::Selector]) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::NodeUsage;
 use super::super::reply::RawFields;
 use super::of_nodes;
+use super::of_routes;
 use super::of_volumes::{self, VolumeCopy};
 use crate::ids::PodId;
 use crate::lifecycle::Phase;
@@ -24,6 +25,9 @@ pub(crate) struct KeyCopy {
     /// The members of `services`, and the records: service to its current specification.
     pub(crate) services: BTreeSet<String>,
     pub(crate) service_specs: BTreeMap<String, String>,
+    /// What follows from the ingress of each service, and the fields of `routes`.
+    pub(crate) service_routes: BTreeMap<String, String>,
+    pub(crate) routes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Active services whose current specification does not exist, expires or is unreadable: service to
     /// specification, and the text that it has.
     pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
@@ -96,23 +100,25 @@ impl PodCopy {
 }
 
 /// The numbers of a pod's record that it can be without. Without its replica it is in no slot.
-const POD_NUMBERS: [&str; 8] =
-    ["attempts", "restarts", "generation", "cpu", "memory", "pids", "created_at", "since"];
+const POD_NUMBERS: [&str; 9] =
+    ["attempts", "restarts", "generation", "cpu", "memory", "pids", "disk", "created_at", "since"];
 /// The numbers of a service's record that it can be without.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
 /// What a worker writes again when it registers, and what is zero without it.
-const NODE_FIELDS: [&str; 16] = [
+const NODE_FIELDS: [&str; 18] = [
     "beat",
     "registered_at",
     "pods",
     "cpu",
     "memory",
     "pids",
+    "disk",
     "reserved",
     "used_pods",
     "used_cpu",
     "used_memory",
     "used_pids",
+    "used_disk",
     "reservations",
     "labels",
     "psi",
@@ -177,6 +183,10 @@ pub(crate) enum Repair {
     RestoreSpec { service: String, spec: String, seen: Vec<u8> },
     /// Remove an element of the key, if the record of the pod or node still has this phase and node.
     RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
+    /// Write a route again, if the service that it names has it and no other got it meanwhile.
+    AddRoute { route: String, target: String },
+    /// Remove a route, if it still has this value and the service that it names does not have it.
+    RemoveRoute { route: Vec<u8>, target: Vec<u8> },
     /// Correct what a node says that its pods use, if nothing was reserved or released there since.
     CorrectUsage { seen: NodeUsage, actual: Resources },
     /// The reconcile loop repairs it within a minute.
@@ -190,8 +200,10 @@ impl Finding {
     pub fn repair(&self) -> String {
         match &self.repair {
             Repair::RemoveFields { fields, .. } => format!("removes {}", fields.replace('\n', ", ")),
-            Repair::RemoveSlot { .. } => "removes the entry".to_owned(),
-            Repair::AddElement { element, .. } => format!("adds {element}"),
+            Repair::RemoveSlot { .. } | Repair::RemoveRoute { .. } => "removes the entry".to_owned(),
+            Repair::AddElement { element, .. } | Repair::AddRoute { route: element, .. } => {
+                format!("adds {element}")
+            }
             Repair::MoveAside { .. } | Repair::MoveBroken { .. } => {
                 format!("renames it to broken:{}, which expires in a week", self.key)
             }
@@ -226,6 +238,7 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
     found.extend(of_nodes::pointless_stops(copy));
     found.extend(of_volumes::unlisted_and_unknown(copy));
     found.extend(of_volumes::broken_or_without_node(copy));
+    found.extend(of_routes::missing_and_stale(copy));
     found.sort_by(|a, b| (&a.key, &a.problem).cmp(&(&b.key, &b.problem)));
     found
 }

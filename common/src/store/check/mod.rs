@@ -2,6 +2,7 @@
 
 mod findings;
 mod of_nodes;
+mod of_routes;
 mod of_volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,15 @@ impl Store {
             Repair::RestoreSpec { service, spec, seen } => {
                 service_key = format!("service:{service}");
                 ("restore_spec", spec.as_bytes(), service_key.as_str(), &seen[..], "")
+            }
+            Repair::AddRoute { route, target } => {
+                service_key = format!("service:{}", of_routes::service_of(target));
+                ("add_route", route.as_bytes(), service_key.as_str(), target.as_bytes(), "")
+            }
+            Repair::RemoveRoute { route, target } => {
+                let target_text = String::from_utf8_lossy(target);
+                service_key = format!("service:{}", of_routes::service_of(&target_text));
+                ("remove_route", &route[..], service_key.as_str(), &target[..], "")
             }
             Repair::AddElement { element, record } => {
                 ("add", element.as_bytes(), record.as_str(), &b""[..], "")
@@ -147,6 +157,9 @@ impl Store {
                 copy.stops.insert(node.to_owned(), members);
             }
             None if key == keys::VOLUMES => copy.volume_names = self.members(key).await?,
+            None if key == keys::ROUTES => {
+                copy.routes = self.fields_of(key).await?.into_iter().collect();
+            }
             Some(("rv", node)) => drop(copy.removals.insert(node.to_owned(), self.members(key).await?)),
             Some(("volume", name)) => self.copy_volume(copy, name).await?,
             Some(("node", name)) => self.copy_node(copy, name).await?,
@@ -181,8 +194,11 @@ impl Store {
             && !fields.is_empty()
         {
             let read = read_volume(&parsed, as_reply(&fields));
+            let is_shared =
+                matches!(&read, Ok(Some(volume)) if volume.claim.scope.is_shared() && volume.node.is_none());
             let unreadable = read.err().map(|error| BrokenKey::new(name, &error).problem);
-            copy.volumes.insert(name.to_owned(), VolumeCopy { node: text(&fields, "node"), unreadable });
+            let volume = VolumeCopy { node: text(&fields, "node"), is_shared, unreadable };
+            copy.volumes.insert(name.to_owned(), volume);
         }
         Ok(())
     }
@@ -204,6 +220,7 @@ impl Store {
     async fn copy_service(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("service:{name}")).await?;
         copy.service_specs.insert(name.to_owned(), text(&fields, "spec"));
+        copy.service_routes.insert(name.to_owned(), text(&fields, "routes"));
         if let Ok(service) = ServiceName::new(name)
             && let Err(error) = read_service(&service, as_reply(&fields))
         {

@@ -87,25 +87,25 @@ mod tests {
 
     fn pod(phase: &str, node: &str) -> PodCopy {
         let (phase, node) = (phase.to_owned(), node.to_owned());
-        let request = Resources { cpu_millis: 100, memory_bytes: 64, pids: 7, pods: 0 };
+        let request = Resources { cpu_millis: 100, memory_bytes: 64, pids: 7, disk_bytes: 0, pods: 0 };
         PodCopy { phase, node, request, ..PodCopy::default() }
     }
 
     #[test]
     fn sums_that_differ_from_the_records_are_found() {
         let table = [
-            ([1, 100, 64, 7], pod("running", "w1"), ""),
-            ([1, 100, 64, 7], pod("stopping", "w1"), ""),
-            ([0, 0, 0, 0], pod("running", "w2"), ""),
-            ([0, 0, 0, 0], pod("pending", "w1"), ""),
-            ([2, 100, 64, 7], pod("running", "w1"), "used_pods is 2, its pods use 1"),
+            ([1, 100, 64, 7, 0], pod("running", "w1"), ""),
+            ([1, 100, 64, 7, 0], pod("stopping", "w1"), ""),
+            ([0, 0, 0, 0, 0], pod("running", "w2"), ""),
+            ([0, 0, 0, 0, 0], pod("pending", "w1"), ""),
+            ([2, 100, 64, 7, 0], pod("running", "w1"), "used_pods is 2, its pods use 1"),
             (
-                [1, -5, 9, 7],
+                [1, -5, 9, 7, 0],
                 pod("running", "w1"),
                 "used_cpu is -5, its pods use 100; used_memory is 9, its pods use 64",
             ),
             // The other pods of the node may be unreadable as well.
-            ([9, 9, 9, 9], PodCopy { unreadable: Some("x".to_owned()), ..pod("running", "w1") }, ""),
+            ([9, 9, 9, 9, 0], PodCopy { unreadable: Some("x".to_owned()), ..pod("running", "w1") }, ""),
         ];
         for (used, pod, expected) in table {
             let found: Vec<String> =
@@ -125,7 +125,7 @@ mod tests {
             (b"\xff", pod("running", "w1"), "lists \u{fffd}, which has no record"),
         ] {
             let stops = BTreeMap::from([("w1".to_owned(), vec![member.to_vec()])]);
-            let found = pointless_stops(&KeyCopy { stops, ..copy([1, 100, 64, 7], pod) });
+            let found = pointless_stops(&KeyCopy { stops, ..copy([1, 100, 64, 7, 0], pod) });
             let found: Vec<String> = found.into_iter().map(|found| found.problem).collect();
             assert_eq!(found.join(" / "), expected, "{member:?}");
         }

@@ -11,6 +11,8 @@ const NO_RECORD: &str = "volume:/";
 pub(crate) struct VolumeCopy {
     /// The node that has its data.
     pub(crate) node: String,
+    /// Whether it is in the directory that nodes share, and needs no node.
+    pub(crate) is_shared: bool,
     /// Why the record is unreadable, if it is.
     pub(crate) unreadable: Option<String>,
 }
@@ -49,7 +51,7 @@ pub(super) fn broken_or_without_node(copy: &KeyCopy) -> Vec<Finding> {
                 format!("cannot be read: {problem}"),
                 "delete it while the worker of the node with its data runs, which writes it again",
             ),
-            None if !copy.node_records.contains(&volume.node) => (
+            None if !volume.is_shared && !copy.node_records.contains(&volume.node) => (
                 format!("has its data on {}, which is no node", volume.node),
                 "start a worker of that name where the data is, or give it up with `kubeleet volume rm`",
             ),
@@ -66,13 +68,20 @@ mod tests {
 
     #[test]
     fn records_and_lists_that_do_not_belong_together_are_found() {
-        let volume = |node: &str| VolumeCopy { node: node.to_owned(), unreadable: None };
+        let volume = |node: &str| VolumeCopy { node: node.to_owned(), ..VolumeCopy::default() };
+        let shared = VolumeCopy { is_shared: true, ..volume("") };
         let broken = VolumeCopy { unreadable: Some("no replica".to_owned()), ..volume("w1") };
         let copy = KeyCopy {
-            volumes: [("a", volume("w1")), ("b", volume("gone")), ("c", broken), ("d", volume("w1"))]
-                .map(|(name, volume)| (name.to_owned(), volume))
-                .into(),
-            volume_names: ["a", "b", "c", "lost"].map(str::to_owned).into(),
+            volumes: [
+                ("a", volume("w1")),
+                ("b", volume("gone")),
+                ("c", broken),
+                ("d", volume("w1")),
+                ("s", shared),
+            ]
+            .map(|(name, volume)| (name.to_owned(), volume))
+            .into(),
+            volume_names: ["a", "b", "c", "lost", "s"].map(str::to_owned).into(),
             removals: [("w1".to_owned(), ["a", "removed"].map(str::to_owned).into())].into(),
             node_records: ["w1".to_owned()].into(),
             ..KeyCopy::default()

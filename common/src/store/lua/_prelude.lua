@@ -16,7 +16,7 @@ local MAX_EVENTS = 20000
 local MIN_EVENTS = 1000
 local TOMBSTONE_SECONDS = 3600
 -- What pods reserve on a node. The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
-local RESOURCES = { 'cpu', 'memory', 'pids' }
+local RESOURCES = { 'cpu', 'memory', 'pids', 'disk' }
 local RESOURCE_COUNT = #RESOURCES
 -- The most of a resource that one pod can reserve. It is exact in a Lua number, and HINCRBY can add some
 -- thousand of them. Users cannot ask for more: `MAX_MEMORY_BYTES` in `spec.rs`.
@@ -336,6 +336,94 @@ end
 -- notices by the id of the write: no other write has it. `meta` of another type is reported elsewhere.
 local function reuse_spec(former_specs, spec, write)
   if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
+end
+
+-- The endpoints of a service: `ep:<service>` has a field for each of its pods that run, as their records say. It exists
+-- only while a proxy follows the service; no other costs more than one look. `v` counts its changes and `m` is when
+-- its master took over. While it is being made it has no `v`, and no
+-- change is published.
+local followed, changed_endpoints = {}, {}
+local function endpoint_line(record)
+  local phase, node, assignment, replica, reason = unpack(record, 1, 5)
+  local is_running = phase == 'running'
+  if not (node and assignment and replica) or not (is_running or phase == 'stopping') then return nil end
+  local state = not is_running and 'leaving' or (reason or '') == '' and 'ready' or 'running'
+  return replica .. ' ' .. node .. ' ' .. assignment .. ' ' .. state
+end
+
+-- Brings the endpoint of a pod in line with its record, after the record was written. `ep_key` is 'ep:' for a pod of
+-- no service. Each script that calls it calls `publish_endpoints` at its end.
+local function endpoint(ep_key, pod_key, uuid)
+  local is_followed = followed[ep_key]
+  if is_followed == nil then
+    -- A key of another type counts as none; `follow` moves it out of the way.
+    is_followed = ep_key ~= 'ep:' and redis.pcall('HEXISTS', ep_key, 'm') == 1
+    followed[ep_key] = is_followed
+  end
+  if not is_followed then return end
+  local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', 'replica', 'reason')
+  local line = not record.err and endpoint_line(record)
+  if line == (redis.call('HGET', ep_key, uuid) or nil) then return end
+  if line then redis.call('HSET', ep_key, uuid, line) elseif redis.call('HDEL', ep_key, uuid) == 0 then return end
+  local changed = changed_endpoints[ep_key] or {}
+  changed_endpoints[ep_key] = changed
+  changed[#changed + 1] = line and uuid .. ' ' .. line or uuid
+end
+
+-- Tells the followers what has changed: "<version> <master>", and a line for each pod, without more than its id if it
+-- is gone. One message for each service.
+local function publish_endpoints()
+  for ep_key, changed in pairs(changed_endpoints) do
+    local version = redis.call('HGET', ep_key, 'v') and redis.pcall('HINCRBY', ep_key, 'v', 1)
+    if type(version) == 'number' then
+      redis.call('PUBLISH', ep_key, string.format('%.0f', version) .. ' ' .. redis.call('HGET', ep_key, 'm') .. '\n'
+        .. table.concat(changed, '\n'))
+    elseif version then
+      -- Overwritten by hand: it is made again.
+      redis.call('DEL', ep_key)
+    end
+  end
+end
+
+-- The routes of a service are a text with a line for each: "<route> <service> <port>". The field <route> of `routes`
+-- has the rest. A route belongs to one service, unless that service does not exist any more.
+local function each_route(text, visit)
+  for route, target in string.gmatch(text, '(%S+) ([^\n]+)') do visit(route, target) end
+end
+local function route_holder(routes, route)
+  local target = redis.call('HGET', routes, route)
+  return target and string.match(target, '^%S+')
+end
+
+-- Returns the first of these routes that another service has, and that service.
+local function taken_route(routes, services, service, text)
+  local taken, by
+  each_route(text, function(route)
+    local holder = not taken and route_holder(routes, route)
+    if holder and holder ~= service and redis.call('SISMEMBER', services, holder) == 1 then taken, by = route, holder end
+  end)
+  return taken, by
+end
+
+-- Replaces the routes of a service. One that another service has is left alone.
+local function write_routes(routes, services, service, before, after)
+  local wanted, is_changed = {}, false
+  each_route(after, function(route, target) wanted[route] = target end)
+  each_route(before, function(route)
+    if not wanted[route] and route_holder(routes, route) == service then
+      is_changed = redis.call('HDEL', routes, route) == 1 or is_changed
+    end
+  end)
+  for route, target in pairs(wanted) do
+    local known = redis.call('HGET', routes, route)
+    local holder = known and string.match(known, '^%S+')
+    local is_free = not holder or holder == service or redis.call('SISMEMBER', services, holder) == 0
+    if known ~= target and is_free then
+      redis.call('HSET', routes, route, target)
+      is_changed = true
+    end
+  end
+  if is_changed then redis.call('PUBLISH', 'wake:routes', service) end
 end
 
 -- A payload larger than this is never sent to a process: no connection could be used for anything else.

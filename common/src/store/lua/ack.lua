@@ -19,7 +19,7 @@ end
 local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running')
 local message = 'started on ' .. node
 for p = 1, pod_count do
-  local pod_key = pod_keys(p)
+  local pod_key, ep_key = pod_keys(p)
   -- What the pod still waits for before it is ready; '' if it is ready as it runs.
   local payload, uuid, assignment, address, published, name, starting = pod_args(p)
   local phase, holder, current_assignment, reason, known_address = unpack(records[p] or {}, 1, 5)
@@ -41,6 +41,7 @@ for p = 1, pod_count do
       elseif (reason or '') ~= '' then
         redis.call('HSET', pod_key, 'reason', '', 'message', '')
       end
+      endpoint(ep_key, pod_key, uuid)
       add(started, uuid, name, node, message)
       replies[p + 1] = 'ok'
     else
@@ -77,4 +78,5 @@ if #acked > 0 then
   redis.call('SADD', cs, unpack(acked))
 end
 emit_batch(started)
+publish_endpoints()
 return replies

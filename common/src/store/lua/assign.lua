@@ -97,7 +97,9 @@ local function read_volumes()
     local record = records[volume_key]
     if not record then
       local node, state, restored = unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored'), 1, 3)
-      record = { key = volume_key, node = node, state = state, is_certain = node and not restored }
+      record = { key = volume_key, node = node, state = state, 
+        -- A shared volume is on no node, so there is no place that could be unknown.
+        is_shared = not tonumber(replica), is_certain = not tonumber(replica) or (node and not restored) }
       records[volume_key] = record
     end
     local list = of_pods[pod_index] or {}
@@ -113,7 +115,8 @@ local volumes_of = read_volumes()
 local function has_data_here(node, of_pod)
   for _, volume in ipairs(of_pod or {}) do
     local record = volume.record
-    if record.state == 'removing' or (record.node and record.node ~= node.name) then return false end
+    local is_elsewhere = not record.is_shared and record.node and record.node ~= node.name
+    if record.state == 'removing' or is_elsewhere then return false end
   end
   return true
 end
@@ -132,7 +135,14 @@ end
 local function bind(node, of_pod)
   for _, volume in ipairs(of_pod or {}) do
     local record = volume.record
-    if not record.node then
+    if record.is_shared then
+      if not record.state then
+        redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
+          'replica', volume.replica, 'space', volume.space, 'state', 'bound', 'created_at', STAMP)
+        redis.call('SADD', volumes, volume.name)
+        record.state = 'bound'
+      end
+    elseif not record.node then
       redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
         'replica', volume.replica, 'node', node.name, 'space', volume.space, 'state', 'bound', 'created_at', STAMP)
       redis.call('SADD', volumes, volume.name)

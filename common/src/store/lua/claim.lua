@@ -49,7 +49,7 @@ end
 
 local replies = { 'OK' }
 for p = 1, pod_count do
-  local pod_key, wanted_key = pod_keys(p)
+  local pod_key, wanted_key, ep_key = pod_keys(p)
   local payload, uuid, new_assignment, name, image, replica, in_service, ports = pod_args(p)
   local phase, holder, assignment, attempts = unpack(changed[pod_key] or records[p] or {}, 1, 4)
   local verdict
@@ -80,6 +80,7 @@ for p = 1, pod_count do
   elseif holder == node and phase == 'stopping' then
     drop(payload)
     end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
+    endpoint(ep_key, pod_key, uuid)
     emit('pod', uuid, 'PodStopped', name, node, 'stopped', 'stopped before it was started')
     redis.call('PUBLISH', 'wake:scheduler', 'capacity')
     changed[pod_key] = { 'stopped', holder, assignment, attempts }
@@ -92,4 +93,5 @@ for p = 1, pod_count do
   end
   replies[p + 1] = verdict
 end
+publish_endpoints()
 return replies

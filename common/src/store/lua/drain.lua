@@ -19,7 +19,7 @@ end
 local queued, rescheduled = 0, batch_event('PodRescheduled', 'pending')
 local message = 'its node ' .. node .. ' was declared dead'
 for p = 1, pod_count do
-  local pod_key, wanted_key = pod_keys(p)
+  local pod_key, wanted_key, ep_key = pod_keys(p)
   -- The uuid is '' when the payload or the record of its pod is unreadable.
   local payload, uuid = pod_args(p)
   local removed
@@ -40,13 +40,16 @@ for p = 1, pod_count do
     release(node_key, pod_key)
     redis.call('RPUSH', sq, payload)
     add(rescheduled, uuid, name, node, message)
+    endpoint(ep_key, pod_key, uuid)
     queued = queued + 1
   elseif holder == node and phase == 'stopping' then
     -- This also clears a request to stop that came after the declaration. The next session of the worker
     -- would get it with every heartbeat.
     end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
+    endpoint(ep_key, pod_key, uuid)
     emit('pod', uuid, 'PodStopped', name, node, 'stopped', message .. ' while stopping it')
   end
 end
 emit_batch(rescheduled)
+publish_endpoints()
 return { 'OK', queued }

@@ -13,7 +13,7 @@ end
 
 local found = 0
 for p = 1, pod_count do
-  local pod_key = pod_keys(p)
+  local pod_key, ep_key = pod_keys(p)
   local payload, uuid, new_assignment, name, image, replica = pod_args(p)
   -- Read here, not before the first write: two payloads in the set may have the same uuid.
   local phase, holder = unpack(redis.call('HMGET', pod_key, 'phase', 'node'), 1, 2)
@@ -25,9 +25,11 @@ for p = 1, pod_count do
     end
     if not phase or (phase == 'assigned' and holder == node) then
       redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP)
+      endpoint(ep_key, pod_key, uuid)
       emit('pod', uuid, 'PodStarted', name, node, 'running', 'started on the external worker ' .. node)
       found = found + 1
     end
   end
 end
+publish_endpoints()
 return found

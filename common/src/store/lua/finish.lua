@@ -1,10 +1,11 @@
 -- Records that a pod of a worker ended, because it was to be stopped or by itself.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (not this worker's)
 --        | 'WANTED' (there is no request to stop it: it was lost, not stopped)
-local node_key, rq, cs, stop_set, wanted_key, pod_key = head_keys()
+local node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key = head_keys()
 -- The outcome is 'stopped', 'succeeded' or 'failed'; the exit code is '' if there is none.
-local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers, kept_runs, runs =
-  head_args()
+-- `drained` tells what was in flight before the stop, '' if nothing was.
+local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers, kept_runs, runs,
+  drained = head_args()
 redis.call('LLEN', rq)
 redis.call('SCARD', cs)
 redis.call('SCARD', stop_set)
@@ -36,6 +37,9 @@ else
   release(node_key, pod_key)
   if service then redis.call('PUBLISH', 'wake:reconcile', service) end
 end
+if drained ~= '' then emit('pod', uuid, 'PodDrained', name, node, outcome, drained) end
+endpoint(ep_key, pod_key, uuid)
+publish_endpoints()
 local event_reasons = { stopped = 'PodStopped', succeeded = 'PodSucceeded', failed = 'PodFailed' }
 emit('pod', uuid, event_reasons[outcome], name, node, outcome, message)
 redis.call('PUBLISH', 'wake:scheduler', 'capacity')

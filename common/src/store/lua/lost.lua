@@ -1,7 +1,7 @@
 -- Records that a worker misses the container of a pod that must run on it: it is queued there again, as a new
 -- assignment.
 -- Reply: 'OK' | 'FENCED' | 'STALE'
-local node_key, cs, pq, pod_key = head_keys()
+local node_key, cs, pq, pod_key, ep_key = head_keys()
 local node, incarnation, uuid, assignment, payload, new_assignment = head_args()
 redis.call('SCARD', cs)
 redis.call('LLEN', pq)
@@ -14,5 +14,7 @@ redis.call('SREM', cs, payload)
 redis.call('LPUSH', pq, payload)
 redis.call('HSET', pod_key, 'phase', 'assigned', 'assignment', new_assignment, 'since', STAMP,
   'reason', 'ContainerLost', 'message', message)
+endpoint(ep_key, pod_key, uuid)
+publish_endpoints()
 emit('pod', uuid, 'ContainerLost', name, node, 'assigned', message)
 return 'OK'

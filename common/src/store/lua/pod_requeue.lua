@@ -1,7 +1,7 @@
 -- Repairs a pod whose payload is in none of the queues that its phase allows: a failover has lost the write.
 -- It does nothing unless the payload really is missing, so it may be called on suspicion.
 -- Reply: 'QUEUED' | 'PRESENT' | 'CHANGED' (the pod has moved, or there are other schedulers: read again)
-local pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers = head_keys()
+local pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key = head_keys()
 -- The keys of the node are any names, and the node is '', if the pod was seen on none.
 local uuid, payload, seen_phase, seen_node = head_args()
 local phase, node, name = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name'), 1, 3)
@@ -57,4 +57,6 @@ else
   redis.call('LPUSH', sq, payload)
   announce('pending', message)
 end
+endpoint(ep_key, pod_key, uuid)
+publish_endpoints()
 return 'QUEUED'

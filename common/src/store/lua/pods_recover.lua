@@ -1,7 +1,7 @@
 -- Records pods again that a worker or a backup knows and Redis does not: record, slot and container set, in
 -- one step.
 -- Reply: for each pod 'recovered' | 'present' (it has a record) | 'taken' (another pod has its slot)
-local wanted_key, sq = head_keys()
+local wanted_key, sq, ep_key = head_keys()
 -- '' for pushed pods.
 local service = head_args()
 check_wanted_type(wanted_key)
@@ -55,9 +55,11 @@ for p = 1, pod_count do
       redis.call('LPUSH', sq, payload)
       add(waiting, uuid, name, '', 'recorded again: it waits for a node')
     end
+    endpoint(ep_key, pod_key, uuid)
     replies[p] = 'recovered'
   end
 end
 emit_batch(running)
 emit_batch(waiting)
+publish_endpoints()
 return replies

@@ -2,7 +2,7 @@
 -- A user or a failover has removed them from there.
 -- Reply: for each pod 'restored' | 'present' (nothing was missing) | 'changed' (it is on no node any more)
 --        | 'surplus' (its slot is taken or not desired: stop it) | 'unknown_service'
-local service_key, wanted_key = head_keys()
+local service_key, wanted_key, ep_key = head_keys()
 -- '' for pushed pods; `service_key` is then any name.
 local service = head_args()
 local state, replicas
@@ -19,6 +19,7 @@ replicas = tonumber(replicas) or 0
 
 local replies, restored = {}, batch_event('PodRestored', '')
 for p = 1, pod_count do
+  local pod_key = pod_keys(p)
   local uuid = pod_args(p)
   local phase, pod_service, replica = unpack(records[p], 1, 3)
   local index = tonumber(replica)
@@ -41,9 +42,12 @@ for p = 1, pod_count do
     end
   end
   if replies[p] == 'restored' then
+    -- A set that was made meanwhile lacks it: it was in no slot.
+    endpoint(ep_key, pod_key, uuid)
     add(restored, uuid, service ~= '' and service or 'pushed', '',
       'it runs, but was not listed; listed again')
   end
 end
 emit_batch(restored)
+publish_endpoints()
 return replies

@@ -1,7 +1,7 @@
 -- Records that pods are not wanted any more.
 -- Reply: for each pod 'stopped' (ended at once) | 'stopping' (its node will stop it)
 --        | 'moved' (it is on another node: read it again) | 'gone'
-local uq, uq_at, uq_why, wanted_key = head_keys()
+local uq, uq_at, uq_why, wanted_key, ep_key = head_keys()
 local reason, message = head_args()
 local records = {}
 redis.call('HLEN', uq)
@@ -39,6 +39,7 @@ for p = 1, pod_count do
   else
     if phase ~= 'stopping' then
       redis.call('HSET', pod_key, 'phase', 'stopping', 'since', STAMP, 'reason', reason, 'message', message)
+      endpoint(ep_key, pod_key, uuid)
       add(stopping, uuid, name, node, message)
     end
     if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
@@ -47,4 +48,5 @@ for p = 1, pod_count do
 end
 emit_batch(stopped)
 emit_batch(stopping)
+publish_endpoints()
 return replies

@@ -59,7 +59,7 @@ redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive',
   'beat', NOW, 'registered_at', STAMP, 'labels', labels, 'pods', max_pods, 'runtime', runtime,
   'engine_version', engine_version, 'version', version, 'reserved', reserved)
 set_resources(node_key, head_resources())
-redis.call('HDEL', node_key, 'engine_problem', 'guest_value')
+redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')
 redis.call('SADD', nodes, node)
 -- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A broken
 -- key keeps no worker away.

@@ -11,6 +11,8 @@ local key, aside, record_key = head_keys()
 --   'restore_spec'   write the specification `element`, which has the text `seen_phase` ('': none), again from
 --                    the record of a service that names it
 --   'add'            add `element` to a set, if the record exists
+--   'add_route'      write the route `element` again, which has the value `seen_phase`, if the service has it
+--   'remove_route'   remove it, unless the service has it
 --   'remove'         remove the entry `element`, if the record has this phase and node (both '': no record)
 local action, element, seen_phase, seen_node = head_args()
 local ASIDE_SECONDS = 7 * 24 * 3600
@@ -57,6 +59,12 @@ local function restore_spec()
   return is_as_seen and redis.call('SET', key, text).ok == 'OK'
 end
 
+-- Returns whether the record of the service has the route.
+local function has_route()
+  local lines = '\n' .. (redis.call('HGET', record_key, 'routes') or '') .. '\n'
+  return string.find(lines, '\n' .. element .. ' ' .. seen_phase .. '\n', 1, true) ~= nil
+end
+
 local done = false
 if action == 'remove' then
   done = remove()
@@ -72,6 +80,12 @@ elseif action == 'remove_fields' then
 elseif action == 'remove_slot' then
   done = key_type == 'hash' and redis.call('HGET', key, element) == seen_phase
     and redis.call('HDEL', key, element) == 1
+elseif action == 'add_route' then
+  done = (key_type == 'hash' or key_type == 'none') and has_route()
+    and redis.call('HSETNX', key, element, seen_phase) == 1
+elseif action == 'remove_route' then
+  done = key_type == 'hash' and redis.call('HGET', key, element) == seen_phase and not has_route()
+    and redis.call('HDEL', key, element) == 1
 elseif action == 'restore_spec' then
   done = restore_spec()
 elseif action == 'add' then
@@ -79,6 +93,7 @@ elseif action == 'add' then
     and redis.call('SADD', key, element) == 1
 end
 if not done then return 'CHANGED' end
+if action == 'add_route' or action == 'remove_route' then redis.call('PUBLISH', 'wake:routes', '') end
 emit('cluster', key, 'Repaired', '', '', '', action == 'set_aside'
   and 'another program wrote a ' .. element .. ' there: moved to ' .. aside .. ', which expires in a week'
   or action == 'add' and string.sub(element, 1, 100) .. ' was missing there: added again'

@@ -1,6 +1,6 @@
 -- Records how a pod of a worker is doing, without changing its phase.
 -- Reply: 'OK' | 'FENCED' | 'STALE'
-local node_key, pod_key = head_keys()
+local node_key, pod_key, ep_key = head_keys()
 -- The reason is '' when the pod is well. Restarts and exit code are '' when they are unknown. Address and
 -- published ports count only if `published` is not ''.
 local node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published,
@@ -19,6 +19,10 @@ if restarts ~= '' then redis.call('HSET', pod_key, 'restarts', restarts) end
 if exit_code ~= '' then redis.call('HSET', pod_key, 'exit_code', exit_code) end
 if published ~= '' then redis.call('HSET', pod_key, 'address', address, 'published', published) end
 note_containers(pod_key, containers, kept_runs, runs)
+if reason ~= (last_reason or '') then
+  endpoint(ep_key, pod_key, uuid)
+  publish_endpoints()
+end
 if reason ~= '' and (reason ~= last_reason or (restarts ~= '' and restarts ~= last_restarts)) then
   emit('pod', uuid, reason, name, node, phase, message)
 elseif reason == '' and last_reason == 'Starting' then

@@ -1,16 +1,20 @@
 -- Forgets a deleted service once no slot of it is taken.
 -- Reply: 'OK' | 'WANTED' (it is not being deleted) | 'BUSY' (it still has pods)
 -- `spec_key` is the specification of its last generation.
-local service_key, services, slots, spec_key = head_keys()
+local service_key, services, slots, spec_key, routes, ep_key = head_keys()
 local service = head_args()
-local state = redis.call('HGET', service_key, 'state')
+local state, routes_text = unpack(redis.call('HMGET', service_key, 'state', 'routes'), 1, 2)
 local taken = redis.call('HLEN', slots)
 redis.call('SCARD', services)
+if routes_text then redis.call('HLEN', routes) end
 if not state then return 'OK' end
 if state ~= 'deleting' then return 'WANTED' end
 if taken > 0 then return 'BUSY' end
 redis.call('DEL', service_key)
+if routes_text then write_routes(routes, services, service, routes_text, '') end
 redis.call('SREM', services, service)
+-- A proxy that still follows it makes it again, empty.
+redis.call('DEL', ep_key)
 redis.call('EXPIRE', spec_key, TOMBSTONE_SECONDS)
 emit('service', service, 'ServiceGone', service, '', '', 'its last pod is gone')
 return 'OK'

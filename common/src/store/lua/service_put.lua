@@ -1,16 +1,18 @@
 -- Stores the desired state of a service.
 -- Reply: {'CREATED', time ms} | {'REPLACED' | 'SCALED' | 'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'}
---        | {'DELETING'} | {'CONFLICT', revision}
-local service_key, services, spec_key, unconfirmed, former_specs = head_keys()
+--        | {'DELETING'} | {'CONFLICT', revision} | {'ROUTE', route, the other service that has it}
+local service_key, services, spec_key, unconfirmed, former_specs, routes = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
--- `depends_on` is JSON, or '' for none.
-local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, expected_revision,
-  write = head_args()
+-- `depends_on` and `ingress` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
+local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, ingress,
+  routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app = redis.call('HGET', service_key, 'app') or ''
 local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
+local current_ingress, current_routes = unpack(redis.call('HMGET', service_key, 'ingress', 'routes'), 1, 2)
+current_ingress, current_routes = current_ingress or '', current_routes or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -24,18 +26,25 @@ if not state and mode == 'replace' then return { 'MISSING' } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
+local taken, other = taken_route(routes, services, service, routes_text)
+if taken then return { 'ROUTE', taken, other } end
+if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
-  and #depends_on <= #current_depends_on then allow_at_maxmemory() end
+  and #depends_on <= #current_depends_on and #ingress <= #current_ingress
+  and #routes_text <= #current_routes then allow_at_maxmemory() end
 note_unconfirmed(unconfirmed, service, write)
 
--- A service without an app or dependencies has no such field, as those of earlier versions.
+-- A service without an app, dependencies or ingress has no such field, as those of earlier versions.
 local function set_optional(field, value)
   if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
 end
 local function set_optionals()
   set_optional('app', app)
   set_optional('depends_on', depends_on)
+  set_optional('ingress', ingress)
+  set_optional('routes', routes_text)
+  if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
@@ -56,6 +65,10 @@ if not state then
 end
 
 local function scaled_message()
+  if current_replicas == replicas and current_labels == labels and current_app == app
+    and current_depends_on == depends_on then
+    return 'its ingress changed'
+  end
   if current_replicas == replicas and current_labels == labels and current_app == app then
     return 'its dependencies changed'
   end
@@ -65,7 +78,7 @@ local function scaled_message()
 end
 if is_same then
   if current_replicas == replicas and current_labels == labels and current_app == app
-    and current_depends_on == depends_on then
+    and current_depends_on == depends_on and current_ingress == ingress and current_routes == routes_text then
     return { 'UNCHANGED', generation }
   end
   redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,

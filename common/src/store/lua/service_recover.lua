@@ -1,12 +1,13 @@
 -- Stores a service again as a worker or a backup knows it, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
-local service_key, services, unconfirmed, former_specs = head_keys()
+local service_key, services, unconfirmed, former_specs, routes = head_keys()
 local service, saved_revision, write = head_args()
-local current_spec = redis.call('HGET', service_key, 'spec')
+local current_spec, current_routes = unpack(redis.call('HMGET', service_key, 'spec', 'routes'), 1, 2)
 local _, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 redis.call('HLEN', unconfirmed)
+redis.call('HLEN', routes)
 if redis.call('EXISTS', service_key) == 1 and revision >= (tonumber(saved_revision) or 0) then
   return { 'PRESENT' }
 end
@@ -18,6 +19,8 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
+-- A route that another service has got meanwhile stays that service's; `cluster check` says so.
+write_routes(routes, services, service, current_routes or '', redis.call('HGET', service_key, 'routes') or '')
 reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)
 -- The replaced specification expires when no pod names it any more.
 if current_spec and current_spec ~= redis.call('HGET', service_key, 'spec') then

@@ -1,7 +1,7 @@
 -- Frees slots whose pod has no record any more (lost in a failover, or deleted by hand), so that it can be
 -- created again. A slot that another pod holds by now, or whose pod has a record after all, is left alone.
 -- Reply: number of slots that were freed
-local slots = head_keys()
+local slots, ep_key = head_keys()
 local service = head_args()
 redis.call('HLEN', slots)
 local freed = 0
@@ -10,9 +10,11 @@ for s = 1, slot_count do
   local replica, uuid = slot_args(s)
   if redis.call('HGET', slots, replica) == uuid and redis.call('EXISTS', pod_key) == 0 then
     redis.call('HDEL', slots, replica)
+    endpoint(ep_key, pod_key, uuid)
     emit('pod', uuid, 'PodLost', service, '', '',
       'its record is gone; replica ' .. replica .. ' is created again')
     freed = freed + 1
   end
 end
+publish_endpoints()
 return freed

@@ -1,18 +1,31 @@
--- Removes a persistent volume: its node's worker is asked to remove the data, and then the record goes.
+-- Removes a persistent or shared volume: a worker is asked to remove the data, and then the record goes.
 -- Reply: 'REMOVING' (also if it was before) | 'OK' (its node is none any more: the record is gone)
---        | 'MISSING' | 'USED' (a pod of its service uses it, or is about to)
---        | 'CHANGED' (its record names another node than `node`: read it again)
-local volume_key, volumes, removals, node_key, slots = head_keys()
--- `is_mounted`: its service has it, and is not being deleted. `is_wanted`: and has this replica. `is_forced`: the
--- service is being deleted, with its volumes.
-local name, node, service, replica, is_mounted, is_wanted, is_forced = head_args()
+--        | 'MISSING' | 'USED' (a pod of its services uses it, or is about to)
+--        | 'CHANGED' (its record names another node than `former_node`, or `node` is none: read again)
+local volume_key, volumes, removals, former_removals, node_key = head_keys()
+-- `node` is to remove the data. `former_node` is the one that the record names: the same, or for a shared volume the
+-- one that was asked before, or ''. `is_mounted`: a service has it, and is not being deleted. `is_wanted`: and has
+-- this replica. `is_forced`: the service is being deleted, with its volumes.
+local name, node, former_node, service, replica, is_mounted, is_wanted, is_forced = head_args()
 local holder, state = unpack(redis.call('HMGET', volume_key, 'node', 'state'), 1, 2)
-local is_held = redis.call('HEXISTS', slots, replica) == 1
+local is_shared = not tonumber(replica)
+local is_held = false
+for u = 1, user_count do
+  local slots = user_keys(u)
+  -- The replica that has the volume; '' if all have it.
+  local slot = user_args(u)
+  if slot == '' then
+    is_held = is_held or redis.call('HLEN', slots) > 0
+  else
+    is_held = is_held or redis.call('HEXISTS', slots, slot) == 1
+  end
+end
 redis.call('SCARD', volumes)
 redis.call('SCARD', removals)
+redis.call('SCARD', former_removals)
 local node_state = redis.call('HGET', node_key, 'state')
-if not holder then return 'MISSING' end
-if holder ~= node then return 'CHANGED' end
+if not holder and not state then return 'MISSING' end
+if (holder or '') ~= former_node or (is_shared and not node_state) then return 'CHANGED' end
 if is_forced ~= '1' and (is_wanted == '1' or (is_mounted == '1' and is_held)) then return 'USED' end
 if not node_state then
   redis.call('SREM', removals, name)
@@ -26,6 +39,10 @@ end
 if state ~= 'removing' then
   redis.call('HSET', volume_key, 'state', 'removing')
   emit('service', service, 'VolumeRemoving', service, node, '', 'volume ' .. name .. ' is to be removed')
+end
+if holder ~= node then
+  redis.call('HSET', volume_key, 'node', node)
+  redis.call('SREM', former_removals, name)
 end
 redis.call('SADD', removals, name)
 redis.call('PUBLISH', 'wake:' .. node, 'volumes')

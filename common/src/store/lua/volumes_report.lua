@@ -31,6 +31,13 @@ for v = 1, volume_count do
       emit('service', service, 'VolumeRemoved', service, node, '', 'volume ' .. name .. ' was removed')
       has_removed = true
     end
+  elseif not tonumber(replica) then
+    -- Shared: every node that has the directory reports it, and none is its own.
+    if not state then
+      redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
+        'space', space, 'state', 'bound', 'created_at', STAMP)
+      redis.call('SADD', volumes, name)
+    end
   elseif not holder or (restored and holder ~= node) then
     -- What a backup says of the place of a volume is older than the volume.
     if holder then

@@ -54,6 +54,8 @@ pub enum ProcessKind {
     Scheduler,
     /// A worker.
     Worker,
+    /// A proxy.
+    Proxy,
 }
 
 /// What becomes of a call while Redis uses all of its `maxmemory`.

@@ -95,7 +95,7 @@ scripts! {
         keys: [node_key, rq, cs, stop_set],
         args: [node, incarnation],
         batch Pod pod {
-            keys: [pod_key],
+            keys: [pod_key, ep_key],
             args: [payload, uuid, assignment, address, published, name, starting],
         }
         moves: [Ack],
@@ -132,7 +132,7 @@ scripts! {
         keys: [node_key, rq, pushed, stop_set, cs],
         args: [node, incarnation, max_attempts, pause_ms],
         batch Pod pod {
-            keys: [pod_key, wanted_key],
+            keys: [pod_key, wanted_key, ep_key],
             args: [payload, uuid, new_assignment, name, image, replica, in_service, ports, resources],
         }
         creates: Assigned,
@@ -169,7 +169,7 @@ scripts! {
         keys: [node_key, sq, source, stop_set],
         args: [node, seen_incarnation, source_type],
         batch Pod pod {
-            keys: [pod_key, wanted_key],
+            keys: [pod_key, wanted_key, ep_key],
             args: [payload, uuid],
         }
         moves: [NodeDied],
@@ -180,7 +180,7 @@ scripts! {
         keys: [node_key, cs, pushed],
         args: [node],
         batch Pod pod {
-            keys: [pod_key],
+            keys: [pod_key, ep_key],
             args: [payload, uuid, new_assignment, name, image, replica],
         }
         creates: Running,
@@ -195,12 +195,28 @@ scripts! {
     finish {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, rq, cs, stop_set, wanted_key, pod_key],
+        keys: [node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key],
         args: [
             node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers,
-            kept_runs, runs
+            kept_runs, runs, drained
         ],
         moves: [Stopped, Succeeded, Failed],
+    }
+    follow {
+        run_by: [Api, Proxy],
+        at_maxmemory: Allowed,
+        keys: [ep_key],
+        args: [known_version, known_master],
+    }
+    follow_pods {
+        run_by: [Api, Proxy],
+        at_maxmemory: Allowed,
+        keys: [ep_key],
+        args: [master, is_last],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid],
+        }
     }
     give_back {
         run_by: [Worker],
@@ -234,7 +250,7 @@ scripts! {
     lost {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, cs, pq, pod_key],
+        keys: [node_key, cs, pq, pod_key, ep_key],
         args: [node, incarnation, uuid, assignment, payload, new_assignment],
         moves: [Lost],
     }
@@ -268,7 +284,7 @@ scripts! {
     pod_requeue {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers],
+        keys: [pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key],
         args: [uuid, payload, seen_phase, seen_node],
         batch Scheduler scheduler {
             keys: [in_flight],
@@ -300,7 +316,7 @@ scripts! {
     pods_recover {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [wanted_key, sq],
+        keys: [wanted_key, sq, ep_key],
         args: [service],
         batch Pod pod {
             keys: [pod_key, node_key, cs],
@@ -314,7 +330,7 @@ scripts! {
     pods_restore {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [service_key, wanted_key],
+        keys: [service_key, wanted_key, ep_key],
         args: [service],
         batch Pod pod {
             keys: [pod_key],
@@ -324,7 +340,7 @@ scripts! {
     pods_stop {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
-        keys: [uq, uq_at, uq_why, wanted_key],
+        keys: [uq, uq_at, uq_why, wanted_key, ep_key],
         args: [reason, message],
         batch Pod pod {
             keys: [pod_key, stop_set],
@@ -391,7 +407,7 @@ scripts! {
     report {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, pod_key],
+        keys: [node_key, pod_key, ep_key],
         args: [
             node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published,
             containers, kept_runs, runs
@@ -412,20 +428,20 @@ scripts! {
     service_forget {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [service_key, services, slots, spec_key],
+        keys: [service_key, services, slots, spec_key, routes, ep_key],
         args: [service],
     }
     service_put {
         run_by: [Api],
         at_maxmemory: Shrinking,
-        keys: [service_key, services, spec_key, unconfirmed, former_specs],
+        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
-               expected_revision, write],
+               ingress, routes_text, expected_revision, write],
     }
     service_recover {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [service_key, services, unconfirmed, former_specs],
+        keys: [service_key, services, unconfirmed, former_specs, routes],
         args: [service, saved_revision, write],
         batch Field field {
             keys: [],
@@ -444,10 +460,16 @@ scripts! {
         keys: [service_key, unconfirmed],
         args: [service, replicas, expected_revision, write],
     }
+    shared_directory {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, incarnation, found, known, problem],
+    }
     slot_free {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [slots],
+        keys: [slots, ep_key],
         args: [service],
         batch Slot slot {
             keys: [pod_key],
@@ -510,13 +532,31 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [value_key, names],
-        args: [kind, name, version, value, created_at, updated_at],
+        args: [kind, name, version, value, created_at, updated_at, app],
     }
     volume_remove {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [volume_key, volumes, removals, node_key, slots],
-        args: [name, node, service, replica, is_mounted, is_wanted, is_forced],
+        keys: [volume_key, volumes, removals, former_removals, node_key],
+        args: [name, node, former_node, service, replica, is_mounted, is_wanted, is_forced],
+        batch User user {
+            keys: [slots],
+            args: [slot],
+        }
+    }
+    volumes_measured {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, incarnation, volume_count],
+        batch Volume volume {
+            keys: [volume_key],
+            args: [name, used, over],
+        }
+        batch Excess excess {
+            keys: [pod_key],
+            args: [uuid, over],
+        }
     }
     volumes_report {
         run_by: [Worker],

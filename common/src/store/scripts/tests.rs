@@ -85,7 +85,7 @@ fn arguments_have_their_names() {
 
     // Two nodes, one request, one volume, one pod.
     let assign = argv(
-        "2 1 1 20000 w1 life - w2 life - 80/tcp 100 64 50 1 web_data_0 web data 0 - u payload 2 1 a web nginx 0 1",
+        "2 1 1 20000 w1 life - w2 life - 80/tcp 100 64 50 0 1 web_data_0 web data 0 - u payload 2 1 a web nginx 0 1",
     );
     let read = script("assign").arguments(&assign);
     let values = |name| read.items.iter().filter_map(|item| item.get(name)).collect::<Vec<_>>();

@@ -12,6 +12,7 @@ mod external_worker;
 mod host_ports;
 mod ready;
 mod resources;
+mod shared_directory;
 mod volumes;
 
 use std::fmt;
@@ -34,10 +35,12 @@ pub(super) const POD_FILTERS: &[NodeFilter] = &[
     resources::CPU,
     resources::MEMORY,
     resources::PIDS,
+    resources::DISK,
     host_ports::FREE,
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,
     volumes::PLACE_IS_KNOWN,
+    shared_directory::READY,
 ];
 
 /// One check of a node for a pod, with the reason and the explanation of a refusal.
@@ -62,6 +65,9 @@ impl Reason {
 
     /// The data of a volume of the pod is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
+
+    /// The node does not have the directory that nodes share, and a volume of the pod is in it.
+    pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");
 
     /// A volume of the pod may have its data on a node that has not told which volumes it has.
     pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");

@@ -27,6 +27,7 @@ macro_rules! enough_of {
 pub(super) const CPU: NodeFilter = enough_of!(Resource::Cpu, Reason("InsufficientCpu"));
 pub(super) const MEMORY: NodeFilter = enough_of!(Resource::Memory, Reason("InsufficientMemory"));
 pub(super) const PIDS: NodeFilter = enough_of!(Resource::Pids, Reason("InsufficientPids"));
+pub(super) const DISK: NodeFilter = enough_of!(Resource::Disk, Reason("InsufficientDisk"));
 
 fn has_enough(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> bool {
     let needed = requirements.request.get(resource);
@@ -46,5 +47,9 @@ fn explain(resource: Resource, candidate: &Candidate, requirements: &Requirement
             format!("needs {needed}, {free} of {} free", bytes_rounded_down(capacity))
         }
         Resource::Pids => format!("needs {needed} processes, {free} of {capacity} free"),
+        Resource::Disk => {
+            let (needed, free) = (bytes_rounded_up(needed), bytes_rounded_down(free));
+            format!("needs {needed} of disk, {free} of {} free", bytes_rounded_down(capacity))
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Tables for all filters: a change to a healthy node, and the refusals that follow from it.
 
 use common::ids::{NodeName, VolumeName};
-use common::node::{NodeKind, NodeState, Resources};
+use common::node::{NodeKind, NodeState, Resources, SharedVolumesState};
 use common::spec::HostPorts;
 
 use super::*;
@@ -69,7 +69,7 @@ fn refusals_of_a_pod_without_requests() {
 
 #[test]
 fn refusals_of_a_pod_with_requests() {
-    let cases: [(&str, NodeBuilder, &[&str]); 8] = [
+    let cases: [(&str, NodeBuilder, &[&str]); 10] = [
         ("fits", node("a").cpu(2_000, 4_000).memory(6 * GIB, 8 * GIB), &[]),
         (
             "a thousandth of a core short",
@@ -102,6 +102,16 @@ fn refusals_of_a_pod_with_requests() {
             &[],
         ),
         (
+            "disk",
+            node("a").with(|n| n.used.disk_bytes = 91 * GIB),
+            &["InsufficientDisk: needs 10 GiB of disk, 9 GiB of 100 GiB free"],
+        ),
+        (
+            "a worker of a version that does not limit the disk",
+            node("a").with(|n| n.facts.capacity.disk_bytes = Resources::UNLIMITED),
+            &[],
+        ),
+        (
             "several at once",
             node("a").cpu(4_000, 4_000).memory(7 * GIB, 8 * GIB).with(|n| n.cordoned = true),
             &[
@@ -112,7 +122,13 @@ fn refusals_of_a_pod_with_requests() {
         ),
     ];
     let requirements = Requirements {
-        request: Resources { cpu_millis: 2_000, memory_bytes: 2 * GIB, pids: 300, pods: 0 },
+        request: Resources {
+            cpu_millis: 2_000,
+            memory_bytes: 2 * GIB,
+            pids: 300,
+            disk_bytes: 10 * GIB,
+            pods: 0,
+        },
         ..Requirements::default()
     };
     for (case, node, expected) in cases {
@@ -133,6 +149,25 @@ fn a_host_port_belongs_to_one_pod_of_a_node() {
     assert_eq!(refusals(with("8080/udp"), requirements.clone()), [""; 0]);
     assert_eq!(refusals(with("8080/tcp"), requirements), ["HostPortTaken: port 8080/tcp is taken by web"]);
     assert_eq!(refusals(with("8080/tcp"), Requirements::default()), [""; 0]);
+}
+
+#[test]
+fn a_pod_with_a_shared_volume_goes_only_to_nodes_that_have_the_directory_of_the_cluster() {
+    let requirements = Requirements { needs_shared_directory: true, ..Requirements::default() };
+    let with = |state: Option<SharedVolumesState>| node("a").with(|n| n.shared_volumes = state);
+    let refused = || Some(SharedVolumesState::Refused("its shared directory is not mounted".to_owned()));
+    assert_eq!(refusals(with(Some(SharedVolumesState::Ready)), requirements.clone()), [""; 0]);
+    assert_eq!(
+        refusals(with(refused()), requirements.clone()),
+        ["NoSharedDirectory: its shared directory is not mounted"]
+    );
+    assert_eq!(
+        refusals(with(None), requirements),
+        [
+            "NoSharedDirectory: has no directory for shared volumes: start its worker with KUBELEET_SHARED_VOLUMES_DIR"
+        ]
+    );
+    assert_eq!(refusals(with(refused()), Requirements::default()), [""; 0]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::runtime::RuntimeError;
 pub(super) enum EngineCall {
     Ping,
     Version,
+    Info,
     List,
     Inspect,
     InspectImage,
@@ -38,6 +39,7 @@ impl EngineCall {
         match self {
             EngineCall::Ping => "ping",
             EngineCall::Version => "version",
+            EngineCall::Info => "info",
             EngineCall::List => "list",
             EngineCall::Inspect => "inspect",
             EngineCall::InspectImage => "inspect_image",
@@ -64,6 +66,7 @@ impl fmt::Display for EngineCall {
         f.write_str(match self {
             EngineCall::Ping => "ping the engine",
             EngineCall::Version => "read the engine's version",
+            EngineCall::Info => "read the engine's information",
             EngineCall::List => "list containers",
             EngineCall::Inspect => "inspect the container",
             EngineCall::InspectImage => "inspect the image",

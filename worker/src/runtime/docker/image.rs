@@ -1,4 +1,4 @@
-//! Images: pulled only if the engine does not have them, and once however many pods wait for the same one.
+//! Images: pulled if the engine does not have them, or a container asks for it, and once however many pods wait for the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use bollard::auth::DockerCredentials;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use common::ids::RegistryHost;
-use common::spec::HealthCheck;
+use common::spec::{HealthCheck, PullPolicy};
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
 use futures_util::stream::StreamExt;
 
@@ -110,13 +110,24 @@ pub(super) async fn ensure(
     client: &Arc<Client>,
     images: &Images,
     image: &str,
+    policy: PullPolicy,
     logins: &Arc<dyn RegistryLogins>,
 ) -> Result<(), RuntimeError> {
+    if policy == PullPolicy::Always {
+        // What was seen of it may be of the image that this name had before.
+        images.mark_missing(image);
+        return images.join(client, &with_tag(image), logins).await;
+    }
     if images.was_just_seen(image) {
         return Ok(());
     }
     match inspect(client, image).await? {
         Some(seen) => images.mark_present(image, image_check::of_inspected(&seen)),
+        None if policy == PullPolicy::Never => {
+            let why = "it is not on this node, and `pull_policy: never` forbids to pull it: load it there, or \
+                       write `missing`";
+            return Err(RuntimeError::Image(why.to_owned()));
+        }
         // A caller that needs more of it inspects what was pulled.
         None => images.join(client, &with_tag(image), logins).await?,
     }

@@ -38,7 +38,7 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use common::config::PodPolicy;
 use common::ids::{NodeName, PodId};
-use common::spec::{HealthCheck, Port, StopSignal};
+use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
@@ -326,9 +326,10 @@ impl Runtime for DockerRuntime {
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        policy: PullPolicy,
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        Box::pin(image::ensure(&self.client, &self.images, image, logins))
+        Box::pin(image::ensure(&self.client, &self.images, image, policy, logins))
     }
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
@@ -364,6 +365,10 @@ impl Runtime for DockerRuntime {
 
     fn signal<'a>(&'a self, handle: &'a str, signal: StopSignal) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(containers::signal(&self.client, handle, signal))
+    }
+
+    fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
+        Box::pin(volumes::directory(&self.client))
     }
 
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking and may say why it is skipped"
 )]
 
+use common::spec::PullPolicy;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -168,14 +169,14 @@ async fn read(fixture: &Fixture, container: &Container, tail: usize) -> String {
 async fn the_error_for_a_missing_image_has_the_engines_message() {
     let Some(fixture) = Fixture::new().await else { return };
     let image = "localhost:1/kubeleet-test/missing:1";
-    let error = fixture.docker.ensure_image(image, &no_logins()).await.unwrap_err();
+    let error = fixture.docker.ensure_image(image, PullPolicy::Missing, &no_logins()).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Image(message) if message.contains("refused")), "{error:?}");
     let mut request = fixture.request("missing", "true");
     request.container.image = image.to_owned();
     let error = fixture.docker.run(&request).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Image(message) if message.contains(image)), "{error:?}");
     assert_eq!(fixture.list().await, []);
-    fixture.docker.ensure_image(SHELL_IMAGE, &no_logins()).await.unwrap();
+    fixture.docker.ensure_image(SHELL_IMAGE, PullPolicy::Missing, &no_logins()).await.unwrap();
     assert!(
         fixture.docker.has_image(SHELL_IMAGE).await.unwrap()
             && !fixture.docker.has_image(image).await.unwrap()
@@ -366,15 +367,15 @@ async fn pods_that_wait_for_the_same_image_share_one_pull() {
     };
     let logins = no_logins();
     let (one, two, ()) = tokio::join!(
-        engine.runtime.ensure_image("busy", &logins),
-        engine.runtime.ensure_image("busy:latest", &logins),
+        engine.runtime.ensure_image("busy", PullPolicy::Missing, &logins),
+        engine.runtime.ensure_image("busy:latest", PullPolicy::Missing, &logins),
         free
     );
     let failed = RuntimeError::Image("manifest unknown".to_owned());
     assert_eq!((one, two), (Err(failed.clone()), Err(failed)));
     assert_eq!(PULLS.load(Ordering::SeqCst), 1);
     release.add_permits(1);
-    engine.runtime.ensure_image("busy", &no_logins()).await.unwrap();
+    engine.runtime.ensure_image("busy", PullPolicy::Missing, &no_logins()).await.unwrap();
     assert_eq!(PULLS.load(Ordering::SeqCst), 2);
 }
 
@@ -403,14 +404,21 @@ async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
     .unwrap();
     let runtime =
         DockerRuntime::connect(Some(&engine.host)).unwrap().with_registry_config(Some(path.clone()));
-    runtime.ensure_image("reg.example:5000/team/web:1", &no_logins()).await.unwrap();
-    let other = runtime.ensure_image("other.example/web", &no_logins()).await.unwrap_err().to_string();
+    runtime.ensure_image("reg.example:5000/team/web:1", PullPolicy::Missing, &no_logins()).await.unwrap();
+    let other = runtime
+        .ensure_image("other.example/web", PullPolicy::Missing, &no_logins())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(other.contains("access denied; credentials used for other.example: none; "), "{other}");
     assert!(other.contains("docker-credential-kubeleet-none is not in the PATH"), "{other}");
     // A file that was broken after the start is an error of the pulls, and never shows what is in it.
     std::fs::write(&path, "hunter2").unwrap();
-    let broken =
-        runtime.ensure_image("reg.example:5000/team/api:1", &no_logins()).await.unwrap_err().to_string();
+    let broken = runtime
+        .ensure_image("reg.example:5000/team/api:1", PullPolicy::Missing, &no_logins())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(broken.contains("config.json") && !broken.contains("hunter2"), "{broken}");
 }
 
@@ -426,7 +434,7 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         Some((404, r#"{"message":"No such image: busy:latest"}"#.to_owned()))
     });
     for _ in 0..3 {
-        engine.runtime.ensure_image("busy", &no_logins()).await.unwrap();
+        engine.runtime.ensure_image("busy", PullPolicy::Missing, &no_logins()).await.unwrap();
     }
     assert_eq!(REQUESTS.load(Ordering::SeqCst), 1);
     let request = ContainerRequest {
@@ -437,7 +445,7 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
     };
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
-    engine.runtime.ensure_image("busy", &no_logins()).await.unwrap();
+    engine.runtime.ensure_image("busy", PullPolicy::Missing, &no_logins()).await.unwrap();
     assert_eq!(REQUESTS.load(Ordering::SeqCst), 2);
 }
 
@@ -463,7 +471,7 @@ async fn an_engine_that_does_not_answer_is_an_engine_error_in_time() {
         docker.ping(),
         docker.list(&node),
         docker.hints(&node),
-        docker.ensure_image("x", &logins)
+        docker.ensure_image("x", PullPolicy::Missing, &logins)
     );
     assert!(begin.elapsed() < READ + Duration::from_secs(5), "{:?}", begin.elapsed());
     assert!(matches!(ping, Err(RuntimeError::Engine(message)) if message.contains("within 3 s")));

@@ -2,6 +2,7 @@
 //! labels; the engine refuses to remove one that a container has.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use bollard::models::{Mount, MountTmpfsOptions, MountType, MountVolumeOptions};
 use bollard::query_parameters::{ListVolumesOptionsBuilder, RemoveVolumeOptionsBuilder};
@@ -39,8 +40,10 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    // Their paths were resolved: see `binds`.
-    let binds = request.container.volumes.iter().filter(|volume| volume.kind == VolumeKind::Bind);
+    // Their paths were resolved: see `binds`, and `shared_directory` of the worker. The engine refuses any other
+    // source, because it is no absolute path.
+    let binds = request.container.volumes.iter();
+    let binds = binds.filter(|volume| matches!(volume.kind, VolumeKind::Bind | VolumeKind::Shared));
     let binds = binds.map(|volume| Mount {
         typ: Some(MountType::BIND),
         source: volume.source.clone(),
@@ -49,6 +52,13 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         ..Default::default()
     });
     kept.chain(in_memory).chain(binds).collect()
+}
+
+/// See [`crate::runtime::Runtime::volumes_directory`].
+pub(super) async fn directory(client: &Client) -> Option<PathBuf> {
+    let docker = client.docker().ok()?;
+    let info = client.within(EngineCall::Info, READ, docker.info()).await.ok()?;
+    Some(PathBuf::from(info.docker_root_dir?).join("volumes"))
 }
 
 /// See [`crate::runtime::Runtime::volumes`].

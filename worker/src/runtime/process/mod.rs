@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::NodeName;
+use common::spec::PullPolicy;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use rustix::process::Signal;
@@ -117,6 +118,7 @@ impl Runtime for ProcessRuntime {
     fn ensure_image<'a>(
         &'a self,
         _image: &'a str,
+        _policy: PullPolicy,
         _logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))

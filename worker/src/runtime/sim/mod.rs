@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::ids::{NodeName, PodId};
-use common::spec::{ContainerSpec, Port};
+use common::spec::{ContainerSpec, Port, PullPolicy};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
@@ -40,6 +40,8 @@ pub struct SimOptions {
     pub image_delay: Duration,
     /// How long a call waits for an engine that hangs.
     pub deadline: Duration,
+    /// Whether containers are reached at this machine's loopback address; otherwise they have no address.
+    pub host_network: bool,
 }
 
 impl Default for SimOptions {
@@ -49,6 +51,7 @@ impl Default for SimOptions {
             stop_delay: Duration::ZERO,
             image_delay: Duration::ZERO,
             deadline: Duration::from_secs(3),
+            host_network: false,
         }
     }
 }
@@ -236,6 +239,10 @@ fn check_image(image: &str) -> Result<(), RuntimeError> {
 }
 
 impl Runtime for SimRuntime {
+    fn uses_host_network(&self) -> bool {
+        self.options.host_network
+    }
+
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
         Box::pin(async {
             self.respond(Duration::ZERO).await?;
@@ -255,6 +262,7 @@ impl Runtime for SimRuntime {
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
+        _policy: PullPolicy,
         _logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {

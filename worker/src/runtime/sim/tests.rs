@@ -4,6 +4,7 @@
 use super::*;
 use crate::runtime::testing::{identity, no_logins};
 use common::spec::ContainerSpec;
+use common::spec::PullPolicy;
 
 fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
     ContainerRequest {
@@ -37,7 +38,10 @@ async fn containers_outlive_the_worker_and_belong_to_one_node() {
 #[tokio::test]
 async fn the_image_name_selects_the_failure() {
     let sim = SimRuntime::new(SimOptions::default());
-    assert!(matches!(sim.ensure_image("missing/x:1", &no_logins()).await, Err(RuntimeError::Image(_))));
+    assert!(matches!(
+        sim.ensure_image("missing/x:1", PullPolicy::Missing, &no_logins()).await,
+        Err(RuntimeError::Image(_))
+    ));
     let refused = sim.run(&request("n", "p", "broken")).await;
     assert!(matches!(refused, Err(RuntimeError::Refused(_))));
     let crash = sim.run(&request("n", "p", "crash:1")).await.unwrap();

@@ -1,0 +1,71 @@
+//! Ranges of IP addresses.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Addresses that begin with the same bits, as `10.0.0.0/8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressRange {
+    first: IpAddr,
+    bits: u32,
+}
+
+impl AddressRange {
+    /// Returns whether the address is in the range.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (own, own_length) = number(self.first);
+        let (other, other_length) = number(address.to_canonical());
+        own_length == other_length && (self.bits == 0 || (own ^ other) >> (own_length - self.bits) == 0)
+    }
+}
+
+/// Returns the address as a number, and its length in bits.
+fn number(address: IpAddr) -> (u128, u32) {
+    match address {
+        IpAddr::V4(address) => (u32::from(address).into(), 32),
+        IpAddr::V6(address) => (address.into(), 128),
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = String;
+    /// Reads `10.0.0.0/8`, or one address.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is neither an address nor a range as 10.0.0.0/8");
+        let (address, bits) =
+            text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let first: IpAddr = address.parse().map_err(|_| wrong())?;
+        let (_, length) = number(first);
+        let bits = bits.map_or(Ok(length), str::parse).map_err(|_| wrong())?;
+        if bits > length {
+            return Err(wrong());
+        }
+        Ok(Self { first, bits })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_contains_the_addresses_that_begin_alike() {
+        for (range, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+            ("0.0.0.0/0", "1.2.3.4", true),
+            ("0.0.0.0/0", "::1", false),
+            ("2001:db8::/32", "2001:db8:1::", true),
+            ("2001:db8::/32", "2001:db9::", false),
+        ] {
+            let range: AddressRange = range.parse().unwrap();
+            assert_eq!(range.contains(address.parse().unwrap()), expected, "{range:?} {address}");
+        }
+        for text in ["", "a", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "::/129"] {
+            assert!(text.parse::<AddressRange>().is_err(), "{text}");
+        }
+    }
+}

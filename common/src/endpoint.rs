@@ -1,0 +1,108 @@
+//! The endpoints of a service: which pods serve it, and where. An endpoint names a pod, never an address: only the
+//! proxy of the pod's own node knows that, so that no address that changed hands can be reached by mistake.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ids::{AssignmentId, NodeName, PodId};
+
+/// One pod of a service as proxies see it: a field of `ep:<service>`, whose name is the pod's id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The pod.
+    pub pod: PodId,
+    /// Its replica index in the service.
+    pub replica: u32,
+    /// The node that it runs on.
+    pub node: NodeName,
+    /// Its assignment to that node: a pod that moved is another endpoint.
+    pub assignment: AssignmentId,
+    /// Whether traffic may be sent to it.
+    pub state: EndpointState,
+}
+
+/// Whether traffic may be sent to a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointState {
+    /// It runs and is not ready: only who asks for this very replica reaches it.
+    Running,
+    /// It is ready.
+    Ready,
+    /// It is about to be stopped: it gets nothing new.
+    Leaving,
+}
+
+impl EndpointState {
+    /// Returns the word in Redis.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EndpointState::Running => "running",
+            EndpointState::Ready => "ready",
+            EndpointState::Leaving => "leaving",
+        }
+    }
+}
+
+impl FromStr for EndpointState {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        [EndpointState::Running, EndpointState::Ready, EndpointState::Leaving]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is no state of an endpoint"))
+    }
+}
+
+impl Endpoint {
+    /// Reads the field `pod` of `ep:<service>`: `<replica> <node> <assignment> <state>`.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub fn parse(pod: PodId, value: &str) -> Result<Self, String> {
+        let parts: Vec<&str> = value.split(' ').collect();
+        let [replica, node, assignment, state] = parts[..] else {
+            return Err(format!("{value:?} is not `<replica> <node> <assignment> <state>`"));
+        };
+        Ok(Self {
+            pod,
+            replica: replica.parse().map_err(|_| format!("{replica:?} is no replica index"))?,
+            node: NodeName::new(node).map_err(|error| error.to_string())?,
+            assignment: AssignmentId::new(assignment).map_err(|error| error.to_string())?,
+            state: state.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// As [`Endpoint::parse`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {}", self.replica, self.node, self.assignment, self.state.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_read_as_it_is_written() {
+        let pod = PodId::new("p1").unwrap();
+        let endpoint = Endpoint::parse(pod.clone(), "3 worker1 a-b ready").unwrap();
+        assert_eq!((endpoint.replica, endpoint.state), (3, EndpointState::Ready));
+        assert_eq!(Endpoint::parse(pod, &endpoint.to_string()), Ok(endpoint));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_an_error() {
+        for value in [
+            "",
+            "3 worker1 a-b",
+            "3 worker1 a-b gone",
+            "x worker1 a-b ready",
+            "3 -w a ready",
+            "3 w a b ready",
+        ] {
+            assert!(Endpoint::parse(PodId::new("p1").unwrap(), value).is_err(), "{value:?}");
+        }
+    }
+}

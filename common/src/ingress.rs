@@ -1,0 +1,338 @@
+//! What of a service is reached from outside the cluster: its `ingress` rules.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::ServiceName;
+use crate::spec::Violation;
+
+/// The most rules of a service.
+const MAX_RULES: usize = 64;
+/// The longest host: that of DNS.
+const MAX_HOST: usize = 253;
+/// The longest path.
+const MAX_PATH: usize = 1024;
+
+/// One rule of a service's `ingress`: requests for a host and path, or connections to a port of every node, go to a port
+/// of the service's pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum IngressRule {
+    /// Requests by HTTP.
+    Http(HttpRule),
+    /// Connections by TCP.
+    Tcp(TcpRule),
+}
+
+/// Requests for a host and path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpRule {
+    /// Host of the request, in lower case: a name, or `*.` and a name for all names below it. Empty for any host.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(
+        example = "web.example",
+        max_length = 253,
+        pattern = r"^((\*\.)?[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*)?$"
+    )]
+    pub host: String,
+    /// The beginning of the request's path, by whole segments. The longest that matches is taken.
+    #[serde(default = "root")]
+    #[schema(
+        default = "/",
+        max_length = 1024,
+        pattern = r"^/(\.?[A-Za-z0-9_~@:$!&'()*+,;=-][A-Za-z0-9._~@:$!&'()*+,;=-]*(/\.?[A-Za-z0-9_~@:$!&'()*+,;=-][A-Za-z0-9._~@:$!&'()*+,;=-]*)*/?)?$"
+    )]
+    pub path: String,
+    /// Port of the pods.
+    #[schema(minimum = 1, maximum = 65535)]
+    pub port: u16,
+    /// How the pods are spoken to.
+    #[serde(default)]
+    pub protocol: HttpProtocol,
+}
+
+/// Connections to a port of every node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TcpRule {
+    /// Port of every node.
+    #[schema(minimum = 1, maximum = 65535)]
+    pub tcp: u16,
+    /// Port of the pods.
+    #[schema(minimum = 1, maximum = 65535)]
+    pub port: u16,
+}
+
+/// How pods are spoken to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// HTTP/2 without TLS, as gRPC servers expect it.
+    H2c,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+impl<'de> Deserialize<'de> for IngressRule {
+    /// Reads all fields of both kinds at once, so that a mistake names its field.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Fields {
+            host: Option<String>,
+            path: Option<String>,
+            port: u16,
+            protocol: Option<HttpProtocol>,
+            tcp: Option<u16>,
+        }
+        let Fields { host, path, port, protocol, tcp } = Fields::deserialize(deserializer)?;
+        let Some(tcp) = tcp else {
+            let (host, path) = (host.unwrap_or_default(), path.unwrap_or_else(root));
+            return Ok(Self::Http(HttpRule { host, path, port, protocol: protocol.unwrap_or_default() }));
+        };
+        if host.is_some() || path.is_some() || protocol.is_some() {
+            return Err(D::Error::custom(
+                "a rule with `tcp` has only `port` beside it: host, path and protocol are of HTTP",
+            ));
+        }
+        Ok(Self::Tcp(TcpRule { tcp, port }))
+    }
+}
+
+/// Reads the `ingress` of a stored service: rules that are none are left out, and the others count.
+pub(crate) fn stored_rules(text: &str) -> Vec<IngressRule> {
+    let rules: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
+    let rules = rules.into_iter().filter_map(|rule| serde_json::from_value::<IngressRule>(rule).ok());
+    rules.filter(|rule| rule.problem().is_none()).collect()
+}
+
+/// What is wrong with a rule: its field, and the sentence.
+type Problem = (&'static str, String);
+
+impl IngressRule {
+    /// Returns the port of the pods.
+    pub fn port(&self) -> u16 {
+        match self {
+            Self::Http(rule) => rule.port,
+            Self::Tcp(rule) => rule.port,
+        }
+    }
+
+    /// Returns what the rule matches, which belongs to one service only: `<host><path>`, or `tcp:<port>`. The field of
+    /// `routes` in Redis.
+    pub fn route(&self) -> String {
+        match self {
+            Self::Http(rule) => format!("{}{}", rule.host, rule.path),
+            Self::Tcp(rule) => format!("tcp:{}", rule.tcp),
+        }
+    }
+
+    /// Returns the value of the route in Redis: `<service> <port>`, and `h2c` if the pods are spoken to by it.
+    pub fn target(&self, service: &ServiceName) -> String {
+        let protocol = match self {
+            Self::Http(HttpRule { protocol: HttpProtocol::H2c, .. }) => " h2c",
+            _ => "",
+        };
+        format!("{service} {}{protocol}", self.port())
+    }
+
+    /// Reads a field of `routes` and its value.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(route: &str, target: &str) -> Result<(ServiceName, Self), String> {
+        let invalid = || format!("{target:?} is not `<service> <port>`");
+        let parts: Vec<&str> = target.split(' ').collect();
+        let (service, port, protocol) = match parts[..] {
+            [service, port] => (service, port, HttpProtocol::Http),
+            [service, port, "h2c"] => (service, port, HttpProtocol::H2c),
+            _ => return Err(invalid()),
+        };
+        let service = ServiceName::new(service).map_err(|error| error.to_string())?;
+        let port = port.parse().map_err(|_| invalid())?;
+        let rule = match route.strip_prefix("tcp:") {
+            Some(tcp) => {
+                Self::Tcp(TcpRule { tcp: tcp.parse().map_err(|_| format!("{route:?} has no port"))?, port })
+            }
+            None => {
+                let (host, path) = route.split_at(route.find('/').unwrap_or(route.len()));
+                Self::Http(HttpRule { host: host.to_owned(), path: path.to_owned(), port, protocol })
+            }
+        };
+        match rule.problem() {
+            Some((field, problem)) => Err(format!("{field}: {problem}")),
+            None => Ok((service, rule)),
+        }
+    }
+
+    /// Returns the rule in its normal form: a path ends with `/` only if it is all of it.
+    pub(crate) fn normalize(self) -> Self {
+        match self {
+            Self::Http(mut rule) => {
+                if rule.path.len() > 1 && rule.path.ends_with('/') {
+                    rule.path.pop();
+                }
+                Self::Http(rule)
+            }
+            tcp => tcp,
+        }
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let zero = |field, port: u16| (port == 0).then(|| (field, "a port is 1 to 65535".to_owned()));
+        let of_kind = match self {
+            Self::Http(rule) => host_problem(&rule.host).or_else(|| path_problem(&rule.path)),
+            Self::Tcp(rule) => zero("tcp", rule.tcp),
+        };
+        of_kind.or_else(|| zero("port", self.port()))
+    }
+}
+
+impl fmt::Display for IngressRule {
+    /// The route, as users know it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.route())
+    }
+}
+
+/// Returns what is wrong with the rules of a service.
+pub(crate) fn violations(rules: &[IngressRule]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if rules.len() > MAX_RULES {
+        found.push(Violation::new("/ingress", format!("a service has at most {MAX_RULES} rules")));
+    }
+    let mut routes = BTreeSet::new();
+    for (index, rule) in rules.iter().enumerate() {
+        if let Some((field, problem)) = rule.problem() {
+            found.push(Violation::new(format!("/ingress/{index}/{field}"), problem));
+        } else if !routes.insert(rule.route()) {
+            let problem = format!("a rule before it has {rule} too");
+            found.push(Violation::new(format!("/ingress/{index}"), problem));
+        }
+    }
+    found
+}
+
+fn host_problem(host: &str) -> Option<Problem> {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let is_valid = host.is_empty() || (host.len() <= MAX_HOST && name.split('.').all(is_label));
+    (!is_valid).then(|| {
+        let text =
+            "a host is a DNS name in lower case, such as web.example, or *.example for all names below it";
+        ("host", text.to_owned())
+    })
+}
+
+fn path_problem(path: &str) -> Option<Problem> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~@:$!&'()*+,;=-".contains(&byte);
+    let is_segment = |segment: &str| {
+        let first = segment.strip_prefix('.').unwrap_or(segment);
+        !first.is_empty() && !first.starts_with('.') && segment.bytes().all(is_plain)
+    };
+    let is_valid = path.len() <= MAX_PATH
+        && path.strip_prefix('/').is_some_and(|inner| {
+            inner.is_empty() || inner.strip_suffix('/').unwrap_or(inner).split('/').all(is_segment)
+        });
+    (!is_valid).then(|| {
+        let text = "a path begins with / and has segments of the characters A-Z a-z 0-9 - . _ ~ ! $ & ' ( ) * + , ; = : @, none of them . or ..";
+        ("path", text.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(json: &str) -> Result<IngressRule, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    fn problems(json: &str) -> Vec<String> {
+        let rules: Vec<IngressRule> = serde_json::from_str(json).unwrap();
+        let rules: Vec<IngressRule> = rules.into_iter().map(IngressRule::normalize).collect();
+        violations(&rules).into_iter().map(|violation| violation.pointer).collect()
+    }
+
+    #[test]
+    fn a_rule_is_of_http_or_of_tcp() {
+        let http = rule(r#"{"host":"web.example","port":80}"#).unwrap();
+        assert_eq!(http.route(), "web.example/");
+        assert_eq!(
+            serde_json::to_string(&http).unwrap(),
+            r#"{"host":"web.example","path":"/","port":80,"protocol":"http"}"#
+        );
+        assert_eq!(rule(r#"{"tcp":5432,"port":5433}"#).unwrap().route(), "tcp:5432");
+        assert_eq!(rule(r#"{"path":"/api","port":80}"#).unwrap().route(), "/api");
+        for wrong in [
+            r#"{"host":"web.example"}"#,
+            r#"{"tcp":1,"host":"a","port":1}"#,
+            r#"{"hots":"a","port":1}"#,
+            r#"{"port":70000}"#,
+            r#"{"port":1,"protocol":"ftp"}"#,
+        ] {
+            assert!(rule(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_rule_is_found_at_its_field() {
+        for (json, expected) in [
+            (r#"[{"host":"*.example","path":"/.well-known/x","port":1},{"tcp":1,"port":1}]"#, vec![]),
+            (r#"[{"host":"Web.example","port":1}]"#, vec!["/ingress/0/host"]),
+            (r#"[{"host":"a..b","port":1}]"#, vec!["/ingress/0/host"]),
+            (r#"[{"host":"a.*","port":1}]"#, vec!["/ingress/0/host"]),
+            (r#"[{"path":"api","port":1}]"#, vec!["/ingress/0/path"]),
+            (r#"[{"path":"/a/../b","port":1}]"#, vec!["/ingress/0/path"]),
+            (r#"[{"path":"/a//b","port":1}]"#, vec!["/ingress/0/path"]),
+            (r#"[{"path":"/%61","port":1}]"#, vec!["/ingress/0/path"]),
+            (r#"[{"port":0}]"#, vec!["/ingress/0/port"]),
+            (r#"[{"tcp":0,"port":1}]"#, vec!["/ingress/0/tcp"]),
+            (r#"[{"path":"/a","port":1},{"path":"/a/","port":2}]"#, vec!["/ingress/1"]),
+        ] {
+            assert_eq!(problems(json), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_route_in_redis_is_read_as_it_is_written() {
+        let service = ServiceName::new("web").unwrap();
+        for json in [
+            r#"{"host":"*.example","path":"/a","port":80,"protocol":"h2c"}"#,
+            r#"{"port":80}"#,
+            r#"{"tcp":5432,"port":5432}"#,
+        ] {
+            let rule = rule(json).unwrap();
+            let read = IngressRule::parse(&rule.route(), &rule.target(&service));
+            assert_eq!(read, Ok((service.clone(), rule)), "{json}");
+        }
+        for (route, target) in
+            [("web.example", "web 80"), ("/", "web"), ("tcp:x", "web 1"), ("/", "-web 1"), ("/", "web 0")]
+        {
+            assert!(IngressRule::parse(route, target).is_err(), "{route} {target}");
+        }
+    }
+
+    #[test]
+    fn a_stored_rule_that_is_none_harms_no_other() {
+        let text = r#"[{"port":80},{"port":0},{"new":1},{"tcp":1,"port":2}]"#;
+        let routes: Vec<String> = stored_rules(text).iter().map(IngressRule::route).collect();
+        assert_eq!(routes, ["/", "tcp:1"]);
+        assert!(stored_rules("junk").is_empty());
+    }
+}

@@ -1,0 +1,224 @@
+//! Ingress beside nginx, in one run on the same cores: requests per second, CPU per request and latency.
+//!
+//! `make bench ARGS=ingress`. Both pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
+//! them. Each proxy has two threads or workers. The rounds take turns, so that what else the machine does
+//! harms both alike. Without nginx and wrk (`apt-get install nginx-light wrk`) nothing is measured. `SECONDS`
+//! and `ROUNDS` change the defaults.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_docs,
+    reason = "a bench prints, fails by panicking, and has no users"
+)]
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::endpoint::{Endpoint, EndpointState};
+use common::handover::LocalPod;
+use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
+use common::ingress::{HttpProtocol, HttpRule, IngressRule};
+use kubeleet_proxy::gate::Gates;
+use kubeleet_proxy::ingress::{Ingress, IngressConfig};
+use kubeleet_proxy::route::RouteTable;
+use kubeleet_proxy::snapshot::Snapshot;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Set in the process that is the ingress.
+const IS_INGRESS: &str = "KUBELEET_BENCH_INGRESS";
+const POD_PORT: u16 = 18081;
+const NGINX_PORT: u16 = 18082;
+const INGRESS_PORT: u16 = 18083;
+
+fn main() {
+    if std::env::var_os(IS_INGRESS).is_some() {
+        return serve();
+    }
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if !args.is_empty() && !args.iter().any(|arg| arg == "ingress") {
+        return;
+    }
+    let has = |program| Command::new(program).arg("-v").output().is_ok();
+    if !has("nginx") || !has("wrk") {
+        println!("SKIPPED: nginx and wrk are needed (apt-get install nginx-light wrk)");
+        return;
+    }
+    let is_smoke = std::env::args().any(|arg| arg == "--smoke");
+    measure(if is_smoke { (1, 1) } else { (5, 3) });
+}
+
+/// The ingress, with one pod.
+fn serve() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let service = ServiceName::new("web").unwrap();
+    let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
+    let rule =
+        HttpRule { host: String::new(), path: "/".to_owned(), port: POD_PORT, protocol: HttpProtocol::Http };
+    let gates = Arc::new(Gates::default());
+    gates.set(LocalPod {
+        pod: pod.clone(),
+        assignment: assignment.clone(),
+        start: 1,
+        service: Some(service.clone()),
+        replica: 0,
+        address: Ipv4Addr::LOCALHOST.into(),
+        open: true,
+    });
+    let node = NodeName::new("worker1").unwrap();
+    let endpoint = Endpoint { pod, replica: 0, node, assignment, state: EndpointState::Ready };
+    let snapshot = Snapshot {
+        routes: RouteTable::new(vec![(service.clone(), IngressRule::Http(rule))]),
+        endpoints: HashMap::from([(service, vec![endpoint])]),
+    };
+    let (_sender, snapshot) = watch::channel(Arc::new(snapshot));
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, INGRESS_PORT));
+    let config = IngressConfig { listen, ..IngressConfig::default() };
+    runtime.block_on(Ingress { snapshot, gates, config }.run(CancellationToken::new()));
+}
+
+/// A process that ends with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // nginx ends its workers on SIGTERM.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    fn start(command: &mut Command, port: u16) -> Self {
+        let server = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(Instant::now() < deadline, "nothing listens on port {port}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    fn nginx(directory: &Path, name: &str, port: u16, location: &str) -> Self {
+        let file = directory.join(format!("{name}.conf"));
+        let directory = directory.display();
+        let text = format!(
+            "daemon off; master_process on; worker_processes 2; pid {directory}/{name}.pid; error_log stderr;
+             events {{ worker_connections 4096; }}
+             http {{ access_log off; keepalive_requests 1000000000;
+               upstream pod {{ server 127.0.0.1:{POD_PORT}; keepalive 256; keepalive_requests 1000000000; }}
+               server {{ listen 127.0.0.1:{port}; location / {{ {location} }} }} }}"
+        );
+        std::fs::write(&file, text).unwrap();
+        Self::start(Command::new("nginx").arg("-c").arg(&file), port)
+    }
+
+    /// Returns the CPU time that the process and its children have used.
+    fn cpu(&self) -> Duration {
+        let own = self.0.id();
+        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            let fields: Vec<u64> = stat
+                .rsplit_once(") ")?
+                .1
+                .split(' ')
+                .skip(1)
+                .map_while(|field| field.parse().ok())
+                .take(1)
+                .collect();
+            let parent = *fields.first()? as u32;
+            let times: Vec<u64> = stat
+                .rsplit_once(") ")?
+                .1
+                .split(' ')
+                .skip(11)
+                .take(2)
+                .filter_map(|t| t.parse().ok())
+                .collect();
+            (id == own || parent == own).then(|| times.iter().sum::<u64>())
+        });
+        // Linux counts in hundredths of a second here on all architectures that matter.
+        Duration::from_millis(processes.sum::<u64>() * 10)
+    }
+}
+
+/// What `wrk` saw in one round.
+struct Round {
+    requests: f64,
+    per_second: f64,
+    cpu_micros: f64,
+    p50: String,
+    p99: String,
+}
+
+fn wrk(port: u16, connections: u32, seconds: u64, server: &Server) -> Round {
+    let before = server.cpu();
+    let output = Command::new("wrk")
+        .args(["-t2", "--latency", &format!("-c{connections}"), &format!("-d{seconds}s")])
+        .arg(format!("http://127.0.0.1:{port}/"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains("Non-2xx") && !text.contains("Socket errors"), "{text}");
+    let after = |label: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or_default();
+        line.trim_start().trim_start_matches(label).trim().to_owned()
+    };
+    let total = text.lines().find_map(|line| line.trim().split_once(" requests in")).unwrap().0;
+    let requests: f64 = total.parse().unwrap();
+    Round {
+        requests,
+        per_second: after("Requests/sec:").parse().unwrap(),
+        cpu_micros: (server.cpu() - before).as_secs_f64() * 1e6 / requests,
+        p50: after("50%"),
+        p99: after("99%"),
+    }
+}
+
+/// Measures. The defaults are the seconds of a round, and the number of rounds.
+fn measure(defaults: (u64, u64)) {
+    let number = |name, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
+    let directory = tempfile::tempdir().unwrap();
+    let answer = format!("return 200 '{}';", "x".repeat(1024));
+    let _pod = Server::nginx(directory.path(), "pod", POD_PORT, &answer);
+    let location = "proxy_pass http://pod; proxy_http_version 1.1; proxy_set_header Connection ''; \
+                    proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; \
+                    proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host; \
+                    proxy_set_header X-Request-Id $request_id;";
+    let nginx = Server::nginx(directory.path(), "proxy", NGINX_PORT, location);
+    let own = std::env::current_exe().unwrap();
+    let ingress = Server::start(Command::new(own).env(IS_INGRESS, "1"), INGRESS_PORT);
+    for connections in [1, 32, 256].map(|c: u32| c.max(2)) {
+        println!("\n{connections} connections | requests/s | CPU µs/request | p50 | p99");
+        let mut totals = HashMap::new();
+        for _ in 0..rounds {
+            for (name, port, server) in [("nginx", NGINX_PORT, &nginx), ("kubeleet", INGRESS_PORT, &ingress)]
+            {
+                let round = wrk(port, connections, seconds, server);
+                let Round { per_second, cpu_micros, p50, p99, requests } = &round;
+                println!("{name:>10} | {per_second:>9.0} | {cpu_micros:>6.1} | {p50:>8} | {p99:>8}");
+                let total: &mut (f64, f64, f64) = totals.entry(name).or_default();
+                total.0 += per_second;
+                total.1 += cpu_micros * requests;
+                total.2 += requests;
+            }
+        }
+        let (ours, theirs) = (totals["kubeleet"], totals["nginx"]);
+        println!(
+            "of nginx: requests/s × {:.2}, CPU per request × {:.2}",
+            ours.0 / theirs.0,
+            (ours.1 / ours.2) / (theirs.1 / theirs.2)
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! The endpoints of one service as this proxy knows them, and what messages and answers of Redis make of them. Pure.
+
+use std::collections::BTreeMap;
+
+use common::endpoint::Endpoint;
+use common::ids::PodId;
+use common::store::{EndpointChange, EndpointVersion};
+
+/// The endpoints of a service, at a version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndpointSet {
+    version: Option<EndpointVersion>,
+    endpoints: BTreeMap<PodId, Endpoint>,
+    /// A new master has none, and these were kept: it may have lost them.
+    is_kept: bool,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// The set is at the version of the message.
+    Changed,
+    /// It is older than what is known, and changes nothing.
+    Old,
+    /// It does not follow what is known: all endpoints have to be read.
+    Gap,
+}
+
+impl EndpointSet {
+    /// Returns a set that was saved.
+    pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>) -> Self {
+        Self { version: Some(version), endpoints: by_pod(endpoints), is_kept: false }
+    }
+
+    /// Returns the version; `None` before the first answer.
+    pub fn version(&self) -> Option<&EndpointVersion> {
+        self.version.as_ref()
+    }
+
+    /// Iterates over the endpoints.
+    pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.values()
+    }
+
+    /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again: then the
+    /// connection was lost too, so that all endpoints are read.
+    pub fn apply(&mut self, change: EndpointChange) -> Applied {
+        let Some(known) = self.version.as_ref().filter(|known| known.master == change.version.master) else {
+            return Applied::Gap;
+        };
+        if change.version.version <= known.version {
+            return Applied::Old;
+        }
+        if change.version.version != known.version + 1 {
+            return Applied::Gap;
+        }
+        for (pod, endpoint) in change.changes {
+            match endpoint {
+                Some(endpoint) => drop(self.endpoints.insert(pod, endpoint)),
+                None => drop(self.endpoints.remove(&pod)),
+            }
+        }
+        self.is_kept = false;
+        self.version = Some(change.version);
+        Applied::Changed
+    }
+
+    /// Replaces the set by all endpoints that Redis has. A new master that has none replaces no known ones: it may have
+    /// lost them, and a pod that is gone is refused by its gate.
+    pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
+        let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
+        self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
+        self.version = Some(version);
+        if !self.is_kept {
+            self.endpoints = by_pod(endpoints);
+        }
+    }
+}
+
+fn by_pod(endpoints: Vec<Endpoint>) -> BTreeMap<PodId, Endpoint> {
+    endpoints.into_iter().map(|endpoint| (endpoint.pod.clone(), endpoint)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn version(number: u64, master: &str) -> EndpointVersion {
+        EndpointVersion { version: number, master: master.to_owned() }
+    }
+
+    fn endpoint(pod: &str, line: &str) -> Endpoint {
+        Endpoint::parse(PodId::new(pod).unwrap(), line).unwrap()
+    }
+
+    fn change(number: u64, master: &str, lines: &[(&str, Option<&str>)]) -> EndpointChange {
+        let changes =
+            lines.iter().map(|(pod, line)| (PodId::new(*pod).unwrap(), line.map(|line| endpoint(pod, line))));
+        EndpointChange { version: version(number, master), changes: changes.collect() }
+    }
+
+    fn one() -> EndpointSet {
+        EndpointSet::saved(version(7, "0"), vec![endpoint("p", "0 w a ready")])
+    }
+
+    #[test]
+    fn only_the_next_change_of_the_same_master_is_applied() {
+        for (number, master, expected) in
+            [(6, "0", Applied::Old), (7, "0", Applied::Old), (9, "0", Applied::Gap), (8, "1", Applied::Gap)]
+        {
+            let mut set = one();
+            assert_eq!(set.apply(change(number, master, &[("p", None)])), expected, "{number} {master}");
+            assert_eq!(set, one());
+        }
+        let mut set = one();
+        assert_eq!(set.apply(change(8, "0", &[("p", None), ("q", Some("1 w b ready"))])), Applied::Changed);
+        assert_eq!(set.iter().map(|one| one.pod.as_str()).collect::<Vec<_>>(), ["q"]);
+        assert_eq!(EndpointSet::default().apply(change(1, "0", &[])), Applied::Gap, "nothing is known");
+    }
+
+    #[test]
+    fn a_new_master_without_endpoints_replaces_no_known_ones_until_it_has_some() {
+        let mut set = one();
+        for number in [100, 101] {
+            set.replace(version(number, "1"), Vec::new());
+            assert_eq!(set.iter().count(), 1, "{number}");
+        }
+        set.replace(version(102, "1"), vec![endpoint("q", "0 w b ready")]);
+        assert_eq!(set.iter().map(|one| one.pod.as_str()).collect::<Vec<_>>(), ["q"]);
+        set.replace(version(103, "1"), Vec::new());
+        assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
+    }
+
+    /// One step of the cluster, and whether its message arrives.
+    fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool)>> {
+        prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>()), 0..60)
+    }
+
+    proptest! {
+        /// Messages may be lost. Who reads all endpoints at each gap, and once at the end, has what the cluster has.
+        #[test]
+        fn whatever_is_lost_the_set_becomes_what_redis_has(steps in steps()) {
+            let mut known = EndpointSet::default();
+            let mut cluster = EndpointSet::default();
+            cluster.replace(version(1, "0"), Vec::new());
+            for (index, (pod, is_added, arrives)) in steps.into_iter().enumerate() {
+                let pod = format!("p{pod}");
+                let line = is_added.then_some("0 w a ready");
+                let message = change(index as u64 + 2, "0", &[(&pod, line)]);
+                assert_eq!(cluster.apply(message.clone()), Applied::Changed);
+                if arrives && known.apply(message) == Applied::Gap {
+                    known.replace(cluster.version().unwrap().clone(), cluster.iter().cloned().collect());
+                }
+                if known.version() == cluster.version() {
+                    prop_assert_eq!(&known, &cluster);
+                }
+            }
+            known.replace(cluster.version().unwrap().clone(), cluster.iter().cloned().collect());
+            prop_assert_eq!(known, cluster);
+        }
+    }
+}

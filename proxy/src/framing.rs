@@ -1,0 +1,457 @@
+//! Checks that the requests on an HTTP/1 connection can be read in one way only. Pure.
+//!
+//! A lenient parser accepts requests of which another server sees a different number, or a different body
+//! (request smuggling). This scanner runs before the parser and follows the message boundaries on its own:
+//! whatever it lets through has one meaning.
+
+/// The longest line that is kept while its end is missing. The parser's own limit is lower.
+const LONGEST_LINE: usize = 128 * 1024;
+/// The longest line with the size of a chunk and its extensions.
+const LONGEST_CHUNK_LINE: usize = 1024;
+
+/// Why bytes of a client are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Ambiguous(pub &'static str);
+
+const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
+
+/// Follows the requests on a connection.
+#[derive(Debug)]
+pub struct Scanner {
+    state: State,
+    /// The beginning of a line whose end has not come.
+    line: Vec<u8>,
+    head: Head,
+}
+
+/// Where in the stream of requests the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Before the first byte of a request.
+    Between,
+    /// In a request's head.
+    Head,
+    /// In a body; the number of bytes that are missing.
+    Body(u64),
+    /// In the line with the size of a chunk.
+    ChunkSize,
+    /// In a chunk; the number of bytes that are missing, without its line end.
+    Chunk(u64),
+    /// In the empty line after a chunk.
+    ChunkEnd,
+    /// In the trailers.
+    Trailers,
+    /// After the head of a request to upgrade: what follows depends on the answer.
+    Upgrade,
+}
+
+/// What matters of a head.
+#[derive(Debug, Default)]
+struct Head {
+    is_first_line_read: bool,
+    is_http_10: bool,
+    /// The authority of an absolute target.
+    authority: Option<Vec<u8>>,
+    host: Option<Vec<u8>>,
+    content_length: Option<u64>,
+    is_chunked: bool,
+    is_connection_upgrade: bool,
+    has_upgrade: bool,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self { state: State::Between, line: Vec::new(), head: Head::default() }
+    }
+}
+
+impl Scanner {
+    /// Returns where the next byte is.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The upgrade was refused: another request follows.
+    pub fn upgrade_was_refused(&mut self) {
+        self.state = State::Between;
+    }
+
+    /// Takes in the next bytes. Returns how many requests' heads ended in them.
+    ///
+    /// # Errors The index of the first byte that must not reach the parser, and why. A head with a mistake is
+    /// never completed by the bytes before it.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
+        let mut at = 0;
+        let mut heads = 0;
+        while at < bytes.len() {
+            at += match self.state {
+                State::Body(left) | State::Chunk(left) => self.skip(left, bytes.len() - at),
+                State::Upgrade => {
+                    return Err((at, EARLY));
+                }
+                _ => {
+                    let end = find(b'\n', &bytes[at..]);
+                    let Some(length) = end.map(|end| end + 1) else {
+                        self.keep(&bytes[at..]).map_err(|why| (at, why))?;
+                        break;
+                    };
+                    let last = at + length - 1;
+                    let ended = self.ended_line(&bytes[at..=last]).map_err(|why| (last, why))?;
+                    heads += usize::from(ended);
+                    if self.state == State::Upgrade && last + 1 < bytes.len() {
+                        return Err((last, EARLY));
+                    }
+                    length
+                }
+            };
+        }
+        Ok(heads)
+    }
+
+    fn skip(&mut self, left: u64, here: usize) -> usize {
+        let skipped = left.min(here as u64);
+        let left = left - skipped;
+        self.state = match self.state {
+            State::Body(_) if left == 0 => State::Between,
+            State::Body(_) => State::Body(left),
+            _ if left == 0 => State::ChunkEnd,
+            _ => State::Chunk(left),
+        };
+        skipped as usize
+    }
+
+    /// Keeps the beginning of a line. What cannot become valid is refused at once.
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Ambiguous> {
+        let longest = if self.state == State::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
+        if self.line.len() + bytes.len() > longest {
+            return Err(Ambiguous("a line that is too long"));
+        }
+        if self.state == State::Between {
+            self.state = State::Head;
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes in the end of a line. Returns whether it ended a head.
+    fn ended_line(&mut self, end: &[u8]) -> Result<bool, Ambiguous> {
+        if self.line.is_empty() {
+            return self.line(end);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(end);
+        self.line(&line)
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<bool, Ambiguous> {
+        let line = line.strip_suffix(b"\r\n").ok_or(Ambiguous("a line that ends without CR"))?;
+        match self.state {
+            State::Between | State::Head if !self.head.is_first_line_read => {
+                self.state = State::Head;
+                self.head.request_line(line)?;
+            }
+            State::Between | State::Head if line.is_empty() => {
+                self.state = std::mem::take(&mut self.head).end()?;
+                return Ok(true);
+            }
+            State::Between | State::Head => self.head.field(line)?,
+            State::ChunkSize => {
+                self.state = match chunk_size(line)? {
+                    0 => State::Trailers,
+                    size => State::Chunk(size),
+                };
+            }
+            State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
+            State::ChunkEnd => return Err(Ambiguous("a chunk longer than its size")),
+            State::Trailers if line.is_empty() => self.state = State::Between,
+            State::Trailers => trailer(line)?,
+            State::Body(_) | State::Chunk(_) | State::Upgrade => {}
+        }
+        Ok(false)
+    }
+}
+
+impl Head {
+    fn request_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+        self.is_first_line_read = true;
+        let mut parts = line.split(|byte| *byte == b' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Ambiguous("a request line that is not method, target and version"));
+        };
+        if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
+            return Err(Ambiguous("an invalid method"));
+        }
+        if method == b"CONNECT" {
+            return Err(Ambiguous("CONNECT: this is no forward proxy"));
+        }
+        self.target(target)?;
+        self.is_http_10 = match version {
+            b"HTTP/1.1" => false,
+            b"HTTP/1.0" => true,
+            _ => return Err(Ambiguous("a version other than HTTP/1.0 and HTTP/1.1")),
+        };
+        Ok(())
+    }
+
+    fn target(&mut self, target: &[u8]) -> Result<(), Ambiguous> {
+        if target.is_empty() || !target.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b'#') {
+            return Err(Ambiguous("a target with invalid characters"));
+        }
+        if target[0] == b'/' || target == b"*" {
+            return Ok(());
+        }
+        let lower = target.to_ascii_lowercase();
+        let rest = lower.strip_prefix(b"http://").or_else(|| lower.strip_prefix(b"https://"));
+        let rest = rest.ok_or(Ambiguous("a target that is neither a path nor a URL of HTTP"))?;
+        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        self.authority = Some(rest[..end].to_vec());
+        Ok(())
+    }
+
+    fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+        let (name, value) = field(line)?;
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
+            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+                self.has_upgrade = true;
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.is_connection_upgrade |= value
+                    .split(|byte| *byte == b',')
+                    .any(|o| o.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+                Ok(())
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.content_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn host(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
+        let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
+        if value.is_empty() || !value.iter().all(is_host) {
+            return Err(Ambiguous("an invalid Host"));
+        }
+        match self.host.replace(value.to_ascii_lowercase()) {
+            None => Ok(()),
+            Some(_) => Err(Ambiguous("two Hosts")),
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
+        if !(1..=18).contains(&value.len()) || !value.iter().all(u8::is_ascii_digit) {
+            return Err(Ambiguous("an invalid Content-Length"));
+        }
+        let number = value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+        match self.content_length.replace(number) {
+            None => Ok(()),
+            Some(_) => Err(Ambiguous("two Content-Lengths")),
+        }
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(Ambiguous("a Transfer-Encoding other than chunked"));
+        }
+        if std::mem::replace(&mut self.is_chunked, true) {
+            return Err(Ambiguous("two Transfer-Encodings"));
+        }
+        Ok(())
+    }
+
+    /// Returns what follows the head.
+    fn end(self) -> Result<State, Ambiguous> {
+        if self.is_chunked && self.content_length.is_some() {
+            return Err(Ambiguous("Content-Length and Transfer-Encoding"));
+        }
+        if self.is_chunked && self.is_http_10 {
+            return Err(Ambiguous("Transfer-Encoding in HTTP/1.0"));
+        }
+        if self.host.is_none() && !self.is_http_10 {
+            return Err(Ambiguous("no Host"));
+        }
+        if self.authority.is_some() && self.authority != self.host {
+            return Err(Ambiguous("a URL with another host than Host"));
+        }
+        let has_body = self.is_chunked || self.content_length.is_some_and(|length| length > 0);
+        let is_upgrade = self.is_connection_upgrade && self.has_upgrade && !self.is_http_10;
+        match self.content_length {
+            _ if is_upgrade && has_body => Err(Ambiguous("a body in a request to upgrade")),
+            _ if is_upgrade => Ok(State::Upgrade),
+            _ if self.is_chunked => Ok(State::ChunkSize),
+            Some(length) if length > 0 => Ok(State::Body(length)),
+            _ => Ok(State::Between),
+        }
+    }
+}
+
+/// Returns the name and the value of a header or trailer.
+fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        return Err(Ambiguous("a header over several lines"));
+    }
+    let colon = find(b':', line).ok_or(Ambiguous("a header without a colon"))?;
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+        return Err(Ambiguous("an invalid name of a header"));
+    }
+    if value.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
+        return Err(Ambiguous("a control character in a header"));
+    }
+    Ok((name, value.trim_ascii()))
+}
+
+/// Trailers that another server might take for headers would change how it reads the request.
+fn trailer(line: &[u8]) -> Result<(), Ambiguous> {
+    let (name, _) = field(line)?;
+    let framing: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"host"];
+    match framing.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+        true => Err(Ambiguous("a trailer that belongs into the head")),
+        false => Ok(()),
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let extension = &line[digits..];
+    let is_clean = extension.iter().all(|byte| (0x20..0x7f).contains(byte) || *byte == b'\t');
+    if !(1..=15).contains(&digits) || !is_clean || !(extension.is_empty() || extension[0] == b';') {
+        return Err(Ambiguous("an invalid size of a chunk"));
+    }
+    let digit = |byte: &u8| u64::from((*byte as char).to_digit(16).unwrap_or(0));
+    Ok(line[..digits].iter().fold(0, |size, byte| size << 4 | digit(byte)))
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn find(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|other| *other == byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn feed(bytes: &[u8]) -> Result<usize, &'static str> {
+        Scanner::default().feed(bytes).map_err(|(_, Ambiguous(why))| why)
+    }
+
+    #[test]
+    fn well_formed_requests_pass_and_are_counted() {
+        for (text, heads) in [
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 1),
+            ("GET / HTTP/1.0\r\n\r\n", 1),
+            ("GET http://A.b/x HTTP/1.1\r\nHost: a.B\r\n\r\n", 1),
+            ("OPTIONS * HTTP/1.1\r\nHost: a:80\r\n\r\n", 1),
+            ("GET / HTTP/1.1\r\nHost:a\r\nX: \t yé \r\nY:\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 2),
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\n\
+                 GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                2,
+            ),
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n\
+                 3;x=\"y\"\r\nabc\r\n0a\r\n0123456789\r\n\
+              0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                2,
+            ),
+        ] {
+            assert_eq!(feed(text.as_bytes()), Ok(heads), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_requests_are_refused() {
+        let with = |field: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        let chunked = |body: &str| format!("{}{body}", with("Transfer-Encoding: chunked"));
+        for text in [
+            "GET /\r\n\r\n".to_owned(),
+            "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\n\r\n".to_owned(),
+            "GET / HTTP/2.0\r\nHost: a\r\n\r\n".to_owned(),
+            "GET  / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\nHost: a\r\n\r\n".to_owned(),
+            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n".to_owned(),
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+            with("Host: a"),
+            with("Content-Length: 1\r\nContent-Length: 1"),
+            with("Content-Length: 1, 1"),
+            with("Content-Length: +1"),
+            with("Content-Length:"),
+            with("Content-Length: 1\r\nTransfer-Encoding: chunked"),
+            with("Transfer-Encoding: chunked\r\nContent-Length: 1"),
+            with("Transfer-Encoding: gzip, chunked"),
+            with("Transfer-Encoding: \x0bchunked"),
+            with("Transfer-Encoding : chunked"),
+            with("X: y\r\n z"),
+            with("X: y\rz"),
+            with("X: y\nz: 1"),
+            with(": y"),
+            with("nothing"),
+            with("Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 1"),
+            with("Connection: Upgrade, x\r\nUpgrade: websocket\r\nX: y") + "z",
+            chunked("x\r\n"),
+            chunked("-1\r\n"),
+            chunked("1 \r\na\r\n"),
+            chunked("1\na\r\n"),
+            chunked("1\r\nab\r\n"),
+            chunked("10000000000000000\r\n"),
+            chunked("1;\ra\r\na\r\n"),
+            chunked("0\r\nHost: b\r\n\r\n"),
+        ] {
+            assert!(feed(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_passes_after_a_request_to_upgrade_until_it_was_answered() {
+        let head =
+            b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.feed(head), Ok(1));
+        assert_eq!(scanner.state(), State::Upgrade);
+        assert_eq!(scanner.feed(b"x").unwrap_err().0, 0);
+        scanner.upgrade_was_refused();
+        assert_eq!(scanner.feed(head), Ok(1));
+    }
+
+    proptest! {
+        /// Whatever the pieces are in which bytes arrive, the same ones are let through.
+        #[test]
+        fn pieces_do_not_change_the_verdict(
+            fields in proptest::collection::vec(
+                "(Content-Length: [0-3]|Transfer-Encoding: chunked|X: [a-z \r\n]{0,4}|Host: b)", 0..3),
+            body in "([0-3]\r\n|[a-c\r\n]){0,8}",
+            cut in proptest::collection::vec(0_usize..120, 0..6),
+        ) {
+            let lines: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+            let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n{body}");
+            let whole = Scanner::default().feed(text.as_bytes()).map_err(|(at, _)| at);
+            let mut cuts: Vec<_> = cut.into_iter().filter(|cut| *cut < text.len()).collect();
+            cuts.push(text.len());
+            cuts.sort_unstable();
+            let (mut scanner, mut from, mut heads) = (Scanner::default(), 0, 0);
+            let mut pieces = Ok(0);
+            for to in cuts {
+                match scanner.feed(&text.as_bytes()[from..to]) {
+                    Ok(more) => heads += more,
+                    Err((at, _)) => {
+                        pieces = Err(from + at);
+                        break;
+                    }
+                }
+                from = to;
+            }
+            prop_assert_eq!(pieces.map(|_| heads), whole);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The gate of each pod of this host: what is let in is counted, and nothing is let in once the pod's stop began.
+//!
+//! A refusal is always safe to send elsewhere: the pod has seen nothing of it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
+
+use common::handover::LocalPod;
+use common::ids::{AssignmentId, PodId};
+use metrics::Counter;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::measure;
+
+/// The pods of this host, each with its gate.
+#[derive(Debug)]
+pub struct Gates {
+    /// By assignment, because while a pod moves between two workers of this host it is here twice.
+    pods: RwLock<HashMap<AssignmentId, Arc<PodGate>>>,
+    let_in: Counter,
+    refused_closed: Counter,
+    refused_unknown: Counter,
+}
+
+/// Why a request was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such pod is here, or it has another assignment.
+    #[error("the pod is not on this host")]
+    Unknown,
+    /// The pod is about to be stopped.
+    #[error("the pod is about to be stopped")]
+    Closed,
+}
+
+/// What was in flight when a pod had to be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drained {
+    /// Time since the gate was closed.
+    pub after: Duration,
+    /// Requests and connections that were cut.
+    pub cut: u64,
+}
+
+/// One container start of one assignment of a pod.
+#[derive(Debug)]
+struct PodGate {
+    pod: LocalPod,
+    is_open: AtomicBool,
+    in_flight: AtomicU64,
+    /// Notified when the last one that was let in has ended.
+    idle: Notify,
+    /// Cancelled to end what is in flight.
+    cut: CancellationToken,
+}
+
+/// The right to talk to a pod, for one request or connection. It counts as in flight until this is dropped.
+#[derive(Debug)]
+pub struct Pass {
+    gate: Arc<PodGate>,
+}
+
+impl Pass {
+    /// Returns the address of the pod.
+    pub fn address(&self) -> IpAddr {
+        self.gate.pod.address
+    }
+
+    /// Returns the row of the pod, which names its assignment and its container's start.
+    pub fn pod(&self) -> &LocalPod {
+        &self.gate.pod
+    }
+
+    /// Returns whether the gate lets more in: a connection to the pod is worth keeping.
+    pub fn is_open(&self) -> bool {
+        self.gate.is_open.load(Ordering::SeqCst)
+    }
+
+    /// Completes when the request or connection has to end at once.
+    pub fn cut(&self) -> WaitForCancellationFutureOwned {
+        self.gate.cut.clone().cancelled_owned()
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.gate.leave();
+    }
+}
+
+impl PodGate {
+    fn new(pod: LocalPod) -> Arc<Self> {
+        let is_open = AtomicBool::new(pod.open);
+        Arc::new(Self {
+            pod,
+            is_open,
+            in_flight: AtomicU64::new(0),
+            idle: Notify::new(),
+            cut: CancellationToken::new(),
+        })
+    }
+
+    /// Counts first and looks second: one that looked first could be let in after the count was read as zero.
+    fn enter(self: &Arc<Self>) -> Result<Pass, Refusal> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        let pass = Pass { gate: self.clone() };
+        if self.is_open.load(Ordering::SeqCst) { Ok(pass) } else { Err(Refusal::Closed) }
+    }
+
+    fn leave(&self) {
+        if self.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    fn is_same_start(&self, pod: &LocalPod) -> bool {
+        let own = &self.pod;
+        (&own.assignment, own.start, own.address) == (&pod.assignment, pod.start, pod.address)
+    }
+
+    /// Waits until nothing is in flight. Registers before it looks, so that no notification is missed.
+    async fn wait_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            tokio::pin!(idle);
+            idle.as_mut().enable();
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self {
+            pods: RwLock::default(),
+            let_in: measure::let_in(),
+            refused_closed: measure::refused("closed"),
+            refused_unknown: measure::refused("unknown"),
+        }
+    }
+}
+
+impl Gates {
+    /// Lets a request or connection to the pod in.
+    ///
+    /// # Errors
+    /// If the pod is not here under this assignment, or is about to be stopped.
+    pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, Refusal> {
+        let entered = self.find(pod, assignment).ok_or(Refusal::Unknown).and_then(|gate| gate.enter());
+        match &entered {
+            Ok(_) => self.let_in.increment(1),
+            Err(Refusal::Closed) => self.refused_closed.increment(1),
+            Err(Refusal::Unknown) => self.refused_unknown.increment(1),
+        }
+        entered
+    }
+
+    /// As [`enter`](Self::enter), of a gate that counts and does not look: what tests must notice.
+    #[cfg(test)]
+    pub(crate) fn enter_without_looking(
+        &self,
+        pod: &PodId,
+        assignment: &AssignmentId,
+    ) -> Result<Pass, Refusal> {
+        let gate = self.find(pod, assignment).ok_or(Refusal::Unknown)?;
+        gate.in_flight.fetch_add(1, Ordering::SeqCst);
+        Ok(Pass { gate })
+    }
+
+    /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is cut.
+    pub fn set(&self, pod: LocalPod) {
+        let mut pods = self.write();
+        match pods.get(&pod.assignment) {
+            // A gate that was opened again after a cut would cut all that it lets in.
+            Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.cut.is_cancelled()) => {
+                gate.is_open.store(pod.open, Ordering::SeqCst);
+            }
+            _ => {
+                if let Some(before) = pods.insert(pod.assignment.clone(), PodGate::new(pod)) {
+                    before.cut.cancel();
+                }
+            }
+        }
+    }
+
+    /// Removes a pod that is not here any more, and cuts what is in flight to it: a container that was killed with
+    /// its network leaves connections that never end.
+    pub fn remove(&self, assignment: &AssignmentId) {
+        if let Some(gate) = self.write().remove(assignment) {
+            gate.is_open.store(false, Ordering::SeqCst);
+            gate.cut.cancel();
+        }
+    }
+
+    /// Removes a pod about which nothing is known any more. What is in flight goes on.
+    pub fn forget(&self, assignment: &AssignmentId) {
+        if let Some(gate) = self.write().remove(assignment) {
+            gate.is_open.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the row of a pod as it is now.
+    pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
+        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        let gate = pods.get(assignment)?;
+        Some(LocalPod { open: gate.is_open.load(Ordering::SeqCst), ..gate.pod.clone() })
+    }
+
+    /// Lets nothing in to the pod any more. Returns how many were let in before and have not ended; 0 if the pod is not
+    /// here.
+    pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
+        self.find(pod, assignment).map_or(0, |gate| {
+            gate.is_open.store(false, Ordering::SeqCst);
+            gate.in_flight.load(Ordering::SeqCst)
+        })
+    }
+
+    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left. Returns
+    /// `None` if the pod was opened again meanwhile.
+    ///
+    /// # Cancel safety
+    /// Cancelling it leaves the gate closed.
+    pub async fn drained(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> Option<Drained> {
+        let closed_at = Instant::now();
+        let mut cut = 0;
+        if let Some(gate) = self.find(pod, assignment) {
+            if tokio::time::timeout(within, gate.wait_idle()).await.is_err() {
+                cut = self.cut_if_closed(&gate)?;
+                gate.wait_idle().await;
+            }
+            if gate.is_open.load(Ordering::SeqCst) {
+                return None;
+            }
+        }
+        measure::drained(cut);
+        Some(Drained { after: closed_at.elapsed(), cut })
+    }
+
+    /// Cuts what is in flight. Returns how much that is; `None`, and nothing is cut, if the gate is open.
+    fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
+        // Gates are opened under this lock.
+        let _pods = self.write();
+        if gate.is_open.load(Ordering::SeqCst) {
+            return None;
+        }
+        let left = gate.in_flight.load(Ordering::SeqCst);
+        gate.cut.cancel();
+        Some(left)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<AssignmentId, Arc<PodGate>>> {
+        self.pods.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Arc<PodGate>> {
+        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        pods.get(assignment).filter(|gate| gate.pod.pod == *pod).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn pod(assignment: &str, start: u64) -> LocalPod {
+        LocalPod {
+            pod: PodId::new("p").unwrap(),
+            assignment: AssignmentId::new(assignment).unwrap(),
+            start,
+            service: None,
+            replica: 0,
+            address: Ipv4Addr::LOCALHOST.into(),
+            open: true,
+        }
+    }
+
+    fn enter(gates: &Gates, assignment: &str) -> Result<Pass, Refusal> {
+        gates.enter(&PodId::new("p").unwrap(), &AssignmentId::new(assignment).unwrap())
+    }
+
+    #[test]
+    fn only_the_open_gate_of_the_right_assignment_lets_in() {
+        let gates = Gates::default();
+        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Unknown);
+        gates.set(pod("a", 1));
+        assert!(enter(&gates, "a").is_ok());
+        assert_eq!(enter(&gates, "b").unwrap_err(), Refusal::Unknown);
+        gates.close(&pod("a", 1).pod, &pod("a", 1).assignment);
+        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Closed);
+        // The stop was revoked.
+        gates.set(pod("a", 1));
+        assert!(enter(&gates, "a").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_drain_ends_when_the_last_request_has_ended() {
+        let gates = Arc::new(Gates::default());
+        let row = pod("a", 1);
+        gates.set(row.clone());
+        let (first, second) = (enter(&gates, "a").unwrap(), enter(&gates, "a").unwrap());
+        assert_eq!(gates.close(&row.pod, &row.assignment), 2);
+        let drain = gates.drained(&row.pod, &row.assignment, Duration::from_secs(60));
+        tokio::pin!(drain);
+        assert!(futures_util::poll!(&mut drain).is_pending());
+        drop(first);
+        assert!(futures_util::poll!(&mut drain).is_pending());
+        drop(second);
+        assert_eq!(drain.await.unwrap().cut, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_than_allowed_is_cut_and_counted() {
+        let gates = Arc::new(Gates::default());
+        let row = pod("a", 1);
+        gates.set(row.clone());
+        let pass = enter(&gates, "a").unwrap();
+        gates.close(&row.pod, &row.assignment);
+        let request = tokio::spawn(async move { pass.cut().await });
+        let drained = gates.drained(&row.pod, &row.assignment, Duration::from_secs(30)).await;
+        assert_eq!(drained, Some(Drained { after: Duration::from_secs(30), cut: 1 }));
+        request.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_restart_of_the_container_cuts_what_was_in_flight_to_the_one_before() {
+        let gates = Gates::default();
+        gates.set(pod("a", 1));
+        let before = enter(&gates, "a").unwrap();
+        gates.set(pod("a", 2));
+        before.cut().await;
+        assert_eq!(enter(&gates, "a").unwrap().pod().start, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_in_flight_goes_on_when_the_stop_was_revoked() {
+        let gates = Gates::default();
+        let row = pod("a", 1);
+        gates.set(row.clone());
+        let pass = enter(&gates, "a").unwrap();
+        gates.close(&row.pod, &row.assignment);
+        let drain = gates.drained(&row.pod, &row.assignment, Duration::from_secs(30));
+        tokio::pin!(drain);
+        assert!(futures_util::poll!(&mut drain).is_pending());
+        gates.set(row.clone());
+        assert_eq!(drain.await, None);
+        assert!(futures_util::poll!(Box::pin(pass.cut())).is_pending());
+        assert!(enter(&gates, "a").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_that_is_opened_after_a_cut_cuts_nothing_that_it_lets_in() {
+        let gates = Gates::default();
+        let row = pod("a", 1);
+        gates.set(row.clone());
+        let before = enter(&gates, "a").unwrap();
+        gates.close(&row.pod, &row.assignment);
+        let request = tokio::spawn(async move { before.cut().await });
+        gates.drained(&row.pod, &row.assignment, Duration::ZERO).await;
+        request.await.unwrap();
+        gates.set(row);
+        let after = enter(&gates, "a").unwrap();
+        assert!(futures_util::poll!(Box::pin(after.cut())).is_pending());
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_moves_between_two_workers_of_a_host_is_here_twice() {
+        let gates = Gates::default();
+        gates.set(pod("a", 1));
+        let before = enter(&gates, "a").unwrap();
+        gates.set(pod("b", 1));
+        gates.close(&pod("a", 1).pod, &pod("a", 1).assignment);
+        assert!(futures_util::poll!(Box::pin(before.cut())).is_pending());
+        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Closed);
+        gates.remove(&pod("a", 1).assignment);
+        before.cut().await;
+        assert!(enter(&gates, "b").is_ok());
+    }
+
+    #[test]
+    fn no_request_is_let_in_after_the_count_was_read_as_zero() {
+        for _ in 0..2_000 {
+            let gates = Gates::default();
+            let row = pod("a", 1);
+            gates.set(row.clone());
+            let was_stopped = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    if let Ok(pass) = enter(&gates, "a") {
+                        assert!(!was_stopped.load(Ordering::SeqCst), "let in, and the pod was stopped");
+                        drop(pass);
+                    }
+                });
+                if gates.close(&row.pod, &row.assignment) == 0 {
+                    was_stopped.store(true, Ordering::SeqCst);
+                }
+            });
+        }
+    }
+}

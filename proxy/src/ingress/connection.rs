@@ -1,0 +1,298 @@
+//! Connections to a pod, and the pool in which they wait for the next request.
+//!
+//! A pool belongs to one start of a pod's containers, never to an address: the engine gives an address to the
+//! next pod as soon as it is free. An HTTP/1.1 connection is driven by the request that uses it, without a
+//! task of its own.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::ingress::HttpProtocol;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use crate::gate::Pass;
+
+/// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
+const MOST_IDLE: Duration = Duration::from_secs(4);
+/// The same for requests that must not be repeated: one that crosses with the server's close is lost.
+const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
+/// Idle connections that are kept for each pod and port.
+const MOST_KEPT: usize = 256;
+/// HTTP/2 windows: what one stream, and what all streams of a connection, may send ahead.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// The body of a request on its way to a pod.
+pub(super) enum ToPod {
+    Empty,
+    Streamed(Incoming, Arc<Progress>),
+}
+
+/// How much of a request's body was sent.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    has_begun: AtomicBool,
+    has_ended: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Progress {
+    /// Returns whether the pod may have seen a part of the body.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the client did not send a whole and valid body.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the whole body was sent.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+}
+
+impl Body for ToPod {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            ToPod::Empty => Poll::Ready(None),
+            ToPod::Streamed(body, progress) => {
+                let frame = std::task::ready!(Pin::new(&mut *body).poll_frame(cx));
+                progress.has_begun.store(true, Ordering::Relaxed);
+                if matches!(frame, Some(Err(_))) {
+                    progress.has_failed.store(true, Ordering::Relaxed);
+                }
+                if frame.is_none() || body.is_end_stream() {
+                    progress.has_ended.store(true, Ordering::Relaxed);
+                }
+                Poll::Ready(frame)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ToPod::Empty => true,
+            ToPod::Streamed(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ToPod::Empty => SizeHint::with_exact(0),
+            ToPod::Streamed(body, _) => body.size_hint(),
+        }
+    }
+}
+
+/// A connection to a pod.
+pub(super) enum Connection {
+    Http1(Http1),
+    Http2(http2::SendRequest<ToPod>),
+}
+
+/// The future of the connection; its type has no name outside of the library.
+type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+/// An HTTP/1.1 connection. It moves only while it is polled.
+pub(super) struct Http1 {
+    sender: http1::SendRequest<ToPod>,
+    /// `None` when the connection has ended.
+    driver: Option<Driver>,
+    idle_since: Instant,
+}
+
+impl Connection {
+    /// Connects to the address.
+    pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let io = TokioIo::new(stream);
+        match protocol {
+            HttpProtocol::Http => {
+                let (sender, driver) = http1::handshake(io).await.map_err(io::Error::other)?;
+                let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
+                Ok(Self::Http1(Http1 { sender, driver, idle_since: Instant::now() }))
+            }
+            HttpProtocol::H2c => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder.timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(10));
+                builder.initial_stream_window_size(STREAM_WINDOW);
+                builder.initial_connection_window_size(CONNECTION_WINDOW);
+                let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
+                // Ends with its last sender and stream.
+                tokio::spawn(driver);
+                Ok(Self::Http2(sender))
+            }
+        }
+    }
+
+    /// Sends a request and returns the answer's head. Can be called once until the answer has ended.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<ToPod>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<ToPod>>> {
+        match self {
+            Connection::Http2(sender) => sender.try_send_request(request).await,
+            Connection::Http1(connection) => {
+                let mut answer = pin!(connection.sender.try_send_request(request));
+                poll_fn(|cx| {
+                    poll_driver(&mut connection.driver, cx);
+                    answer.as_mut().poll(cx)
+                })
+                .await
+            }
+        }
+    }
+
+    /// Moves the bytes of the connection.
+    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Connection::Http1(connection) = self {
+            poll_driver(&mut connection.driver, cx);
+        }
+    }
+
+    /// Lets the connection end by itself: it was upgraded.
+    pub(super) fn detach(self) {
+        if let Connection::Http1(Http1 { driver: Some(driver), .. }) = self {
+            tokio::spawn(driver);
+        }
+    }
+}
+
+impl Http1 {
+    /// Returns whether another request can be sent.
+    fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
+        poll_driver(&mut self.driver, cx);
+        self.driver.is_some() && self.sender.is_ready()
+    }
+}
+
+fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    // Its error reaches the request as well.
+    if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
+        *driver = None;
+    }
+}
+
+/// The connections to one pod that can take another request.
+#[derive(Default)]
+pub(super) struct Pools {
+    pools: Mutex<Vec<Pool>>,
+    /// An ablation: connections belong to an address, and not to a pod.
+    #[cfg(test)]
+    is_of_address: bool,
+}
+
+/// The connections to one port of one start of a pod.
+struct Pool {
+    key: Key,
+    idle: Vec<Http1>,
+    http2: Option<http2::SendRequest<ToPod>>,
+}
+
+/// What the connections of one pool have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    /// Counts the starts of the pod's containers.
+    pub(super) start: u64,
+    pub(super) port: u16,
+    pub(super) protocol: HttpProtocol,
+}
+
+impl Pools {
+    /// Connections that belong to an address, and not to a pod: what tests must notice.
+    #[cfg(test)]
+    pub(super) fn of_address() -> Self {
+        Self { is_of_address: true, ..Self::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a connection that is open, if there is one. Ends those to earlier starts.
+    pub(super) fn take(&self, key: Key, is_repeatable: bool) -> Option<Connection> {
+        let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
+        loop {
+            let mut connection = {
+                let mut pools = self.lock();
+                pools.retain(|pool| pool.key.start == key.start);
+                let pool = pools.iter_mut().find(|pool| pool.key == key)?;
+                if let Some(sender) = pool.http2.take_if(|sender| sender.is_closed()).or(pool.http2.clone()) {
+                    return (!sender.is_closed()).then_some(Connection::Http2(sender));
+                }
+                pool.idle.pop()?
+            };
+            let is_recent = connection.idle_since.elapsed() < most_idle;
+            if is_recent && connection.is_usable(&mut Context::from_waker(Waker::noop())) {
+                return Some(Connection::Http1(connection));
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, if it can take one.
+    pub(super) fn put(&self, key: Key, connection: Connection, cx: &mut Context<'_>) {
+        match connection {
+            Connection::Http1(mut connection) => {
+                if connection.is_usable(cx) {
+                    connection.idle_since = Instant::now();
+                    let mut pools = self.lock();
+                    let idle = &mut pool(&mut pools, key).idle;
+                    if idle.len() < MOST_KEPT {
+                        idle.push(connection);
+                    }
+                }
+            }
+            Connection::Http2(sender) => {
+                if !sender.is_closed() {
+                    pool(&mut self.lock(), key).http2.get_or_insert(sender);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a connection is worth keeping after a request.
+    pub(super) fn keeps(&self, pass: &Pass) -> bool {
+        #[cfg(test)]
+        if self.is_of_address {
+            return true;
+        }
+        pass.is_open()
+    }
+
+    /// Ends all connections that no request uses.
+    pub(super) fn clear(&self) {
+        #[cfg(test)]
+        if self.is_of_address {
+            return;
+        }
+        self.lock().clear();
+    }
+}
+
+fn pool(pools: &mut Vec<Pool>, key: Key) -> &mut Pool {
+    let index = pools.iter().position(|pool| pool.key == key).unwrap_or_else(|| {
+        pools.push(Pool { key, idle: Vec::new(), http2: None });
+        pools.len() - 1
+    });
+    &mut pools[index]
+}

@@ -1,0 +1,287 @@
+//! Sends a request to a pod, and to another one where that is safe.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response, StatusCode, Uri, header, http};
+
+use common::ingress::HttpProtocol;
+
+use crate::gate::Pass;
+use crate::retry::{self, NoAnswer};
+use crate::route::HttpRoute;
+
+use super::Shared;
+use super::answer::Problem;
+use super::connection::{Connection, Key, Progress, ToPod};
+use super::from_pod::{FromPod, Lease};
+use super::pods::{InFlight, Pod};
+use super::search::{NoPod, Search};
+
+/// A request as pods get it.
+pub(super) struct Outgoing {
+    pub(super) head: http::request::Parts,
+    /// The body, until it was sent. `None` if there is none.
+    pub(super) body: Option<Incoming>,
+    progress: Option<Arc<Progress>>,
+}
+
+/// A pod that gave no answer.
+struct Failure {
+    why: NoAnswer,
+    detail: String,
+    is_timeout: bool,
+}
+
+impl Outgoing {
+    pub(super) fn new(head: http::request::Parts, body: Incoming) -> Self {
+        let body = (!body.is_end_stream()).then_some(body);
+        let progress = body.as_ref().map(|_| Arc::default());
+        Self { head, body, progress }
+    }
+
+    fn take_request(&mut self) -> Request<ToPod> {
+        let body = match (self.body.take(), &self.progress) {
+            (Some(body), Some(progress)) => ToPod::Streamed(body, progress.clone()),
+            _ => ToPod::Empty,
+        };
+        Request::from_parts(self.head.clone(), body)
+    }
+
+    /// Returns whether the pod may have seen a part of the body.
+    fn has_sent_body(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| progress.has_begun() || self.body.is_none())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.progress.as_ref().is_none_or(|progress| progress.has_ended())
+    }
+}
+
+/// Sends the request and returns the answer of a pod, whose body is still to come.
+///
+/// # Errors
+/// The answer to give instead.
+pub(super) async fn exchange(
+    shared: &Shared,
+    route: &HttpRoute,
+    mut request: Outgoing,
+) -> Result<Response<FromPod>, Problem> {
+    let mut search = Search::new(shared, &route.service);
+    if let Some(service) = search.service() {
+        service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, Instant::now());
+    }
+    let mut seen_by = 0;
+    loop {
+        let (pod, pass) = search.next().await.map_err(|why| no_pod(route, why))?;
+        let failure = match attempt(shared, route, &mut request, &pod, pass).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        if request.progress.as_ref().is_some_and(|progress| progress.has_failed()) {
+            return Err(Problem::bad_request("The body did not arrive whole, or is malformed."));
+        }
+        pod.failed(&route.service, Instant::now());
+        seen_by += u32::from(failure.why != NoAnswer::Refused);
+        let has_budget = || {
+            let budget = search.service().map(|service| service.budget.clone());
+            budget.is_some_and(|budget| {
+                budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+            })
+        };
+        if !retry::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
+            return Err(failure.problem(route, &pod));
+        }
+        if let Some(service) = search.service() {
+            service.metrics.repeats.increment(1);
+        }
+        search.rule_out(&pod, failure.why == NoAnswer::Refused);
+    }
+}
+
+fn no_pod(route: &HttpRoute, why: NoPod) -> Problem {
+    let (service, port) = (&route.service, route.port);
+    match why {
+        NoPod::NotReady => Problem::not_ready(format!("Service {service} has no ready pod.")),
+        NoPod::NotListening => {
+            Problem::bad_gateway(format!("No pod of service {service} accepts connections on port {port}."))
+        }
+    }
+}
+
+impl Failure {
+    fn new(why: NoAnswer, detail: String) -> Self {
+        Self { why, detail, is_timeout: false }
+    }
+
+    fn problem(self, route: &HttpRoute, pod: &Pod) -> Problem {
+        let (service, id) = (&route.service, &pod.endpoint.pod);
+        tracing::warn!(
+            %service, pod = %id, node = %pod.endpoint.node,
+            "Request failed and is not sent again: {}", self.detail
+        );
+        let detail = format!("Service {service}: {}.", self.detail);
+        if self.is_timeout { Problem::timeout(detail) } else { Problem::bad_gateway(detail) }
+    }
+}
+
+/// Sends the request to one pod.
+async fn attempt(
+    shared: &Shared,
+    route: &HttpRoute,
+    request: &mut Outgoing,
+    pod: &Arc<Pod>,
+    pass: Pass,
+) -> Result<Response<FromPod>, Failure> {
+    let in_flight = pod.begin();
+    let key = Key { start: pass.pod().start, port: route.port, protocol: route.protocol };
+    let mut cut = Box::pin(pass.cut());
+    let sent = async {
+        let mut connection = connect(shared, request, pod, &pass, key).await?;
+        let sent = Instant::now();
+        let response = send(shared, request, &mut connection).await?;
+        learn(route, pod, response.status(), sent);
+        Ok((connection, response))
+    };
+    let (connection, response) = tokio::select! {
+        biased;
+        sent = sent => sent?,
+        () = &mut cut => {
+            return Err(Failure::new(NoAnswer::BodySent, "the pod was stopped before it answered".to_owned()));
+        }
+    };
+    let progress = request.progress.clone();
+    let lease = Lease { connection, key, pod: pod.clone(), progress, cut, in_flight, pass };
+    Ok(response.map(|body| FromPod::new(body, lease)))
+}
+
+fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
+    let now = Instant::now();
+    match status {
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+            pod.failed(&route.service, now);
+        }
+        _ => pod.answered(now - sent, now),
+    }
+}
+
+async fn connect(
+    shared: &Shared,
+    request: &Outgoing,
+    pod: &Pod,
+    pass: &Pass,
+    key: Key,
+) -> Result<Connection, Failure> {
+    let is_repeatable = request.head.method.is_idempotent() && request.body.is_none();
+    if let Some(connection) = pod.pools.take(key, is_repeatable) {
+        return Ok(connection);
+    }
+    let address = (pass.address(), key.port).into();
+    let connecting = Connection::connect(address, key.protocol);
+    match tokio::time::timeout(shared.config.connect_within, connecting).await {
+        Ok(Ok(connection)) => {
+            if let Connection::Http2(sender) = &connection {
+                // All requests share it from now on.
+                let shared = Connection::Http2(sender.clone());
+                pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
+            }
+            Ok(connection)
+        }
+        Ok(Err(error)) => {
+            let detail = format!("cannot connect to port {}: {error}", key.port);
+            let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+            Err(Failure::new(if is_refused { NoAnswer::Refused } else { NoAnswer::NotConnected }, detail))
+        }
+        Err(_) => {
+            let detail = format!(
+                "no connection to port {} within {} s",
+                key.port,
+                shared.config.connect_within.as_secs()
+            );
+            Err(Failure { why: NoAnswer::NotConnected, detail, is_timeout: true })
+        }
+    }
+}
+
+/// Sends the request on a connection and waits for the head of the answer. While the body of the request is
+/// being sent the answer is not due.
+async fn send(
+    shared: &Shared,
+    request: &mut Outgoing,
+    connection: &mut Connection,
+) -> Result<Response<Incoming>, Failure> {
+    let answer = connection.send(request.take_request());
+    tokio::pin!(answer);
+    let within = shared.config.answer_within;
+    let failure = loop {
+        match tokio::time::timeout(within, &mut answer).await {
+            Ok(Ok(response)) => return Ok(response),
+            Ok(Err(failure)) => break failure,
+            Err(_) if !request.has_ended() => {}
+            Err(_) => {
+                let detail = format!("no answer within {} s", within.as_secs());
+                return Err(Failure { why: NoAnswer::BodySent, detail, is_timeout: true });
+            }
+        }
+    };
+    Err(not_sent(request, failure))
+}
+
+fn not_sent(
+    request: &mut Outgoing,
+    mut failure: hyper::client::conn::TrySendError<Request<ToPod>>,
+) -> Failure {
+    let returned = failure.take_message();
+    let was_sent = returned.is_none();
+    if let Some(ToPod::Streamed(body, _)) = returned.map(Request::into_body) {
+        request.body = Some(body);
+    }
+    let why = match (was_sent, request.has_sent_body()) {
+        (false, _) => NoAnswer::NotConnected,
+        (true, false) => NoAnswer::Unanswered,
+        (true, true) => NoAnswer::BodySent,
+    };
+    Failure::new(why, format!("the connection ended before the answer: {}", chain(failure.error())))
+}
+
+/// Returns an error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |error| error.source())
+        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
+pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
+    let path = head.uri.path_and_query().cloned();
+    let mut target = http::uri::Parts::default();
+    target.path_and_query = path.or_else(|| Some(http::uri::PathAndQuery::from_static("/")));
+    match protocol {
+        HttpProtocol::Http => {
+            head.version = hyper::Version::HTTP_11;
+            if let (false, Ok(host)) = (head.headers.contains_key(header::HOST), host.parse()) {
+                head.headers.insert(header::HOST, host);
+            }
+        }
+        HttpProtocol::H2c => {
+            head.version = hyper::Version::HTTP_2;
+            head.headers.remove(header::HOST);
+            target.scheme = Some(http::uri::Scheme::HTTP);
+            let fallback = || http::uri::Authority::from_static("localhost");
+            target.authority = Some(host.parse().unwrap_or_else(|_| fallback()));
+        }
+    }
+    if let Ok(uri) = Uri::from_parts(target) {
+        head.uri = uri;
+    }
+}
+
+impl Lease {
+    /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
+    /// stream.
+    pub(super) fn upgraded(self) -> (Pass, InFlight) {
+        self.connection.detach();
+        (self.pass, self.in_flight)
+    }
+}

@@ -1,0 +1,108 @@
+//! The answer of a pod on its way to the client. Until it has ended, the request counts at the pod's gate.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use crate::gate::Pass;
+
+use super::connection::{Connection, Key, Progress};
+use super::pods::{InFlight, Pod};
+
+/// An error of a body. Where it comes from does not matter: the client sees a cut connection.
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a pod's answer.
+pub(super) struct FromPod {
+    body: Incoming,
+    lease: Option<Lease>,
+}
+
+/// What a request holds until its answer has ended.
+///
+/// The order of the fields matters: the connection ends before the gate learns that the request has.
+pub(super) struct Lease {
+    pub(super) connection: Connection,
+    pub(super) key: Key,
+    pub(super) pod: Arc<Pod>,
+    /// The request's own body, if it has one.
+    pub(super) progress: Option<Arc<Progress>>,
+    pub(super) cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    pub(super) in_flight: InFlight,
+    pub(super) pass: Pass,
+}
+
+impl Lease {
+    /// The answer has ended: keeps the connection if more may be sent to the pod.
+    fn end(self, cx: &mut Context<'_>) {
+        let Self { connection, key, pod, progress, in_flight, pass, .. } = self;
+        let is_sent = progress.is_none_or(|progress| progress.has_ended());
+        if is_sent && pod.pools.keeps(&pass) {
+            pod.pools.put(key, connection, cx);
+        } else {
+            drop(connection);
+        }
+        drop((in_flight, pass));
+    }
+}
+
+impl FromPod {
+    pub(super) fn new(body: Incoming, lease: Lease) -> Self {
+        Self { body, lease: Some(lease) }
+    }
+}
+
+impl Body for FromPod {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+        if lease.cut.as_mut().poll(cx).is_ready() {
+            this.lease = None;
+            return Poll::Ready(Some(Err("the pod is being stopped".into())));
+        }
+        let mut frame = Pin::new(&mut this.body).poll_frame(cx);
+        if frame.is_pending() {
+            lease.connection.drive(cx);
+            frame = Pin::new(&mut this.body).poll_frame(cx);
+        }
+        let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
+        if has_ended && let Some(lease) = this.lease.take() {
+            lease.end(cx);
+        }
+        frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for FromPod {
+    /// An answer without a body is never polled.
+    fn drop(&mut self) {
+        if let (true, Some(lease)) = (self.body.is_end_stream(), self.lease.take()) {
+            lease.end(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+impl FromPod {
+    /// Takes the request's hold after the pod has agreed to upgrade.
+    pub(super) fn into_upgraded(mut self) -> Option<(Pass, InFlight)> {
+        self.lease.take().map(Lease::upgraded)
+    }
+}

@@ -1,0 +1,214 @@
+//! A client's connection whose requests are checked before the parser sees them, and which ends when a client
+//! takes too long.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::framing::{Scanner, State};
+
+const UNDECIDED: u8 = 0;
+const UPGRADED: u8 = 1;
+const NOT_UPGRADED: u8 = 2;
+
+/// What a connection and its requests tell each other.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionState {
+    /// Requests that have not ended.
+    active: AtomicUsize,
+    /// The answer to a request to upgrade.
+    upgrade: AtomicU8,
+    waker: AtomicWaker,
+}
+
+/// A request that has not ended.
+pub(super) struct ActiveRequest(Arc<ConnectionState>);
+
+impl ActiveRequest {
+    /// Begins a request.
+    pub(super) fn new(state: &Arc<ConnectionState>) -> Self {
+        state.active.fetch_add(1, Ordering::Relaxed);
+        Self(state.clone())
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ConnectionState {
+    /// Decides a request to upgrade: what the client sends next is not HTTP, or is another request.
+    pub(super) fn decide_upgrade(&self, is_upgraded: bool) {
+        self.upgrade.store(if is_upgraded { UPGRADED } else { NOT_UPGRADED }, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClientTimeouts {
+    pub(super) head: Duration,
+    pub(super) idle: Duration,
+}
+
+/// The connection. `S` is the stream.
+pub(super) struct Guarded<S> {
+    stream: S,
+    state: Arc<ConnectionState>,
+    /// `None` when the bytes are not HTTP/1.
+    scanner: Option<Scanner>,
+    is_refused: bool,
+    is_upgraded: bool,
+    has_begun: bool,
+    timeouts: ClientTimeouts,
+    /// Since when nothing came.
+    silent_since: Option<Instant>,
+    /// Since when a head is incomplete.
+    head_since: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S> Guarded<S> {
+    pub(super) fn new(
+        stream: S,
+        state: Arc<ConnectionState>,
+        is_http1: bool,
+        timeouts: ClientTimeouts,
+    ) -> Self {
+        Self {
+            stream,
+            state,
+            scanner: is_http1.then(Scanner::default),
+            is_refused: false,
+            is_upgraded: false,
+            has_begun: false,
+            timeouts,
+            silent_since: None,
+            head_since: None,
+            timer: Box::pin(tokio::time::sleep(timeouts.head)),
+        }
+    }
+
+    /// Waits for the answer to a request to upgrade, if there is one.
+    fn poll_upgrade(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(scanner) = &mut self.scanner else { return Poll::Ready(()) };
+        if scanner.state() != State::Upgrade {
+            return Poll::Ready(());
+        }
+        self.state.waker.register(cx.waker());
+        match self.state.upgrade.swap(UNDECIDED, Ordering::AcqRel) {
+            UNDECIDED => return Poll::Pending,
+            UPGRADED => {
+                self.scanner = None;
+                self.is_upgraded = true;
+            }
+            _ => scanner.upgrade_was_refused(),
+        }
+        Poll::Ready(())
+    }
+
+    /// Checks the bytes. What must not reach the parser is replaced by what it is sure to refuse.
+    fn check(&mut self, bytes: &mut [u8]) {
+        let Some(scanner) = &mut self.scanner else { return };
+        if let Err((at, why)) = scanner.feed(bytes) {
+            tracing::debug!(%why, "Request refused with 400");
+            bytes[at..].fill(0);
+            self.is_refused = true;
+        }
+    }
+
+    /// Completes when the client takes too long. Called when nothing has come.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline() else { return Poll::Pending };
+        // The timer is moved only when it has to be earlier, or has run out: not with each request.
+        if self.timer.deadline() > deadline {
+            self.timer.as_mut().reset(deadline);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+
+    fn deadline(&mut self) -> Option<Instant> {
+        let state = self.scanner.as_ref().map_or(State::Between, Scanner::state);
+        let is_waiting_for_answer = state == State::Between && self.state.active.load(Ordering::Relaxed) > 0;
+        if self.is_upgraded || is_waiting_for_answer {
+            self.silent_since = None;
+            return None;
+        }
+        if state == State::Head || !self.has_begun {
+            let since = *self.head_since.get_or_insert_with(Instant::now);
+            return Some(since + self.timeouts.head);
+        }
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        Some(since + self.timeouts.idle)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_refused {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(this.poll_upgrade(cx));
+        let before = buffer.filled().len();
+        match Pin::new(&mut this.stream).poll_read(cx, buffer) {
+            // The end of the stream for the parser: it closes the connection.
+            Poll::Pending => this.poll_timeout(cx).map(Ok),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => {
+                this.silent_since = None;
+                this.has_begun = true;
+                this.check(&mut buffer.filled_mut()[before..]);
+                if !matches!(this.scanner.as_ref().map(Scanner::state), Some(State::Head)) {
+                    this.head_since = None;
+                }
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,240 @@
+//! Ingress: takes requests and connections from outside and passes each to a ready pod of the service that
+//! its route names, through the gate of that pod.
+
+mod answer;
+mod connection;
+mod exchange;
+mod from_pod;
+mod guarded;
+mod measure;
+mod pods;
+mod search;
+mod serve;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod upgrade;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use common::address_range::AddressRange;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gate::Gates;
+use crate::snapshot::Snapshot;
+
+use pods::Table;
+
+/// How long connections may take to end after the proxy was asked to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// The wait until an address that is in use is tried again.
+const LISTEN_INTERVAL: Duration = Duration::from_secs(5);
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// Where ingress listens, and its limits.
+#[derive(Debug, Clone)]
+pub struct IngressConfig {
+    /// Address for HTTP.
+    pub listen: SocketAddr,
+    /// Address on which the ports of TCP rules are opened.
+    pub tcp_address: IpAddr,
+    /// How long a request or connection waits for a ready pod.
+    pub wait: Duration,
+    /// The longest time to connect to a pod.
+    pub connect_within: Duration,
+    /// The longest time from the end of a request to the beginning of its answer.
+    pub answer_within: Duration,
+    /// The longest time for the head of a request to arrive.
+    pub head_within: Duration,
+    /// The longest time without a byte from the client when one is due.
+    pub idle: Duration,
+    /// The most connections from one address.
+    pub connections_per_client: usize,
+    /// Proxies before this one whose forwarding headers are kept.
+    pub trusted: Vec<AddressRange>,
+}
+
+impl Default for IngressConfig {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            tcp_address: Ipv4Addr::LOCALHOST.into(),
+            wait: Duration::from_secs(10),
+            connect_within: Duration::from_secs(2),
+            answer_within: Duration::from_secs(60),
+            head_within: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            connections_per_client: 1000,
+            trusted: Vec::new(),
+        }
+    }
+}
+
+/// The ingress of a host.
+#[derive(Debug)]
+pub struct Ingress {
+    /// Routes and endpoints.
+    pub snapshot: watch::Receiver<Arc<Snapshot>>,
+    /// The gates of this host's pods.
+    pub gates: Arc<Gates>,
+    /// Where it listens, and its limits.
+    pub config: IngressConfig,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    config: IngressConfig,
+    gates: Arc<Gates>,
+    table: watch::Receiver<Arc<Table>>,
+    #[cfg(test)]
+    ablation: Option<tests::Ablation>,
+}
+
+impl Ingress {
+    /// Listens on the configured address and serves until `shutdown`; then what is in flight has 10 s to end.
+    /// While the address is in use it is tried again every 5 s: the pods of this host can be stopped safely
+    /// meanwhile.
+    pub async fn run(self, shutdown: CancellationToken) {
+        if let Some(listener) = shutdown.run_until_cancelled(listen(self.config.listen)).await {
+            self.serve(listener, shutdown).await;
+        }
+    }
+
+    /// As [`run`](Self::run), on a listener that exists.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+        let (sender, table) = watch::channel(Arc::new(Table::default()));
+        let shared = Arc::new(Shared {
+            config: self.config,
+            gates: self.gates,
+            table,
+            #[cfg(test)]
+            ablation: tests::ablation(),
+        });
+        let following = pods::follow(self.snapshot, sender, shared.clone());
+        serve(shared, listener, following, shutdown).await;
+    }
+}
+
+async fn listen(address: SocketAddr) -> TcpListener {
+    let mut has_warned = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                // A free port is told here only.
+                let address = listener.local_addr().unwrap_or(address);
+                tracing::info!("ingress listens on http://{address}");
+                return listener;
+            }
+            Err(error) if !has_warned => {
+                has_warned = true;
+                tracing::warn!(
+                    "Ingress cannot listen on {address}: {error}; trying again every 5 s. Set \
+                     KUBELEET_INGRESS_LISTEN to another address, or end the program that uses this one."
+                );
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(LISTEN_INTERVAL).await;
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    following: impl Future<Output = ()>,
+    shutdown: CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let tcp = tcp::run(shared.clone(), connections.clone(), shutdown.clone());
+    let http = accept_all(&shared, &listener, &connections, &shutdown);
+    tokio::select! {
+        // These end only when nothing keeps the snapshot any more.
+        () = async { tokio::join!(following, tcp, http); } => {}
+        () = shutdown.cancelled() => {}
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(STOP_WITHIN, connections.wait()).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "Ingress stops: connections that did not end within 10 s are cut"
+        );
+    }
+}
+
+async fn accept_all(
+    shared: &Arc<Shared>,
+    listener: &TcpListener,
+    connections: &TaskTracker,
+    shutdown: &CancellationToken,
+) {
+    let clients = Arc::new(Clients::default());
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let ip = address.ip().to_canonical();
+                let Some(place) = clients.enter(ip, shared.config.connections_per_client) else {
+                    measure::refused_connection();
+                    continue;
+                };
+                let served = serve::connection(shared.clone(), stream, ip, shutdown.clone());
+                connections.spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Ingress cannot accept a connection; trying again in 50 ms");
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}
+
+/// Describes the metrics of ingress: units and help texts for the installed recorder.
+pub(crate) fn describe_metrics() {
+    measure::describe();
+}
+
+/// Counts the connections of each client address.
+#[derive(Debug, Default)]
+struct Clients {
+    connections: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One counted connection of a client.
+struct Place {
+    clients: Arc<Clients>,
+    address: IpAddr,
+}
+
+impl Clients {
+    fn enter(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Place> {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = connections.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Place { clients: self.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut connections = self.clients.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = connections.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                connections.remove(&self.address);
+            }
+        }
+    }
+}

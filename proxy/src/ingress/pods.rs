@@ -1,0 +1,190 @@
+//! The services that routes lead to and their ready pods, with what was learnt about each pod.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::endpoint::{Endpoint, EndpointState};
+use common::ids::ServiceName;
+use tokio::sync::watch;
+
+use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside};
+use crate::retry::Budget;
+use crate::route::RouteTable;
+use crate::snapshot::Snapshot;
+
+use super::Shared;
+use super::connection::Pools;
+use super::measure::ServiceMetrics;
+
+/// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) routes: RouteTable,
+    services: HashMap<ServiceName, Arc<Service>>,
+}
+
+/// A service that a route leads to.
+pub(super) struct Service {
+    /// Its ready pods.
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) budget: Arc<Mutex<Budget>>,
+    pub(super) metrics: Arc<ServiceMetrics>,
+}
+
+/// A ready pod, and how it does.
+pub(super) struct Pod {
+    pub(super) endpoint: Endpoint,
+    pub(super) pools: Arc<Pools>,
+    in_flight: AtomicU32,
+    health: Mutex<Health>,
+}
+
+#[derive(Default)]
+struct Health {
+    latency: Latency,
+    failures: Failures,
+}
+
+/// A request or connection that counts for the choice of a pod until this is dropped.
+pub(super) struct InFlight(Arc<Pod>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pod {
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request.
+    pub(super) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+
+    /// Takes in an answer, and how long it took to begin.
+    pub(super) fn answered(&self, took: Duration, now: Instant) {
+        let mut health = self.health();
+        health.latency.record(took, now);
+        health.failures.succeeded();
+    }
+
+    /// Takes in a failed connect or the answer of a gateway that failed.
+    pub(super) fn failed(&self, service: &ServiceName, now: Instant) {
+        if let Some(ejection) = self.health().failures.failed(now) {
+            tracing::warn!(
+                %service, pod = %self.endpoint.pod, node = %self.endpoint.node,
+                "Pod failed 5 times in a row; it gets no requests for {} s if others are ready",
+                ejection.as_secs()
+            );
+        }
+    }
+
+    fn cost(&self, now: Instant) -> f64 {
+        cost(self.health().latency.at(now), self.in_flight.load(Ordering::Relaxed))
+    }
+
+    fn set_aside_until(&self, now: Instant) -> Option<Instant> {
+        self.health().failures.until(now)
+    }
+}
+
+impl Service {
+    /// Chooses a pod other than those for which `is_tried` is true.
+    pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        let until: Vec<_> = self.pods.iter().map(|pod| pod.set_aside_until(now)).collect();
+        let pods: Vec<&Arc<Pod>> = if until.iter().all(Option::is_none) {
+            self.pods.iter().filter(|pod| !is_tried(pod)).collect()
+        } else {
+            let preferred = not_set_aside(&until).into_iter().map(|pod| &self.pods[pod]);
+            let preferred: Vec<_> = preferred.filter(|pod| !is_tried(pod)).collect();
+            // Better a pod that failed than none.
+            let others = || self.pods.iter().filter(|pod| !is_tried(pod)).collect();
+            if preferred.is_empty() { others() } else { preferred }
+        };
+        let chosen = better_of_two(pods.len(), rand::random(), |pod| pods[pod].cost(now))?;
+        Some(pods[chosen].clone())
+    }
+}
+
+impl Table {
+    pub(super) fn service(&self, name: &ServiceName) -> Option<&Arc<Service>> {
+        self.services.get(name)
+    }
+
+    /// Makes the next table.
+    fn next(&self, snapshot: &Snapshot, shared: &Shared) -> Self {
+        let routed = snapshot.routes.services();
+        let services = routed.map(|name| {
+            let endpoints = snapshot.endpoints.get(name).map_or(&[][..], Vec::as_slice);
+            let before = self.services.get(name);
+            (name.clone(), Arc::new(Service::next(before, name, endpoints, shared)))
+        });
+        Self { services: services.collect(), routes: snapshot.routes.clone() }
+    }
+}
+
+impl Service {
+    fn next(before: Option<&Arc<Self>>, name: &ServiceName, endpoints: &[Endpoint], shared: &Shared) -> Self {
+        let known = |endpoint: &Endpoint| {
+            let mut pods = before?.pods.iter();
+            pods.find(|pod| {
+                pod.endpoint.pod == endpoint.pod && pod.endpoint.assignment == endpoint.assignment
+            })
+        };
+        let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
+        let pods =
+            ready.map(|endpoint| known(endpoint).cloned().unwrap_or_else(|| new_pod(endpoint, shared)));
+        Self {
+            pods: pods.collect(),
+            budget: before.map_or_else(
+                || Arc::new(Mutex::new(Budget::new(Instant::now()))),
+                |before| before.budget.clone(),
+            ),
+            metrics: before
+                .map_or_else(|| Arc::new(ServiceMetrics::new(name)), |before| before.metrics.clone()),
+        }
+    }
+}
+
+fn new_pod(endpoint: &Endpoint, shared: &Shared) -> Arc<Pod> {
+    Arc::new(Pod {
+        endpoint: endpoint.clone(),
+        pools: shared.new_pools(),
+        in_flight: AtomicU32::new(0),
+        health: Mutex::default(),
+    })
+}
+
+impl Shared {
+    #[cfg(not(test))]
+    fn new_pools(&self) -> Arc<Pools> {
+        Arc::default()
+    }
+
+    #[cfg(test)]
+    fn new_pools(&self) -> Arc<Pools> {
+        self.ablation.as_ref().and_then(super::tests::Ablation::pools).unwrap_or_default()
+    }
+}
+
+/// Keeps the table up to date, until nothing keeps the snapshot any more.
+pub(super) async fn follow(
+    mut snapshot: watch::Receiver<Arc<Snapshot>>,
+    table: watch::Sender<Arc<Table>>,
+    shared: Arc<Shared>,
+) {
+    loop {
+        let latest = snapshot.borrow_and_update().clone();
+        let next = table.borrow().next(&latest, &shared);
+        table.send_replace(Arc::new(next));
+        if snapshot.changed().await.is_err() {
+            return;
+        }
+    }
+}

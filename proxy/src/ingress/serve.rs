@@ -1,0 +1,289 @@
+//! Serves HTTP on a client's connection.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Version, http};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use common::ingress::HttpProtocol;
+
+use crate::headers::{self, Origin};
+use crate::route::{HttpRoute, has_dot_segments};
+
+use super::answer::{Answer, Problem, accepts_json};
+use super::exchange::{Outgoing, exchange, set_target};
+use super::from_pod::FromPod;
+use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
+use super::{Shared, measure, upgrade};
+
+/// The first bytes of an HTTP/2 connection.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The longest head of a request.
+const MOST_HEAD_BYTES: usize = 64 * 1024;
+/// Requests at a time on one HTTP/2 connection.
+const MOST_STREAMS: u32 = 100;
+
+/// A client's connection.
+struct Client {
+    shared: Arc<Shared>,
+    address: IpAddr,
+    is_trusted: bool,
+    state: Arc<ConnectionState>,
+}
+
+/// Serves a connection until it has ended.
+pub(super) async fn connection(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    address: IpAddr,
+    shutdown: CancellationToken,
+) {
+    let _ = stream.set_nodelay(true);
+    let within = shared.config.head_within;
+    let version = tokio::select! {
+        version = tokio::time::timeout(within, is_http2(&stream)) => version,
+        () = shutdown.cancelled() => return,
+    };
+    let Ok(is_http2) = version else { return };
+    let timeouts = ClientTimeouts { head: within, idle: shared.config.idle };
+    let state = Arc::new(ConnectionState::default());
+    let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
+    let client = Arc::new(Client { shared, address, is_trusted, state: state.clone() });
+    let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
+    let served = if is_http2 {
+        serve_http2(client, io, shutdown).await
+    } else {
+        serve_http1(client, io, shutdown).await
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, client = %address, "Client's connection ended");
+    }
+}
+
+/// Returns whether the client speaks HTTP/2, without taking its first bytes.
+async fn is_http2(stream: &TcpStream) -> bool {
+    let mut bytes = [0; HTTP2_PREFACE.len()];
+    loop {
+        match stream.peek(&mut bytes).await {
+            Ok(length) if length > 0 && HTTP2_PREFACE.starts_with(&bytes[..length]) => {
+                if length == HTTP2_PREFACE.len() {
+                    return true;
+                }
+                // Peeking returns at once as long as something is there.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            _ => return false,
+        }
+    }
+}
+
+type Io = TokioIo<Guarded<TcpStream>>;
+
+async fn serve_http1(client: Arc<Client>, io: Io, shutdown: CancellationToken) -> hyper::Result<()> {
+    let service = service_fn(|request| answer(client.clone(), request));
+    let mut builder = http1::Builder::new();
+    // The guard has the timeouts.
+    builder.half_close(true).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
+    let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
+    tokio::select! {
+        served = connection.as_mut() => return served,
+        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+async fn serve_http2(client: Arc<Client>, io: Io, shutdown: CancellationToken) -> hyper::Result<()> {
+    let service = service_fn(|request| answer(client.clone(), request));
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
+    builder.max_header_list_size(MOST_HEAD_BYTES as u32);
+    let mut connection = pin!(builder.serve_connection(io, service));
+    tokio::select! {
+        served = connection.as_mut() => return served,
+        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
+}
+
+/// Answers a request.
+async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+    let begun = Instant::now();
+    let active_request = ActiveRequest::new(&client.state);
+    let log = AccessLog::begin(&client, &request, begun);
+    let accepts_json = accepts_json(request.headers());
+    let wants_upgrade = wants_upgrade(&request);
+    let response = match routed(&client, request, wants_upgrade).await {
+        Ok(response) => response,
+        Err(problem) => problem.response(accepts_json),
+    };
+    if wants_upgrade {
+        client.state.decide_upgrade(response.status() == StatusCode::SWITCHING_PROTOCOLS);
+    }
+    if let Some(log) = log {
+        log.write(response.status());
+    }
+    Ok(response.map(|body| body.with_active_request(active_request)))
+}
+
+/// As the scanner sees it: the bytes that follow wait for the answer.
+fn wants_upgrade(request: &Request<Incoming>) -> bool {
+    request.version() == Version::HTTP_11
+        && request.headers().contains_key(header::UPGRADE)
+        && request.headers().get_all(header::CONNECTION).iter().any(|value| {
+            let options = value.as_bytes().split(|byte| *byte == b',');
+            options.into_iter().any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+        })
+}
+
+async fn routed(
+    client: &Client,
+    mut request: Request<Incoming>,
+    wants_upgrade: bool,
+) -> Result<Response<Answer>, Problem> {
+    let host = host(&request)?;
+    let table = client.shared.table.borrow().clone();
+    let path = request.uri().path();
+    if request.method() == Method::CONNECT || !path.starts_with('/') {
+        return Err(Problem::bad_request("The target must be a path."));
+    }
+    if table.routes.has_paths() && has_dot_segments(path) {
+        return Err(Problem::bad_request("A path with `.` or `..` could lead to another route's path."));
+    }
+    let Some(route) = table.routes.http(&host, path) else {
+        measure::unrouted();
+        return Err(Problem::no_route(&host, path));
+    };
+    let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+    let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
+    let (mut head, body) = request.into_parts();
+    prepare(client, &mut head, route, &host, on_upgrade.is_some());
+    let begun = Instant::now();
+    let answer = exchange(&client.shared, route, Outgoing::new(head, body)).await;
+    if let Some(service) = table.service(&route.service) {
+        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
+        service.metrics.answered(status);
+        service.metrics.seconds.record(begun.elapsed());
+    }
+    deliver(answer?, on_upgrade)
+}
+
+/// Returns the host of a request. Two that differ are refused.
+fn host(request: &Request<Incoming>) -> Result<String, Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let named = match (hosts.next(), hosts.next()) {
+        (None, _) => None,
+        (Some(host), None) => {
+            Some(host.to_str().map_err(|_| Problem::bad_request("The Host is not a name."))?)
+        }
+        _ => return Err(Problem::bad_request("There are two Hosts.")),
+    };
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    match (authority, named) {
+        (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
+            Err(Problem::bad_request("The URL and the Host name different hosts."))
+        }
+        (authority, host) => {
+            let host = authority.or(host).unwrap_or_default();
+            // A user's name before the host would be taken for a part of it.
+            if host.contains('@') {
+                Err(Problem::bad_request("The Host has a user name."))
+            } else {
+                Ok(host.to_owned())
+            }
+        }
+    }
+}
+
+/// Makes the head of a client's request that of the request to a pod.
+fn prepare(
+    client: &Client,
+    head: &mut http::request::Parts,
+    route: &HttpRoute,
+    host: &str,
+    is_upgrade: bool,
+) {
+    let protocol = is_upgrade.then(|| head.headers.get(header::UPGRADE).cloned()).flatten();
+    headers::remove_hop_by_hop(&mut head.headers, route.protocol == HttpProtocol::H2c);
+    // The proxy's own server asks for the body when a pod takes it.
+    head.headers.remove(header::EXPECT);
+    if head.version == Version::HTTP_2 {
+        headers::join_cookies(&mut head.headers);
+    }
+    let origin = Origin { address: client.address, is_trusted: client.is_trusted, scheme: "http", host };
+    headers::set_origin(&mut head.headers, &origin, rand::random);
+    if let Some(protocol) = protocol {
+        head.headers.insert(header::UPGRADE, protocol);
+        head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    set_target(head, route.protocol, host);
+}
+
+/// Makes the answer of a pod that to the client.
+fn deliver(
+    mut response: Response<FromPod>,
+    on_client: Option<OnUpgrade>,
+) -> Result<Response<Answer>, Problem> {
+    let upgrade = response.headers().get(header::UPGRADE).cloned();
+    headers::remove_hop_by_hop(response.headers_mut(), false);
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(response.map(Answer::from_pod));
+    }
+    let Some(on_client) = on_client else {
+        return Err(Problem::bad_gateway("The pod changed the protocol without being asked.".to_owned()));
+    };
+    let on_pod = hyper::upgrade::on(&mut response);
+    let (mut head, body) = response.into_parts();
+    if let Some(hold) = body.into_upgraded() {
+        tokio::spawn(upgrade::pass_bytes(on_client, on_pod, hold));
+    }
+    insert_upgrade(&mut head.headers, upgrade);
+    Ok(Response::from_parts(head, Answer::empty()))
+}
+
+fn insert_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+    if let Some(protocol) = upgrade {
+        headers.insert(header::UPGRADE, protocol);
+    }
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+}
+
+/// A line for each request, at level `debug` of the target `access`.
+struct AccessLog {
+    client: IpAddr,
+    method: Method,
+    host: String,
+    path: String,
+    begun: Instant,
+}
+
+impl AccessLog {
+    fn begin(client: &Client, request: &Request<Incoming>, begun: Instant) -> Option<Self> {
+        tracing::enabled!(target: "access", tracing::Level::DEBUG).then(|| Self {
+            client: client.address,
+            method: request.method().clone(),
+            host: host(request).unwrap_or_default(),
+            // Without the query, which may hold secrets.
+            path: request.uri().path().to_owned(),
+            begun,
+        })
+    }
+
+    fn write(self, status: StatusCode) {
+        tracing::debug!(
+            target: "access", client = %self.client, method = %self.method, host = self.host,
+            path = self.path, status = status.as_u16(), ms = self.begun.elapsed().as_millis() as u64,
+            "Request"
+        );
+    }
+}

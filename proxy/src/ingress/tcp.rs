@@ -1,0 +1,145 @@
+//! TCP ingress: a port of this host for each rule, as rules come and go.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::ids::ServiceName;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::gate::Pass;
+
+use super::Shared;
+use super::pods::{InFlight, Pod};
+use super::search::Search;
+
+/// The wait until a port that was in use is tried again, and after a failed `accept`.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Opens and closes ports until nothing keeps the table any more.
+pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, shutdown: CancellationToken) {
+    let mut table = shared.table.clone();
+    let mut open: HashMap<u16, CancellationToken> = HashMap::new();
+    loop {
+        let wanted: Vec<u16> = table.borrow_and_update().routes.tcp().keys().copied().collect();
+        open.retain(|port, listening| {
+            let is_wanted = wanted.contains(port);
+            if !is_wanted {
+                listening.cancel();
+            }
+            is_wanted
+        });
+        let mut has_failed = false;
+        for port in wanted {
+            if open.contains_key(&port) {
+                continue;
+            }
+            let listening = shutdown.child_token();
+            has_failed |= !listen(&shared, port, &connections, &listening).await;
+            if !has_failed {
+                open.insert(port, listening);
+            }
+        }
+        let changed = table.changed();
+        if has_failed {
+            let _ = tokio::time::timeout(RETRY_INTERVAL, changed).await;
+        } else if changed.await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Opens a port. Returns whether that worked.
+async fn listen(
+    shared: &Arc<Shared>,
+    port: u16,
+    connections: &TaskTracker,
+    listening: &CancellationToken,
+) -> bool {
+    let address = SocketAddr::from((shared.config.tcp_address, port));
+    match TcpListener::bind(address).await {
+        Ok(listener) => {
+            let (shared, tracker, listening) = (shared.clone(), connections.clone(), listening.clone());
+            connections.spawn(async move {
+                listening.clone().run_until_cancelled(accept_all(shared, listener, port, tracker)).await;
+            });
+            true
+        }
+        Err(error) => {
+            tracing::warn!(
+                "Ingress cannot listen on {address}: {error}; trying again in 5 s. \
+                 End the program that uses the port, or change the service's `tcp` rule."
+            );
+            false
+        }
+    }
+}
+
+async fn accept_all(shared: Arc<Shared>, listener: TcpListener, port: u16, connections: TaskTracker) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                connections.spawn(connection(shared.clone(), port, stream, address.ip()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "Port {port} cannot accept a connection; trying again in 5 s");
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+        }
+    }
+}
+
+/// Passes a connection to a pod.
+async fn connection(shared: Arc<Shared>, port: u16, mut client: TcpStream, address: IpAddr) {
+    let table = shared.table.borrow().clone();
+    let Some(route) = table.routes.tcp().get(&port) else { return };
+    let Some((mut pod, pass, in_flight)) = connect(&shared, &route.service, route.port).await else { return };
+    if let Some(service) = table.service(&route.service) {
+        service.metrics.connections.increment(1);
+    }
+    let _ = client.set_nodelay(true);
+    tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
+    // What each side ends is ended on the other, while the opposite direction goes on.
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut client, &mut pod) => {}
+        () = pass.cut() => {}
+    }
+    // The connection ends before the gate learns that it has.
+    drop(pod);
+    drop((in_flight, pass));
+}
+
+/// Connects to a pod that lets in. Waits for one.
+async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<(TcpStream, Pass, InFlight)> {
+    let mut search = Search::new(shared, service);
+    loop {
+        let (pod, pass) = match search.next().await {
+            Ok(found) => found,
+            Err(why) => {
+                tracing::warn!(%service, port, ?why, "Connection refused: no pod took it");
+                return None;
+            }
+        };
+        let in_flight = pod.begin();
+        match connect_to(shared, &pod, &pass, port).await {
+            Ok(stream) => return Some((stream, pass, in_flight)),
+            Err(error) => {
+                tracing::debug!(%service, pod = %pod.endpoint.pod, port, %error, "Connection failed");
+                pod.failed(service, Instant::now());
+                search.rule_out(&pod, true);
+            }
+        }
+    }
+}
+
+async fn connect_to(shared: &Shared, pod: &Pod, pass: &Pass, port: u16) -> std::io::Result<TcpStream> {
+    let begun = Instant::now();
+    let connecting = TcpStream::connect((pass.address(), port));
+    let stream = tokio::time::timeout(shared.config.connect_within, connecting).await??;
+    stream.set_nodelay(true)?;
+    pod.answered(begun.elapsed(), Instant::now());
+    Ok(stream)
+}

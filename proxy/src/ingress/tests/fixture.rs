@@ -1,0 +1,256 @@
+//! An ingress with pods that are tasks, and clients.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::endpoint::{Endpoint, EndpointState};
+use common::handover::LocalPod;
+use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
+use common::ingress::{HttpProtocol, HttpRule, IngressRule};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::gate::Gates;
+use crate::ingress::{Ingress, IngressConfig};
+use crate::route::RouteTable;
+use crate::snapshot::Snapshot;
+
+/// An ingress whose routes and pods the test sets.
+pub(super) struct Fixture {
+    pub(super) gates: Arc<Gates>,
+    pub(super) address: SocketAddr,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    shutdown: CancellationToken,
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+pub(super) fn web() -> ServiceName {
+    ServiceName::new("web").unwrap()
+}
+
+/// A rule for all hosts and paths.
+pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
+    IngressRule::Http(HttpRule { host: String::new(), path: "/".into(), port, protocol })
+}
+
+impl Fixture {
+    /// Starts an ingress with the rules of the service `web`.
+    pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
+        let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
+        let snapshot = Snapshot { routes: RouteTable::new(rules), endpoints: HashMap::new() };
+        let (snapshot, following) = watch::channel(Arc::new(snapshot));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gates = Arc::new(Gates::default());
+        let shutdown = CancellationToken::new();
+        let ingress = Ingress { snapshot: following, gates: gates.clone(), config };
+        tokio::spawn(ingress.serve(listener, shutdown.clone()));
+        Self { gates, address, snapshot, shutdown }
+    }
+
+    /// Changes the rules of `web`.
+    pub(super) fn set_rules(&self, rules: Vec<IngressRule>) {
+        let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
+        let endpoints = self.snapshot.borrow().endpoints.clone();
+        self.snapshot.send_replace(Arc::new(Snapshot { routes: RouteTable::new(rules), endpoints }));
+    }
+
+    /// Tells the ingress which pods `web` has.
+    pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
+        let routes = self.snapshot.borrow().routes.clone();
+        let endpoints = HashMap::from([(web(), endpoints)]);
+        self.snapshot.send_replace(Arc::new(Snapshot { routes, endpoints }));
+    }
+
+    /// Opens the gate of a pod and tells that it is the only one.
+    pub(super) fn set_only_pod(&self, name: &str) {
+        self.gates.set(row(name));
+        self.set_endpoints(vec![endpoint(name, EndpointState::Ready)]);
+    }
+
+    /// Sends a request on a connection of its own.
+    pub(super) async fn request(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        Client::connect(self.address).await.send(request).await.unwrap()
+    }
+
+    /// Sends bytes and returns all that comes until the connection ends.
+    pub(super) async fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        // A reset after the answer is an end as well.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+pub(super) fn endpoint(name: &str, state: EndpointState) -> Endpoint {
+    let row = row(name);
+    let node = NodeName::new("worker1").unwrap();
+    Endpoint { pod: row.pod, replica: 0, node, assignment: row.assignment, state }
+}
+
+/// The row of a pod at the loopback address.
+pub(super) fn row(name: &str) -> LocalPod {
+    LocalPod {
+        pod: PodId::new(name).unwrap(),
+        assignment: AssignmentId::new(format!("{name}-a")).unwrap(),
+        start: 1,
+        service: Some(web()),
+        replica: 0,
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        open: true,
+    }
+}
+
+/// A pod: a server whose answers begin with its name.
+pub(super) struct FakePod {
+    pub(super) port: u16,
+    accepting: AbortHandle,
+    connections: Connections,
+}
+
+type Connections = Arc<Mutex<JoinSet<()>>>;
+
+impl FakePod {
+    /// Starts an HTTP/1.1 pod that answers after a while.
+    pub(super) async fn http1(name: &str, port: u16, after: Duration) -> Self {
+        let name = name.to_owned();
+        Self::with(port, move |stream| {
+            let name = name.clone();
+            async move {
+                let service = service_fn(move |request| echo(name.clone(), after, request));
+                let server = hyper::server::conn::http1::Builder::new();
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            }
+        })
+        .await
+    }
+
+    /// Starts a pod that speaks by itself. Killing it drops its connections at once.
+    pub(super) async fn with<F: Future<Output = ()> + Send + 'static>(
+        port: u16,
+        serve: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connections = Connections::default();
+        let accepted = connections.clone();
+        let accepting = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                accepted.lock().unwrap().spawn(serve(stream));
+            }
+        });
+        Self { port, accepting: accepting.abort_handle(), connections }
+    }
+
+    /// Ends the pod as SIGKILL does, and waits until its port is free.
+    pub(super) async fn kill(self) {
+        self.connections.lock().unwrap().abort_all();
+        self.leave().await;
+    }
+
+    /// Frees the pod's port, while connections that are left stay open.
+    pub(super) async fn leave(self) {
+        self.accepting.abort();
+        while TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        std::mem::forget(self.connections);
+    }
+}
+
+async fn echo(
+    name: String,
+    after: Duration,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let seen = format!("{} {} {:?}", request.method(), request.uri(), request.headers());
+    let status = match request.uri().path().strip_prefix("/status/") {
+        Some(status) => status.parse().unwrap(),
+        None => StatusCode::OK,
+    };
+    let body = match request.into_body().collect().await {
+        Ok(body) => body.to_bytes().len(),
+        // The answer is not read.
+        Err(_) => 0,
+    };
+    tokio::time::sleep(after).await;
+    let mut response = Response::new(Full::from(format!("{name} {body} {seen}")));
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+/// A client with one connection.
+pub(super) enum Client {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Client {
+    pub(super) async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        Self::Http1(sender)
+    }
+
+    pub(super) async fn connect_http2(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        Self::Http2(sender)
+    }
+
+    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Self::Http2(sender) => sender.send_request(request).await,
+        }
+    }
+}
+
+/// A request for `web.example`.
+pub(super) fn get(path: &str) -> Request<Full<Bytes>> {
+    Request::get(path).header("host", "web.example").body(Full::default()).unwrap()
+}
+
+/// Returns the whole body as text.
+pub(super) async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8_lossy(&body).into_owned()
+}
+
+/// Waits for a condition, 10 s at most.
+pub(super) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..2000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the condition was not met within 10 s");
+}

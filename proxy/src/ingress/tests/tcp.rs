@@ -1,0 +1,83 @@
+//! TCP ingress.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use common::ingress::{IngressRule, TcpRule};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::fixture::{FakePod, Fixture, eventually, row};
+use crate::ingress::IngressConfig;
+
+/// Returns a port that was free a moment ago.
+async fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port()
+}
+
+/// A pod that answers with all that it got, once the client has ended its side.
+async fn reverse_pod() -> FakePod {
+    FakePod::with(0, async |mut stream: TcpStream| {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes).await;
+        bytes.reverse();
+        let _ = stream.write_all(&bytes).await;
+    })
+    .await
+}
+
+async fn connect(port: u16) -> std::io::Result<TcpStream> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await
+}
+
+#[tokio::test]
+async fn a_connection_is_passed_on_and_each_side_can_end_alone() {
+    let (pod, port) = (reverse_pod().await, free_port().await);
+    let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
+    let fixture = Fixture::start(IngressConfig::default(), vec![rule]).await;
+    eventually(async || connect(port).await.is_ok()).await;
+    let mut client = connect(port).await.unwrap();
+    client.write_all(b"abc").await.unwrap();
+    client.shutdown().await.unwrap();
+    // It waits for a pod.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    fixture.set_only_pod("p");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "cba");
+}
+
+#[tokio::test]
+async fn a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain() {
+    let (pod, port) = (reverse_pod().await, free_port().await);
+    let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
+    let fixture = Fixture::start(IngressConfig::default(), vec![rule]).await;
+    fixture.set_only_pod("p");
+    eventually(async || connect(port).await.is_ok()).await;
+    let mut client = connect(port).await.unwrap();
+    client.write_all(b"abc").await.unwrap();
+    let row = row("p");
+    let in_flight = || fixture.gates.close(&row.pod, &row.assignment);
+    // The gate stays open until the connections have arrived.
+    eventually(async || {
+        let count = in_flight();
+        if count == 0 {
+            fixture.gates.set(row.clone());
+        }
+        count == 1
+    })
+    .await;
+    assert_eq!(fixture.gates.drained(&row.pod, &row.assignment, Duration::ZERO).await.unwrap().cut, 1);
+    assert_eq!(client.read(&mut [0; 1]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn ports_open_and_close_as_rules_come_and_go() {
+    let (pod, port) = (reverse_pod().await, free_port().await);
+    let fixture = Fixture::start(IngressConfig::default(), vec![]).await;
+    assert!(connect(port).await.is_err());
+    fixture.set_rules(vec![IngressRule::Tcp(TcpRule { tcp: port, port: pod.port })]);
+    eventually(async || connect(port).await.is_ok()).await;
+    fixture.set_rules(vec![]);
+    eventually(async || connect(port).await.is_err()).await;
+}

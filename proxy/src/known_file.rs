@@ -1,0 +1,116 @@
+//! The file with what a proxy last knew of routes and endpoints, so that one that was restarted without Redis serves it.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use common::endpoint::Endpoint;
+use common::ids::{PodId, ServiceName};
+use common::ingress::IngressRule;
+use common::store::EndpointVersion;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint_set::EndpointSet;
+use crate::follow::Known;
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    routes: Vec<Route>,
+    services: BTreeMap<ServiceName, Service>,
+}
+
+/// As in Redis: a field of `routes`, and its value.
+#[derive(Serialize, Deserialize)]
+struct Route {
+    route: String,
+    target: String,
+}
+
+/// As in Redis: the fields of `ep:<service>`.
+#[derive(Serialize, Deserialize)]
+struct Service {
+    version: u64,
+    master: String,
+    endpoints: BTreeMap<PodId, String>,
+}
+
+/// Returns the content of the file.
+pub(crate) fn text(known: &Known) -> String {
+    let route = |(service, rule): &(ServiceName, IngressRule)| Route {
+        route: rule.route(),
+        target: rule.target(service),
+    };
+    let service = |(name, set): (&ServiceName, &EndpointSet)| {
+        let version = set.version()?;
+        let endpoints = set.iter().map(|one| (one.pod.clone(), one.to_string())).collect();
+        let service = Service { version: version.version, master: version.master.clone(), endpoints };
+        Some((name.clone(), service))
+    };
+    let file = File {
+        routes: known.routes.iter().map(route).collect(),
+        services: known.sets.iter().filter_map(service).collect(),
+    };
+    serde_json::to_string(&file).expect("texts and numbers serialize")
+}
+
+/// Reads the content of the file. What is no route or no endpoint is left out.
+fn parse(text: &[u8]) -> serde_json::Result<Known> {
+    let file: File = serde_json::from_slice(text)?;
+    let routes = file.routes.iter().filter_map(|one| IngressRule::parse(&one.route, &one.target).ok());
+    let set = |service: Service| {
+        let endpoints = service.endpoints.into_iter();
+        let endpoints = endpoints.filter_map(|(pod, line)| Endpoint::parse(pod, &line).ok()).collect();
+        EndpointSet::saved(EndpointVersion { version: service.version, master: service.master }, endpoints)
+    };
+    let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
+    Ok(Known { routes: routes.collect(), sets })
+}
+
+/// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
+pub(crate) fn read(path: &Path) -> Known {
+    let read = match std::fs::read(path) {
+        Ok(text) => parse(&text).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Known::default(),
+        Err(error) => Err(error.to_string()),
+    };
+    read.unwrap_or_else(|why| {
+        tracing::warn!("{} cannot be read: {why}; nothing is routed until Redis answers", path.display());
+        Known::default()
+    })
+}
+
+/// Writes the file: either all of it is there afterwards, or what was there before.
+///
+/// # Errors
+/// As of the file system.
+pub(crate) fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known.json");
+        assert_eq!(read(&path), Known::default(), "there is no file yet");
+        let web = ServiceName::new("web").unwrap();
+        let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
+        let set = EndpointSet::saved(EndpointVersion { version: 7, master: "0".to_owned() }, vec![endpoint]);
+        let rule = IngressRule::parse("web.example/", "web 80").unwrap();
+        let known = Known { routes: vec![rule], sets: [(web, set)].into() };
+        write(&path, &text(&known)).unwrap();
+        assert_eq!(read(&path), known);
+        write(&path, "{").unwrap();
+        assert_eq!(read(&path), Known::default());
+    }
+}

@@ -1,0 +1,99 @@
+//! The proxy of a host: traffic from outside and from pods goes through it to the pods of its own host, each
+//! of which has a gate.
+//!
+//! - [`gate`] counts what is in flight to each pod of this host, and closes before a pod is stopped.
+//! - `local` is the socket on which the workers of this host say where their pods are, and that one is to be stopped;
+//!   `workers` has what they said, and `saved_pods` keeps it for the next proxy process.
+//! - [`route`], [`pick`], [`retry`], [`framing`] and [`headers`] decide what happens to a request, and do
+//!   nothing.
+//! - [`ingress`] takes requests and connections from outside.
+//! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
+//! - [`snapshot`] is what they decide from.
+//! - [`tunnel`] will bring connections from and to the pods of other hosts; nothing uses it yet.
+
+pub mod endpoint_set;
+pub mod follow;
+pub mod framing;
+pub mod gate;
+pub mod headers;
+pub mod ingress;
+mod known_file;
+mod local;
+mod measure;
+pub mod pick;
+pub mod retry;
+pub mod route;
+mod saved_pods;
+pub mod snapshot;
+pub mod tunnel;
+mod workers;
+
+use std::sync::Arc;
+
+use common::config::Config;
+use common::store::{LinkOptions, Store};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::follow::Follower;
+use crate::gate::Gates;
+use crate::ingress::{Ingress, IngressConfig};
+use crate::snapshot::Snapshot;
+
+pub use crate::local::{LocalError, LocalServer, ping};
+
+/// Why a proxy ended without a shutdown.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// No socket is configured on which workers could reach it.
+    #[error("a proxy needs a socket to the workers of its host: KUBELEET_PROXY_SOCKET is off")]
+    NoSocket,
+    /// The workers cannot reach it.
+    #[error(transparent)]
+    Local(#[from] LocalError),
+}
+
+/// Runs the proxy of this host until `shutdown`.
+///
+/// # Errors
+/// If it cannot start.
+pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), ProxyError> {
+    describe_metrics();
+    let socket = config.proxy_socket.clone().ok_or(ProxyError::NoSocket)?;
+    let gates = Arc::new(Gates::default());
+    let local = LocalServer::bind(socket.clone(), gates.clone()).await?;
+    tracing::info!("serving the workers of this host at {}", socket.display());
+    let store = Store::new(config.redis.clone(), LinkOptions::default());
+    let (follower, snapshot) = Follower::new(store, Some(socket.with_extension("endpoints.json")));
+    // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
+    let has_ended = CancellationToken::new();
+    let serve = async {
+        tokio::join!(follower.run(shutdown.clone()), run_ingress(&config, snapshot, gates, shutdown));
+        has_ended.cancel();
+    };
+    tokio::join!(local.run(has_ended.clone()), serve);
+    Ok(())
+}
+
+/// Runs the ingress, if it is not off.
+async fn run_ingress(
+    config: &Config,
+    snapshot: watch::Receiver<Arc<Snapshot>>,
+    gates: Arc<Gates>,
+    shutdown: CancellationToken,
+) {
+    let Some(listen) = config.ingress_listen else { return };
+    let config = IngressConfig {
+        listen,
+        tcp_address: listen.ip(),
+        trusted: config.trusted_proxies.clone(),
+        ..IngressConfig::default()
+    };
+    Ingress { snapshot, gates, config }.run(shutdown).await;
+}
+
+/// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.
+pub fn describe_metrics() {
+    measure::describe();
+    ingress::describe_metrics();
+}

@@ -1,0 +1,177 @@
+//! One connection of a worker, or of its supervisor.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::{FromProxy, FromWorker, Lines, lines, to_line};
+use common::ids::{AssignmentId, NodeName, PodId};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::UnixStream;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::codec::LinesCodecError;
+
+use crate::gate::{Drained, Gates};
+use crate::workers::{ConnectionId, NotSpeaker, Workers};
+
+/// A worker that reads nothing for this long has stopped, and its connection ends.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
+/// The longest time in flight that a worker can ask for: as long as the longest `drain`.
+const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why a connection ended, other than by its other end.
+#[derive(Debug, thiserror::Error)]
+enum ConnectionError {
+    #[error(transparent)]
+    NotSpeaker(#[from] NotSpeaker),
+    #[error("{0}")]
+    Lines(#[from] LinesCodecError),
+    #[error("it reads no answers")]
+    NotReading,
+}
+
+/// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
+type EndedDrain = (PodId, AssignmentId, Option<Drained>);
+
+pub(super) struct Connection {
+    id: ConnectionId,
+    workers: Arc<Workers>,
+    gates: Arc<Gates>,
+    lines: Lines,
+    /// The node that it speaks for.
+    node: Option<NodeName>,
+    drains: JoinSet<EndedDrain>,
+    handles: HashMap<AssignmentId, AbortHandle>,
+    has_warned: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        id: ConnectionId,
+        workers: Arc<Workers>,
+        gates: Arc<Gates>,
+        stream: UnixStream,
+    ) -> Self {
+        let drains = JoinSet::new();
+        let handles = HashMap::new();
+        Self { id, workers, gates, lines: lines(stream), node: None, drains, handles, has_warned: false }
+    }
+
+    /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes on in its
+    /// next session.
+    pub(super) async fn run(mut self) {
+        if let Err(error) = self.serve().await {
+            let node = self.node.as_ref().map_or("", NodeName::as_str);
+            tracing::warn!(node, "the connection of a worker is ended: {error}");
+        }
+        if let Some(node) = &self.node {
+            self.workers.disconnected(self.id, node);
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), ConnectionError> {
+        loop {
+            tokio::select! {
+                line = self.lines.next() => match line {
+                    Some(line) => self.receive(&line?).await?,
+                    None => return Ok(()),
+                },
+                Some(ended) = self.drains.join_next() => {
+                    // An error is a drain that was begun anew, or ended because the pod was opened.
+                    if let Ok(ended) = ended {
+                        self.report(ended).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self, line: &str) -> Result<(), ConnectionError> {
+        let message = match serde_json::from_str(line) {
+            Ok(message) => message,
+            Err(error) => {
+                self.warn_once(&error);
+                return Ok(());
+            }
+        };
+        match message {
+            FromWorker::Hello { node, incarnation } => {
+                self.workers.hello(self.id, &node, incarnation);
+                self.node = Some(node);
+            }
+            FromWorker::Pods { pods, more } => {
+                pods.iter().filter(|pod| pod.open).for_each(|pod| self.abort_drain(&pod.assignment));
+                self.workers.replace(self.id, self.speaker()?, pods, more)?;
+            }
+            FromWorker::Set { pod } => {
+                if pod.open {
+                    self.abort_drain(&pod.assignment);
+                }
+                self.workers.set(self.id, self.speaker()?, pod)?;
+            }
+            FromWorker::Remove { assignment, .. } => {
+                self.workers.remove(self.id, self.speaker()?, &assignment)?;
+            }
+            FromWorker::Close { pod, assignment, within_ms } => {
+                let within = Duration::from_millis(within_ms).min(MAX_DRAIN);
+                self.close(pod, assignment, within).await?;
+            }
+            FromWorker::Ping => self.send(&FromProxy::Pong).await?,
+        }
+        Ok(())
+    }
+
+    fn speaker(&self) -> Result<&NodeName, NotSpeaker> {
+        self.node.as_ref().ok_or(NotSpeaker)
+    }
+
+    /// A worker of a later version may know more kinds of messages.
+    fn warn_once(&mut self, error: &serde_json::Error) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            let node = self.node.as_ref().map_or("", NodeName::as_str);
+            tracing::warn!(node, "skipping what a worker said, because it is not understood: {error}");
+        }
+    }
+
+    async fn close(
+        &mut self,
+        pod: PodId,
+        assignment: AssignmentId,
+        within: Duration,
+    ) -> Result<(), ConnectionError> {
+        let in_flight = self.workers.close(&pod, &assignment);
+        self.send(&FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight }).await?;
+        self.abort_drain(&assignment);
+        let gates = self.gates.clone();
+        let key = assignment.clone();
+        let drain = async move {
+            let drained = gates.drained(&pod, &assignment, within).await;
+            (pod, assignment, drained)
+        };
+        self.handles.insert(key, self.drains.spawn(drain));
+        Ok(())
+    }
+
+    fn abort_drain(&mut self, assignment: &AssignmentId) {
+        if let Some(handle) = self.handles.remove(assignment) {
+            handle.abort();
+        }
+    }
+
+    async fn report(&mut self, (pod, assignment, drained): EndedDrain) -> Result<(), ConnectionError> {
+        self.handles.remove(&assignment);
+        let Some(Drained { after, cut }) = drained else { return Ok(()) };
+        if cut > 0 {
+            tracing::warn!(%pod, cut, "requests took longer than the pod's `drain` and were cut");
+        }
+        let after_ms = after.as_millis() as u64;
+        self.send(&FromProxy::Drained { pod, assignment, after_ms, cut }).await
+    }
+
+    async fn send(&mut self, message: &FromProxy) -> Result<(), ConnectionError> {
+        match tokio::time::timeout(MAX_SEND_WAIT, self.lines.send(to_line(message))).await {
+            Ok(sent) => Ok(sent?),
+            Err(_) => Err(ConnectionError::NotReading),
+        }
+    }
+}

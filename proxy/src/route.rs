@@ -1,0 +1,272 @@
+//! Finds the service that a request or connection is for. Pure.
+//!
+//! Among the rules that match a request, one with its exact host goes before one with `*.host`, the longest
+//! such host before a shorter one, and both before a rule for any host. Of rules with the same host the
+//! longest path wins.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use common::ids::ServiceName;
+use common::ingress::{HttpProtocol, IngressRule};
+
+/// The rules of all services, arranged for lookup.
+#[derive(Debug, Clone, Default)]
+pub struct RouteTable {
+    /// By host; `*.` is left out in `wildcard`. Each list is sorted, the longest path first.
+    exact: HashMap<String, Vec<HttpRoute>>,
+    wildcard: HashMap<String, Vec<HttpRoute>>,
+    any: Vec<HttpRoute>,
+    tcp: BTreeMap<u16, TcpRoute>,
+    has_paths: bool,
+}
+
+/// Where requests of one host and path go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRoute {
+    /// The service.
+    pub service: ServiceName,
+    /// Port of its pods.
+    pub port: u16,
+    /// How its pods are spoken to.
+    pub protocol: HttpProtocol,
+    /// The path without its last `/`: empty for all paths.
+    path: String,
+}
+
+/// Where connections to one port go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpRoute {
+    /// The service.
+    pub service: ServiceName,
+    /// Port of its pods.
+    pub port: u16,
+}
+
+impl RouteTable {
+    /// Arranges the rules. Of two rules for the same host and path, or port, the one of the service whose
+    /// name sorts first is taken: all proxies choose the same.
+    pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
+        rules.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut table = Self::default();
+        for (service, rule) in rules {
+            match rule {
+                IngressRule::Tcp(rule) => {
+                    table.tcp.entry(rule.tcp).or_insert(TcpRoute { service, port: rule.port });
+                }
+                IngressRule::Http(rule) => {
+                    let path = rule.path.trim_end_matches('/').to_owned();
+                    table.has_paths |= !path.is_empty();
+                    let route = HttpRoute { service, port: rule.port, protocol: rule.protocol, path };
+                    table.routes_of(rule.host.to_ascii_lowercase()).push(route);
+                }
+            }
+        }
+        let lists = table.exact.values_mut().chain(table.wildcard.values_mut());
+        for routes in lists.chain([&mut table.any]) {
+            // Stable: the order of services stays within a path.
+            routes.sort_by_key(|route| Reverse(route.path.len()));
+        }
+        table
+    }
+
+    fn routes_of(&mut self, host: String) -> &mut Vec<HttpRoute> {
+        match host.strip_prefix("*.") {
+            _ if host.is_empty() => &mut self.any,
+            Some(parent) => self.wildcard.entry(parent.to_owned()).or_default(),
+            None => self.exact.entry(host).or_default(),
+        }
+    }
+
+    /// Returns where a request goes. `host` is the request's host, with or without a port and in any case;
+    /// `path` is the path as it was sent.
+    pub fn http(&self, host: &str, path: &str) -> Option<&HttpRoute> {
+        let host = normalized(host);
+        let exact = self.exact.get(&*host).into_iter();
+        let wildcard = parents(&host).filter_map(|parent| self.wildcard.get(parent));
+        exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
+    }
+
+    /// Returns the ports of TCP rules and where their connections go.
+    pub fn tcp(&self) -> &BTreeMap<u16, TcpRoute> {
+        &self.tcp
+    }
+
+    /// Returns whether some rule has a path other than `/`.
+    pub fn has_paths(&self) -> bool {
+        self.has_paths
+    }
+
+    /// Returns all services that a rule leads to; some more than once.
+    pub fn services(&self) -> impl Iterator<Item = &ServiceName> {
+        let lists = self.exact.values().chain(self.wildcard.values()).chain([&self.any]);
+        let http = lists.flatten().map(|route| &route.service);
+        http.chain(self.tcp.values().map(|route| &route.service))
+    }
+}
+
+impl HttpRoute {
+    fn matches(&self, path: &str) -> bool {
+        path.strip_prefix(&*self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// Returns whether a segment of the path is `.` or `..`, also when its dots are percent-encoded: the pod
+/// would resolve it to a path that may belong to another route.
+pub fn has_dot_segments(path: &str) -> bool {
+    let is_dots = |segment: &str| {
+        let mut rest = segment;
+        let mut dots = 0;
+        while let Some(after) =
+            rest.strip_prefix('.').or_else(|| rest.strip_prefix("%2e")).or_else(|| rest.strip_prefix("%2E"))
+        {
+            rest = after;
+            dots += 1;
+        }
+        rest.is_empty() && (dots == 1 || dots == 2)
+    };
+    // A cheap look first: nearly no path has one.
+    let bytes = path.as_bytes();
+    let may = bytes.windows(2).any(|two| matches!(two, b"/." | b"/%" | b"\\." | b"\\%"));
+    may && path.split(['/', '\\']).any(is_dots)
+}
+
+/// Returns the host in lower case, without its port and the dot of a fully qualified name.
+fn normalized(host: &str) -> Cow<'_, str> {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+/// Returns the names above a host, the nearest first: of `a.b.c`, `b.c` and `c`.
+fn parents(host: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent)).skip(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use common::ingress::{HttpRule, TcpRule};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn service(name: &str) -> ServiceName {
+        ServiceName::new(name).unwrap()
+    }
+
+    /// A rule in words: `web *.example/api` is of service `web`.
+    fn rule(words: &str) -> (ServiceName, IngressRule) {
+        let (name, address) = words.split_once(' ').unwrap();
+        let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
+        let path = if path.is_empty() { "/" } else { path };
+        let rule = HttpRule { host: host.into(), path: path.into(), port: 80, protocol: HttpProtocol::Http };
+        (service(name), IngressRule::Http(rule))
+    }
+
+    fn table(rules: &[&str]) -> RouteTable {
+        RouteTable::new(rules.iter().map(|words| rule(words)).collect())
+    }
+
+    #[test]
+    fn the_most_specific_host_and_then_the_longest_path_wins() {
+        let table = table(&[
+            "exact a.example",
+            "exact-api a.example/api",
+            "exact-api-v1 a.example/api/v1/",
+            "wild *.example/",
+            "wild-deep *.b.example",
+            "any /",
+            "any-api /api",
+        ]);
+        for (host, path, expected) in [
+            ("a.example", "/", "exact"),
+            ("A.Example:8080", "/x", "exact"),
+            ("a.example.", "/apix", "exact"),
+            ("a.example", "/api", "exact-api"),
+            ("a.example", "/api/", "exact-api"),
+            ("a.example", "/api/v10", "exact-api"),
+            ("a.example", "/api/v1", "exact-api-v1"),
+            ("a.example", "/api/v1/pods", "exact-api-v1"),
+            ("x.example", "/api", "wild"),
+            ("b.example", "/", "wild"),
+            ("x.b.example", "/", "wild-deep"),
+            ("x.y.b.example", "/", "wild-deep"),
+            ("example", "/", "any"),
+            ("", "/api/x", "any-api"),
+            ("[::1]:80", "/", "any"),
+        ] {
+            let route = table.http(host, path).unwrap();
+            assert_eq!(route.service.as_str(), expected, "{host} {path}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_matching_path_leaves_the_request_to_less_specific_hosts() {
+        let table = table(&["api a.example/api", "wild *.example/api", "all /web"]);
+        assert_eq!(table.http("a.example", "/web").unwrap().service.as_str(), "all");
+        assert_eq!(table.http("a.example", "/other"), None);
+        assert_eq!(table.http("other", "/api"), None);
+    }
+
+    #[test]
+    fn of_two_equal_rules_the_first_service_by_name_is_taken() {
+        for rules in [["b a.example", "a a.example"], ["a a.example", "b a.example"]] {
+            assert_eq!(table(&rules).http("a.example", "/").unwrap().service.as_str(), "a");
+        }
+        let tcp = |name| (service(name), IngressRule::Tcp(TcpRule { tcp: 5432, port: 1 }));
+        assert_eq!(RouteTable::new(vec![tcp("b"), tcp("a")]).tcp()[&5432].service.as_str(), "a");
+    }
+
+    #[test]
+    fn dot_segments_are_seen_in_every_spelling() {
+        for path in ["/..", "/a/../b", "/./a", "/a/.", "/%2e%2E/b", "/.%2e", "/%2e", "/a/..\\b", "/a\\..\\b"]
+        {
+            assert!(has_dot_segments(path), "{path}");
+        }
+        for path in ["/", "/a.b", "/.well-known/x", "/...", "/a..", "/..a", "/%2f", "/a/.b/c", "*", ""] {
+            assert!(!has_dot_segments(path), "{path}");
+        }
+    }
+
+    /// The rules as they are documented, one by one: the reference that the table is compared with.
+    fn best<'a>(rules: &'a [(String, String)], host: &str, path: &str) -> Option<&'a (String, String)> {
+        let host_rank = |rule: &str| match rule.strip_prefix("*.") {
+            Some(parent) => host.ends_with(&format!(".{parent}")).then_some(parent.len() + 1),
+            None if rule.is_empty() => Some(0),
+            None => (rule == host).then_some(usize::MAX),
+        };
+        let path_rank = |rule: &str| {
+            let rule: Vec<_> = rule.split('/').filter(|segment| !segment.is_empty()).collect();
+            let path: Vec<_> = path[1..].split('/').collect();
+            (rule.is_empty() || path.starts_with(&rule)).then_some(rule.len())
+        };
+        let rank = |(host, path): &(String, String)| Some((host_rank(host)?, path_rank(path)?));
+        rules.iter().filter(|rule| rank(rule).is_some()).max_by_key(|rule| rank(rule))
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_finds_what_comparing_all_rules_finds(
+            rules in proptest::collection::btree_set(
+                ("(\\*\\.)?[ab](\\.[ab]){0,2}|", "(/[ab]{1,2}){0,3}"), 0..12),
+            host in "[ab](\\.[ab]){0,3}",
+            path in "(/[ab]{1,2}){1,4}",
+        ) {
+            let rules: Vec<_> = rules.into_iter().collect();
+            let wire = rules.iter().enumerate().map(|(n, (host, path))| rule(&format!("s{n} {host}{path}")));
+            let table = RouteTable::new(wire.collect());
+            let expected = best(&rules, &host, &path)
+                .map(|best| format!("s{}", rules.iter().position(|rule| rule == best).unwrap()));
+            let found = table.http(&host, &path).map(|route| route.service.as_str().to_owned());
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

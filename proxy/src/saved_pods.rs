@@ -1,0 +1,117 @@
+//! The file of this host's pods, so that a proxy that was restarted serves them before their workers speak.
+//!
+//! It is in the runtime directory, which a reboot of the machine empties: after that no pod is where it was.
+
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::handover::LocalPod;
+use common::ids::NodeName;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::workers::Workers;
+
+/// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the same time.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    nodes: Vec<NodePods>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodePods {
+    node: NodeName,
+    pods: Vec<LocalPod>,
+}
+
+/// Returns the path of the file that belongs to a socket.
+pub(crate) fn path(socket: &Path) -> PathBuf {
+    socket.with_extension("pods.json")
+}
+
+/// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
+pub(crate) fn read(path: &Path) -> Vec<(NodeName, Vec<LocalPod>)> {
+    let parsed = match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice::<File>(&text).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => Err(error.to_string()),
+    };
+    match parsed {
+        Ok(file) => file.nodes.into_iter().map(|node| (node.node, node.pods)).collect(),
+        Err(why) => {
+            tracing::warn!(
+                "{} cannot be read: {why}; pods are served when their workers have said where they are",
+                path.display()
+            );
+            Vec::new()
+        }
+    }
+}
+
+/// Writes the file whenever the tables have changed, until `shutdown`, and then once more.
+pub(crate) async fn keep(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
+    let mut changes = workers.changes();
+    let mut was_written = true;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            changed = changes.changed() => if changed.is_err() { break },
+        }
+        was_written = save(&workers, &path, was_written).await;
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            () = tokio::time::sleep(MIN_INTERVAL) => {}
+        }
+    }
+    save(&workers, &path, was_written).await;
+}
+
+/// Writes the file on another thread. Returns whether it could; says so when that changes.
+async fn save(workers: &Workers, path: &Path, was_written: bool) -> bool {
+    let nodes = workers.rows().into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
+    let target = path.to_owned();
+    let written = tokio::task::spawn_blocking(move || write(&target, &File { nodes })).await;
+    let written = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+    match &written {
+        Ok(()) => {}
+        Err(error) if was_written => tracing::warn!(
+            "the pods of this host cannot be saved to {}: {error}; a proxy that is restarted serves nothing until the \
+             workers speak",
+            path.display()
+        ),
+        Err(_) => {}
+    }
+    written.is_ok()
+}
+
+/// Replaces the file atomically. No fsync: a crash of the machine ends the pods as well.
+fn write(path: &Path, content: &File) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = std::fs::File::options();
+    let mut file = file.create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(content)?)?;
+    drop(file);
+    std::fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_file_counts_as_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("proxy.pods.json");
+        assert!(read(&path).is_empty());
+        std::fs::write(&path, "{").unwrap();
+        assert!(read(&path).is_empty());
+        let node = NodeName::new("n").unwrap();
+        write(&path, &File { nodes: vec![NodePods { node: node.clone(), pods: Vec::new() }] }).unwrap();
+        assert_eq!(read(&path), [(node, Vec::new())]);
+    }
+}

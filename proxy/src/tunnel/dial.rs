@@ -1,0 +1,101 @@
+//! The dialing end of the tunnel: a connection to a port of a pod on another host.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::endpoint::Endpoint;
+use common::ids::NodeName;
+use rustls::pki_types::{IpAddr, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Reply;
+use super::key::ProxyKey;
+use super::peers::{Peer, Peers};
+use super::tls::client_config;
+use crate::gate::Refusal;
+
+/// A connection to a pod through the proxy of its host.
+pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
+
+/// Why there is no connection. The pod has seen nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelError {
+    /// Its gate let nothing in.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// It accepts no connection on this port.
+    #[error("the pod accepts no connection on port {0}")]
+    NotListening(u16),
+    /// Redis has no proxy for the pod's node.
+    #[error("node {0} has no proxy: start `kubeleet proxy` there")]
+    NoProxy(NodeName),
+    /// The proxy of the pod's node cannot be reached.
+    #[error("the proxy of node {node} at {} cannot be reached: {error}", .peer.address)]
+    Unreachable {
+        /// The pod's node.
+        node: NodeName,
+        /// Its proxy.
+        peer: Peer,
+        /// The cause.
+        error: io::Error,
+    },
+}
+
+/// Connects to pods of other hosts.
+#[derive(Debug)]
+pub struct Dialer {
+    key: Arc<ProxyKey>,
+    peers: Arc<Peers>,
+}
+
+impl Dialer {
+    /// Returns a dialer that shows `key` to the proxies in `peers`.
+    pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
+        Self { key, peers }
+    }
+
+    /// Connects to a port of a pod, within a time for all of it.
+    ///
+    /// # Errors
+    /// See [`TunnelError`].
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+    ) -> Result<TunnelStream, TunnelError> {
+        let node = &endpoint.node;
+        let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
+        let connected = tokio::time::timeout(within, self.connect_to(peer, endpoint, port)).await;
+        let answer = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match answer {
+            Ok((stream, Reply::Connected)) => Ok(stream),
+            Ok((_, Reply::Closed)) => Err(Refusal::Closed.into()),
+            Ok((_, Reply::Unknown)) => Err(Refusal::Unknown.into()),
+            Ok((_, Reply::NotListening)) => Err(TunnelError::NotListening(port)),
+            Err(error) => Err(TunnelError::Unreachable { node: node.clone(), peer, error }),
+        }
+    }
+
+    async fn connect_to(
+        &self,
+        peer: Peer,
+        endpoint: &Endpoint,
+        port: u16,
+    ) -> io::Result<(TunnelStream, Reply)> {
+        let config = client_config(&self.key, peer.fingerprint).map_err(io::Error::other)?;
+        let stream = TcpStream::connect(peer.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
+        stream.write_all(line.as_bytes()).await?;
+        stream.flush().await?;
+        let byte = stream.read_u8().await?;
+        let reply = Reply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
+        Ok((stream, reply))
+    }
+}

@@ -1,0 +1,133 @@
+//! The key of a proxy, and the fingerprint by which others know it.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+
+/// The SHA-256 of a proxy's public key (its SubjectPublicKeyInfo), written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Returns the fingerprint of a public key.
+    pub(super) fn of(public_key: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, public_key).as_ref());
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let invalid = || format!("{text:?} is not the fingerprint of a key: 64 hexadecimal digits");
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(invalid());
+        }
+        let mut bytes = [0; 32];
+        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| invalid())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| invalid())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// The key of this host's proxy.
+pub struct ProxyKey {
+    pub(super) certified: Arc<CertifiedKey>,
+    fingerprint: Fingerprint,
+}
+
+impl fmt::Debug for ProxyKey {
+    /// Without the key itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProxyKey({})", self.fingerprint)
+    }
+}
+
+impl ProxyKey {
+    /// Reads the key from `path`, or makes one and writes it there, readable only for this user.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or has no key.
+    pub fn load_or_create(path: &Path) -> io::Result<Self> {
+        match std::fs::read(path) {
+            Ok(pkcs8) => Self::from_pkcs8(pkcs8),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let pkcs8 = generate()?;
+                // The first process to make the file decides the key; the other one reads it.
+                match write_new(path, &pkcs8) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        Self::from_pkcs8(std::fs::read(path)?)
+                    }
+                    written => written.and_then(|()| Self::from_pkcs8(pkcs8)),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a key that is in no file.
+    ///
+    /// # Errors
+    /// If the system gives no random numbers.
+    pub fn generate() -> io::Result<Self> {
+        Self::from_pkcs8(generate()?)
+    }
+
+    fn from_pkcs8(pkcs8: Vec<u8>) -> io::Result<Self> {
+        let invalid =
+            |_| io::Error::new(io::ErrorKind::InvalidData, "the file has no key of a proxy; remove it");
+        let key = rustls::crypto::ring::sign::any_ecdsa_type(&PrivatePkcs8KeyDer::from(pkcs8).into());
+        let key = key.map_err(invalid)?;
+        let public = key.public_key().ok_or_else(|| invalid(rustls::Error::General(String::new())))?.to_vec();
+        let fingerprint = Fingerprint::of(&public);
+        let certified = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key));
+        Ok(Self { certified, fingerprint })
+    }
+
+    /// Returns how others know it.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
+fn generate() -> io::Result<Vec<u8>> {
+    let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+    let made = made.map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(made.as_ref().to_vec())
+}
+
+/// Writes the whole file or none, so that a crash leaves no half of a key.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    let linked = std::fs::hard_link(&partial, path);
+    std::fs::remove_file(&partial)?;
+    linked
+}

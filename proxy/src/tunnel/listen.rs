@@ -1,0 +1,165 @@
+//! The listening end of the tunnel: lets other proxies' connections in at the gates of this host's pods.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::ids::{AssignmentId, PodId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Reply;
+use super::key::ProxyKey;
+use super::peers::Peers;
+use super::tls::server_config;
+use crate::gate::{Gates, Pass, Refusal};
+
+/// How long a handshake and the line that names the pod may take.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a pod may take to accept a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// The longest line: a pod's id, an assignment and a port.
+const MAX_LINE: usize = 256;
+/// The most connections at a time.
+const MAX_CONNECTIONS: usize = 16_384;
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The bound port of the tunnel.
+pub struct TunnelListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    gates: Arc<Gates>,
+}
+
+impl TunnelListener {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub async fn bind(
+        address: SocketAddr,
+        key: &ProxyKey,
+        peers: Arc<Peers>,
+        gates: Arc<Gates>,
+    ) -> io::Result<Self> {
+        let config = server_config(key, peers).map_err(io::Error::other)?;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("the tunnel cannot listen on {address}: {error}"))
+        })?;
+        Ok(Self { listener, acceptor: Arc::new(config).into(), gates })
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves other proxies until `shutdown`. Connections that were let in go on until they end.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = shutdown.cancelled() => break,
+            };
+            match accepted {
+                Ok(_) if connections.len() >= MAX_CONNECTIONS => {
+                    tracing::warn!("The tunnel has {MAX_CONNECTIONS} connections, as many as it takes");
+                }
+                Ok((stream, address)) => {
+                    let (acceptor, gates) = (self.acceptor.clone(), self.gates.clone());
+                    connections.spawn(async move {
+                        if let Err(error) = serve(acceptor, &gates, stream).await {
+                            tracing::debug!(%error, peer = %address, "Connection of the tunnel ended");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "The tunnel cannot accept a connection; trying again in 100 ms");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+async fn serve(acceptor: TlsAcceptor, gates: &Gates, stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let opened = tokio::time::timeout(OPEN_WITHIN, async {
+        let mut peer = acceptor.accept(stream).await?;
+        let target = read_target(&mut peer).await?;
+        Ok::<_, io::Error>((peer, target))
+    });
+    let (mut peer, target) = opened.await??;
+    match connect(gates, &target).await {
+        Ok((pod, pass)) => pass_bytes(peer, pod, pass).await,
+        Err(reply) => {
+            peer.write_all(&[reply.byte()]).await?;
+            peer.shutdown().await
+        }
+    }
+}
+
+/// A port of a pod under an assignment.
+struct Target {
+    pod: PodId,
+    assignment: AssignmentId,
+    port: u16,
+}
+
+/// Reads the line `<pod> <assignment> <port>`, and nothing after it.
+async fn read_target(peer: &mut TlsStream<TcpStream>) -> io::Result<Target> {
+    let mut line = Vec::with_capacity(MAX_LINE);
+    loop {
+        match peer.read_u8().await? {
+            b'\n' => break,
+            byte if line.len() < MAX_LINE => line.push(byte),
+            _ => return Err(io::Error::other("the line that names the pod is too long")),
+        }
+    }
+    parse_target(&line).ok_or_else(|| io::Error::other("the line does not name a pod"))
+}
+
+fn parse_target(line: &[u8]) -> Option<Target> {
+    let mut parts = std::str::from_utf8(line).ok()?.split(' ');
+    let (pod, assignment, port) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_whole = parts.next().is_none();
+    let port = port.parse().ok().filter(|_| is_whole)?;
+    Some(Target { pod: PodId::new(pod).ok()?, assignment: AssignmentId::new(assignment).ok()?, port })
+}
+
+async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Reply> {
+    let pass = gates.enter(&target.pod, &target.assignment).map_err(|refusal| match refusal {
+        Refusal::Closed => Reply::Closed,
+        Refusal::Unknown => Reply::Unknown,
+    })?;
+    let connecting = TcpStream::connect((pass.address(), target.port));
+    match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
+        Ok(Ok(pod)) => Ok((pod, pass)),
+        Ok(Err(_)) | Err(_) => Err(Reply::NotListening),
+    }
+}
+
+/// Passes bytes until both ends have ended, or the pod is stopped.
+async fn pass_bytes(mut peer: TlsStream<TcpStream>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
+    pod.set_nodelay(true)?;
+    peer.write_all(&[Reply::Connected.byte()]).await?;
+    peer.flush().await?;
+    let copied = tokio::select! {
+        copied = tokio::io::copy_bidirectional(&mut peer, &mut pod) => copied.map(|_| ()),
+        () = pass.cut() => Ok(()),
+    };
+    // The connection ends before the gate learns that it has.
+    drop(pod);
+    drop(pass);
+    copied
+}

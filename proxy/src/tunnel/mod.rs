@@ -1,0 +1,51 @@
+//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with the key of each proxy pinned through
+//! Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another.
+//!
+//! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the public key:
+//! reading Redis reveals no secret key.
+
+mod dial;
+mod key;
+mod listen;
+mod peers;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use dial::{Dialer, TunnelError, TunnelStream};
+pub use key::{Fingerprint, ProxyKey};
+pub use listen::TunnelListener;
+pub use peers::{Peer, Peers};
+
+/// What the two ends agree on in the handshake: one connection to one port of a pod.
+const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
+
+/// The answer to the line that names a pod: one byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    /// What follows is the pod's.
+    Connected,
+    /// The pod is about to be stopped.
+    Closed,
+    /// The pod is not on that host.
+    Unknown,
+    /// The pod accepts no connection on this port.
+    NotListening,
+}
+
+impl Reply {
+    const ALL: [Self; 4] = [Self::Connected, Self::Closed, Self::Unknown, Self::NotListening];
+
+    fn byte(self) -> u8 {
+        match self {
+            Reply::Connected => b'+',
+            Reply::Closed => b'c',
+            Reply::Unknown => b'u',
+            Reply::NotListening => b'n',
+        }
+    }
+
+    fn of_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reply| reply.byte() == byte)
+    }
+}

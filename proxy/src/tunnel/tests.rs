@@ -1,0 +1,176 @@
+//! Two ends of the tunnel in one process, with a pod that echoes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::endpoint::{Endpoint, EndpointState};
+use common::handover::LocalPod;
+use common::ids::{AssignmentId, NodeName, PodId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::gate::{Gates, Refusal};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn endpoint() -> Endpoint {
+    Endpoint {
+        pod: PodId::new("p").unwrap(),
+        replica: 0,
+        node: NodeName::new("w2").unwrap(),
+        assignment: AssignmentId::new("a").unwrap(),
+        state: EndpointState::Ready,
+    }
+}
+
+/// A pod on this host that sends back what it gets. Returns its port.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                let _ = tokio::io::copy(&mut read, &mut write).await;
+            });
+        }
+    });
+    port
+}
+
+/// The host of the pod, and another host.
+struct Hosts {
+    gates: Arc<Gates>,
+    /// The proxies that the pod's host knows.
+    known: Arc<Peers>,
+    pod_host: Peer,
+    dialer: Dialer,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+async fn hosts() -> Hosts {
+    let gates = Arc::new(Gates::default());
+    gates.set(LocalPod {
+        pod: endpoint().pod,
+        assignment: endpoint().assignment,
+        start: 1,
+        service: None,
+        replica: 0,
+        address: Ipv4Addr::LOCALHOST.into(),
+        open: true,
+    });
+    let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+    let known = Arc::new(Peers::default());
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    known.set(HashMap::from([(
+        NodeName::new("w1").unwrap(),
+        Peer { address: any, fingerprint: there.fingerprint() },
+    )]));
+    let listener = TunnelListener::bind(any, &here, known.clone(), gates.clone()).await.unwrap();
+    let pod_host = Peer { address: listener.address().unwrap(), fingerprint: here.fingerprint() };
+    let stop = CancellationToken::new();
+    tokio::spawn(listener.run(stop.clone()));
+    let dialer = dialer(there, pod_host);
+    Hosts { gates, known, pod_host, dialer, _stop: stop.drop_guard() }
+}
+
+fn dialer(key: ProxyKey, peer: Peer) -> Dialer {
+    let peers = Peers::default();
+    peers.set(HashMap::from([(endpoint().node, peer)]));
+    Dialer::new(Arc::new(key), Arc::new(peers))
+}
+
+#[tokio::test]
+async fn a_connection_reaches_the_pod_and_each_side_ends_by_itself() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let mut stream = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap();
+    let sent: Vec<u8> = (0..1_000_000u32).map(|number| number as u8).collect();
+    let (mut read, mut write) = tokio::io::split(&mut stream);
+    let mut received = Vec::new();
+    let write_all = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let (_, read) = tokio::join!(write_all, read.read_to_end(&mut received));
+    read.unwrap();
+    assert!(received == sent, "{} bytes came back of {}", received.len(), sent.len());
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    hosts.gates.close(&pod, &assignment);
+    assert_eq!(hosts.gates.drained(&pod, &assignment, SOON).await.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_time_is_over() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let mut open = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap();
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    assert_eq!(hosts.gates.close(&pod, &assignment), 1);
+    let refused = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
+    assert!(matches!(refused, TunnelError::Refused(Refusal::Closed)), "{refused}");
+    let other = Endpoint { assignment: AssignmentId::new("b").unwrap(), ..endpoint() };
+    let refused = hosts.dialer.connect(&other, port, SOON).await.unwrap_err();
+    assert!(matches!(refused, TunnelError::Refused(Refusal::Unknown)), "{refused}");
+    assert_eq!(hosts.gates.drained(&pod, &assignment, Duration::from_millis(50)).await.unwrap().cut, 1);
+    let ended = tokio::time::timeout(SOON, open.read_u8()).await.unwrap();
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_port_without_a_listener_is_told_apart_from_an_unreachable_proxy() {
+    let hosts = hosts().await;
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port();
+    let error = hosts.dialer.connect(&endpoint(), free, SOON).await.unwrap_err();
+    assert!(matches!(error, TunnelError::NotListening(_)), "{error}");
+    let gone = Peer { address: SocketAddr::from((Ipv4Addr::LOCALHOST, free)), ..hosts.pod_host };
+    let error = dialer(ProxyKey::generate().unwrap(), gone).connect(&endpoint(), 1, SOON).await.unwrap_err();
+    assert!(matches!(error, TunnelError::Unreachable { .. }), "{error}");
+    let alone = Dialer::new(Arc::new(ProxyKey::generate().unwrap()), Arc::default());
+    let error = alone.connect(&endpoint(), 1, SOON).await.unwrap_err();
+    assert_eq!(error.to_string(), "node w2 has no proxy: start `kubeleet proxy` there");
+}
+
+#[tokio::test]
+async fn who_is_not_on_the_list_is_refused_on_both_ends() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let other = dialer(ProxyKey::generate().unwrap(), hosts.pod_host);
+    let error = other.connect(&endpoint(), port, SOON).await.unwrap_err();
+    assert!(matches!(error, TunnelError::Unreachable { .. }), "{error}");
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    assert_eq!(hosts.gates.close(&pod, &assignment), 0, "nothing was let in");
+
+    let pretender = Peer { fingerprint: ProxyKey::generate().unwrap().fingerprint(), ..hosts.pod_host };
+    let key = ProxyKey::generate().unwrap();
+    hosts.known.set(HashMap::from([(endpoint().node, Peer { fingerprint: key.fingerprint(), ..pretender })]));
+    let error = dialer(key, pretender).connect(&endpoint(), port, SOON).await.unwrap_err();
+    assert!(matches!(error, TunnelError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_key_is_made_once_and_only_its_owner_can_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.key");
+    let made = ProxyKey::load_or_create(&path).unwrap();
+    assert_eq!(ProxyKey::load_or_create(&path).unwrap().fingerprint(), made.fingerprint());
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    std::fs::write(&path, b"broken").unwrap();
+    assert!(ProxyKey::load_or_create(&path).unwrap_err().to_string().contains("remove it"));
+}
+
+#[test]
+fn a_peer_is_read_as_it_is_written() {
+    let peer = Peer {
+        address: "10.0.0.1:7079".parse().unwrap(),
+        fingerprint: ProxyKey::generate().unwrap().fingerprint(),
+    };
+    assert_eq!(peer.to_string().parse::<Peer>(), Ok(peer));
+    for text in ["", "10.0.0.1:7079", "10.0.0.1 ab", "10.0.0.1:7079 zz", &format!("{peer}0")] {
+        assert!(text.parse::<Peer>().is_err(), "{text:?}");
+    }
+}

@@ -1,0 +1,352 @@
+//! What the workers of this host have said about their pods: one table for each node, and a [gate](crate::gate) for
+//! each of its pods.
+//!
+//! What an earlier session of a worker said stands until a later one has sent its whole table, also while no worker is
+//! connected: it is only restarting, and its pods run on.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::handover::LocalPod;
+use common::ids::{AssignmentId, Incarnation, NodeName, PodId};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::gate::Gates;
+
+/// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis may be
+/// away, without which a restarted worker has no session and says nothing.
+pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
+
+/// One connection of a worker. A later one has a larger number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// The worker of a message is not the one that speaks for its node: it said no hello, or another has said it since.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another connection speaks for this node since, or none has said hello")]
+pub(crate) struct NotSpeaker;
+
+/// The tables of all nodes of this host.
+pub(crate) struct Workers {
+    gates: Arc<Gates>,
+    nodes: Mutex<HashMap<NodeName, NodeTable>>,
+    /// Grows with each change that is to be saved.
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct NodeTable {
+    speaker: Option<Speaker>,
+    /// Since when no worker is connected.
+    silent_since: Option<Instant>,
+    pods: HashSet<AssignmentId>,
+    /// The beginning of a list of all pods whose end has not come yet.
+    begun: Vec<LocalPod>,
+}
+
+struct Speaker {
+    connection: ConnectionId,
+    incarnation: Incarnation,
+}
+
+impl Workers {
+    pub(crate) fn new(gates: Arc<Gates>) -> Self {
+        Self { gates, nodes: Mutex::default(), version: watch::Sender::new(0) }
+    }
+
+    /// Returns a receiver that is notified when something has changed that is to be saved.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Inserts what an earlier proxy has saved. Counts as said by a worker that is not connected any more.
+    pub(crate) fn restore(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
+        let mut nodes = self.lock();
+        for (node, pods) in saved {
+            let table = nodes.entry(node).or_default();
+            table.silent_since = Some(Instant::now());
+            for pod in pods {
+                table.pods.insert(pod.assignment.clone());
+                self.gates.set(pod);
+            }
+        }
+    }
+
+    /// Returns all rows as they are now, to be saved.
+    pub(crate) fn rows(&self) -> Vec<(NodeName, Vec<LocalPod>)> {
+        let nodes = self.lock();
+        let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
+        nodes.iter().map(|(node, table)| (node.clone(), rows(table))).collect()
+    }
+
+    /// A worker has connected: from now on it speaks for its node.
+    pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
+        let mut nodes = self.lock();
+        let table = nodes.entry(node.clone()).or_default();
+        // Of two that connect at the same time the later one speaks, in whatever order their messages are read.
+        if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
+            return;
+        }
+        tracing::info!(%node, %incarnation, "the worker speaks to this proxy");
+        table.speaker = Some(Speaker { connection, incarnation });
+        table.silent_since = None;
+        table.begun.clear();
+    }
+
+    /// A worker's connection has ended. Its pods stay for a while: it may be back.
+    pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
+        let mut nodes = self.lock();
+        let Ok(table) = speaking(&mut nodes, connection, node) else { return };
+        if let Some(Speaker { incarnation, .. }) = table.speaker.take() {
+            tracing::info!(%node, %incarnation, "the worker speaks no more; its pods stay where they are");
+        }
+        table.silent_since = Some(Instant::now());
+    }
+
+    /// Replaces all pods of a node, once the list is complete.
+    pub(crate) fn replace(
+        &self,
+        connection: ConnectionId,
+        node: &NodeName,
+        pods: Vec<LocalPod>,
+        more: bool,
+    ) -> Result<(), NotSpeaker> {
+        let mut nodes = self.lock();
+        let table = speaking(&mut nodes, connection, node)?;
+        table.begun.extend(pods);
+        if more {
+            return Ok(());
+        }
+        let pods = std::mem::take(&mut table.begun);
+        let now: HashSet<AssignmentId> = pods.iter().map(|pod| pod.assignment.clone()).collect();
+        for gone in table.pods.difference(&now) {
+            self.gates.remove(gone);
+        }
+        table.pods = now;
+        for pod in pods {
+            self.gates.set(pod);
+        }
+        self.note_change();
+        Ok(())
+    }
+
+    /// Inserts or changes one pod.
+    pub(crate) fn set(
+        &self,
+        connection: ConnectionId,
+        node: &NodeName,
+        pod: LocalPod,
+    ) -> Result<(), NotSpeaker> {
+        let mut nodes = self.lock();
+        let table = speaking(&mut nodes, connection, node)?;
+        table.pods.insert(pod.assignment.clone());
+        self.gates.set(pod);
+        self.note_change();
+        Ok(())
+    }
+
+    /// Removes one pod.
+    pub(crate) fn remove(
+        &self,
+        connection: ConnectionId,
+        node: &NodeName,
+        assignment: &AssignmentId,
+    ) -> Result<(), NotSpeaker> {
+        let mut nodes = self.lock();
+        let table = speaking(&mut nodes, connection, node)?;
+        if table.pods.remove(assignment) {
+            self.gates.remove(assignment);
+            self.note_change();
+        }
+        Ok(())
+    }
+
+    /// Closes the gate of a pod for any connection: a gate that is closed by mistake costs a request its way, one that is
+    /// open by mistake costs its answer. Returns what is in flight.
+    pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
+        let in_flight = self.gates.close(pod, assignment);
+        self.note_change();
+        in_flight
+    }
+
+    /// Forgets the pods of workers that have been silent for [`ROWS_KEPT`].
+    pub(crate) fn expire(&self, now: Instant) {
+        let mut nodes = self.lock();
+        let is_expired = |table: &NodeTable| {
+            table.silent_since.is_some_and(|since| now.duration_since(since) >= ROWS_KEPT)
+        };
+        let before = nodes.len();
+        nodes.retain(|node, table| {
+            if !is_expired(table) {
+                return true;
+            }
+            let pods = table.pods.len();
+            tracing::warn!(
+                %node, pods,
+                "no worker has spoken for this node in {} minutes: where its pods are is not known any more, and \
+                 nothing is sent to them before a worker says so again",
+                ROWS_KEPT.as_secs() / 60
+            );
+            table.pods.iter().for_each(|pod| self.gates.forget(pod));
+            false
+        });
+        if nodes.len() != before {
+            self.note_change();
+        }
+    }
+
+    fn note_change(&self) {
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, NodeTable>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn speaking<'a>(
+    nodes: &'a mut HashMap<NodeName, NodeTable>,
+    connection: ConnectionId,
+    node: &NodeName,
+) -> Result<&'a mut NodeTable, NotSpeaker> {
+    let table = nodes.get_mut(node).ok_or(NotSpeaker)?;
+    let is_speaker = table.speaker.as_ref().is_some_and(|speaker| speaker.connection == connection);
+    if is_speaker { Ok(table) } else { Err(NotSpeaker) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    struct Host {
+        gates: Arc<Gates>,
+        workers: Workers,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let gates = Arc::new(Gates::default());
+            Self { workers: Workers::new(gates.clone()), gates }
+        }
+
+        fn hello(&self, connection: u64, name: &str) {
+            let incarnation = Incarnation::new(format!("i{connection}")).unwrap();
+            self.workers.hello(ConnectionId(connection), &node(name), incarnation);
+        }
+
+        fn replace(&self, connection: u64, name: &str, pods: &[&str]) -> Result<(), NotSpeaker> {
+            let pods = pods.iter().map(|pod| row(pod)).collect();
+            self.workers.replace(ConnectionId(connection), &node(name), pods, false)
+        }
+
+        /// Returns which of the pods `a` … `e` are let in to.
+        fn open(&self) -> String {
+            let is_open = |name: &&str| {
+                let LocalPod { pod, assignment, .. } = row(name);
+                self.gates.enter(&pod, &assignment).is_ok()
+            };
+            ["a", "b", "c", "d", "e"].into_iter().filter(is_open).collect()
+        }
+    }
+
+    fn node(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    fn row(name: &str) -> LocalPod {
+        LocalPod {
+            pod: PodId::new(name).unwrap(),
+            assignment: AssignmentId::new(format!("of-{name}")).unwrap(),
+            start: 0,
+            service: None,
+            replica: 0,
+            address: Ipv4Addr::LOCALHOST.into(),
+            open: true,
+        }
+    }
+
+    #[tokio::test]
+    async fn each_node_has_its_own_table() {
+        let host = Host::new();
+        host.hello(1, "n1");
+        host.hello(2, "n2");
+        host.replace(1, "n1", &["a", "b"]).unwrap();
+        host.replace(2, "n2", &["c"]).unwrap();
+        assert_eq!(host.open(), "abc");
+        host.replace(1, "n1", &["b"]).unwrap();
+        assert_eq!(host.open(), "bc");
+    }
+
+    #[tokio::test]
+    async fn a_list_in_several_parts_replaces_when_it_is_complete() {
+        let host = Host::new();
+        host.hello(1, "n");
+        host.replace(1, "n", &["a"]).unwrap();
+        let speaker = ConnectionId(1);
+        host.workers.replace(speaker, &node("n"), vec![row("b")], true).unwrap();
+        assert_eq!(host.open(), "a");
+        host.workers.replace(speaker, &node("n"), vec![row("c")], false).unwrap();
+        assert_eq!(host.open(), "bc");
+    }
+
+    #[tokio::test]
+    async fn what_a_worker_said_stands_until_its_next_session_has_said_all() {
+        let host = Host::new();
+        host.hello(1, "n");
+        host.replace(1, "n", &["a", "b"]).unwrap();
+        host.workers.disconnected(ConnectionId(1), &node("n"));
+        assert_eq!(host.open(), "ab");
+        host.hello(2, "n");
+        assert_eq!(host.open(), "ab");
+        host.replace(2, "n", &["b"]).unwrap();
+        assert_eq!(host.open(), "b");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_another_has_replaced_changes_nothing() {
+        let host = Host::new();
+        host.hello(1, "n");
+        host.hello(2, "n");
+        assert_eq!(host.replace(1, "n", &["a"]), Err(NotSpeaker));
+        assert_eq!(host.workers.set(ConnectionId(1), &node("n"), row("a")), Err(NotSpeaker));
+        host.replace(2, "n", &["b"]).unwrap();
+        // A hello that is read late, and the end of a connection that another has replaced.
+        host.hello(1, "n");
+        host.workers.disconnected(ConnectionId(1), &node("n"));
+        host.workers.set(ConnectionId(2), &node("n"), row("c")).unwrap();
+        assert_eq!(host.open(), "bc");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_of_a_worker_that_does_not_come_back_are_forgotten_and_nothing_is_cut() {
+        let host = Host::new();
+        host.hello(1, "n");
+        host.replace(1, "n", &["a"]).unwrap();
+        let pass = host.gates.enter(&row("a").pod, &row("a").assignment).unwrap();
+        host.workers.disconnected(ConnectionId(1), &node("n"));
+        let now = Instant::now();
+        host.workers.expire(now + ROWS_KEPT - Duration::from_secs(1));
+        assert_eq!(host.open(), "a");
+        host.workers.expire(now + ROWS_KEPT);
+        assert_eq!(host.open(), "");
+        assert!(futures_util::poll!(Box::pin(pass.cut())).is_pending());
+    }
+
+    #[tokio::test]
+    async fn what_was_saved_is_served_before_a_worker_speaks_and_a_closed_gate_stays_closed() {
+        let host = Host::new();
+        host.hello(1, "n");
+        host.replace(1, "n", &["a", "b"]).unwrap();
+        host.workers.close(&row("b").pod, &row("b").assignment);
+        let next = Host::new();
+        next.workers.restore(host.workers.rows());
+        assert_eq!(next.open(), "a");
+        next.hello(1, "n");
+        next.replace(1, "n", &["c"]).unwrap();
+        assert_eq!(next.open(), "c");
+    }
+}

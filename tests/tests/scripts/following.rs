@@ -1,0 +1,107 @@
+//! The proxy's follower: what it knows is what Redis has, and it outlives Redis and the process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::ids::ServiceName;
+use common::store::{LinkOptions, Store};
+use kubeleet_tests::Fixture;
+use proxy::follow::Follower;
+use proxy::snapshot::Snapshot;
+use serde_json::json;
+use testkit::eventually::{check, eventually};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+type Snapshots = watch::Receiver<Arc<Snapshot>>;
+
+fn follow(store: Store, file: &Path) -> (Snapshots, DropGuard) {
+    let (follower, snapshots) = Follower::new(store, Some(file.to_owned()));
+    let shutdown = CancellationToken::new();
+    tokio::spawn(follower.run(shutdown.clone()));
+    (snapshots, shutdown.drop_guard())
+}
+
+/// The endpoints of the service as words: `0 ready`.
+fn states(snapshots: &Snapshots) -> Vec<String> {
+    let snapshot = snapshots.borrow();
+    let endpoints = snapshot.endpoints.get(&ServiceName::new("web").unwrap()).into_iter().flatten();
+    let mut states: Vec<String> =
+        endpoints.map(|one| format!("{} {}", one.replica, one.state.as_str())).collect();
+    states.sort();
+    states
+}
+
+async fn eventually_states(snapshots: &Snapshots, expected: &[&str]) {
+    eventually("the snapshot follows", || async {
+        let found = states(snapshots);
+        check(found == expected, || format!("{found:?}, not {expected:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_follower_knows_what_redis_has_and_serves_it_without_redis() {
+    let fixture = Fixture::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("known.json");
+    let session = fixture.node("w1").await;
+    let (snapshots, following) = follow(fixture.store.clone(), &file);
+    let service = json!({"name": "web", "image": "nginx", "replicas": 2,
+        "ingress": [{"host": "web.example", "port": 80}]});
+    let service = fixture.service_of(service).await;
+    eventually("the route is known", || async {
+        let snapshot = snapshots.borrow();
+        check(snapshot.routes.http("web.example", "/").is_some(), || "not yet".to_owned())
+    })
+    .await;
+    fixture.assign_all(&session).await;
+    fixture.run_all(&session).await;
+    eventually_states(&snapshots, &["0 ready", "1 ready"]).await;
+
+    let record = fixture.pods(&service.name).await.remove(0);
+    fixture.stop(&record).await;
+    eventually_states(&snapshots, &["0 leaving", "1 ready"]).await;
+
+    // A message that was missed: the next one does not follow what is known.
+    let _: u64 = fixture.redis.cli(&["HINCRBY", "ep:web", "v", "1"]).await;
+    fixture.finish_stopped(&session, &record).await;
+    eventually_states(&snapshots, &["1 ready"]).await;
+
+    eventually("it is saved", || async {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        check(text.contains("1 w1") && !text.contains("leaving"), || text)
+    })
+    .await;
+    drop(following);
+    let away = Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default());
+    let (snapshots, _following) = follow(away, &file);
+    assert_eq!(states(&snapshots), ["1 ready"], "before Redis has answered");
+    assert!(snapshots.borrow().routes.http("web.example", "/").is_some());
+}
+
+#[tokio::test]
+async fn a_redis_that_has_lost_everything_takes_no_route_away() {
+    let fixture = Fixture::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let session = fixture.node("w1").await;
+    let (snapshots, _following) = follow(fixture.store.clone(), &folder.path().join("known.json"));
+    let service = json!({"name": "web", "image": "nginx", "ingress": [{"port": 80}]});
+    fixture.service_of(service).await;
+    fixture.assign_all(&session).await;
+    fixture.run_all(&session).await;
+    eventually_states(&snapshots, &["0 ready"]).await;
+    let () = fixture.redis.cli(&["FLUSHALL"]).await;
+    let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another", "changed_at", "1"]).await;
+    for channel in ["wake:routes", "ep:web"] {
+        let _: u64 = fixture.redis.cli(&["PUBLISH", channel, "read"]).await;
+    }
+    // Its endpoints are made anew within the spread of rereads: then the routes were read long ago.
+    eventually("the follower has read", || async {
+        let is_made: bool = fixture.redis.cli(&["HEXISTS", "ep:web", "v"]).await;
+        check(is_made, || "not yet".to_owned())
+    })
+    .await;
+    assert_eq!(states(&snapshots), ["0 ready"]);
+    assert!(snapshots.borrow().routes.http("any.example", "/").is_some());
+}

@@ -1,0 +1,94 @@
+//! The first part of each stop: closes the gate of the pod and waits until its last request has ended. What is decided
+//! is in [`crate::handover::drain`].
+
+use std::time::Duration;
+
+use common::lifecycle::Phase;
+use common::spec::OnDisconnect;
+use tokio::time::Instant;
+
+use super::PodAction;
+use crate::handover::ClosedGate;
+use crate::handover::drain::{self, DrainFacts, DrainStep, StopFacts};
+use crate::measure::StopReason;
+use crate::runtime::ContainerState;
+use crate::step::DesiredState;
+
+/// Between two looks at the record of a pod whose stop a failover may have lost.
+const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
+
+impl PodAction {
+    /// Closes the gate of the pod and waits until nothing is in flight, or not longer than it may. The gate stays closed
+    /// until what is returned is dropped. Returns `None` if nothing is to be stopped now.
+    pub(super) async fn drain(&self, reason: StopReason) -> Option<ClosedGate<'_>> {
+        let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
+        let (begun, master) = (Instant::now(), self.context.link.master());
+        let (pod, assignment) = (&self.managed.payload.id, &self.managed.assignment);
+        let mut answers = handover.answers();
+        let gate = handover.close(pod, assignment, limit);
+        let mut is_revoked = false;
+        loop {
+            answers.mark_unchanged();
+            let (link, progress) = handover.progress(assignment);
+            let is_ending = self.context.tasks.stopping().is_cancelled();
+            let waited = begun.elapsed();
+            let facts = DrainFacts { link, progress, waited, limit, is_revoked, is_ending };
+            match drain::step(&facts) {
+                DrainStep::Leave => return None,
+                DrainStep::Stop(end) => {
+                    if let Some(message) = end.describe(limit) {
+                        tracing::info!(%pod, "{message}");
+                        self.update(|managed| managed.drained = Some(message));
+                    }
+                    return Some(gate);
+                }
+                DrainStep::Wait(rest) => {
+                    tokio::select! {
+                        _ = answers.changed() => {}
+                        () = self.context.tasks.stopping().cancelled() => {}
+                        () = tokio::time::sleep(rest.min(REVOKED_INTERVAL)) => {
+                            let may_be_lost = self.context.link.master() != master;
+                            is_revoked = may_be_lost && self.revoke_lost_stop(reason).await;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn stop_facts(&self, reason: StopReason) -> StopFacts {
+        let spec = &self.managed.spec;
+        let runs = |state: ContainerState| matches!(state, ContainerState::Running | ContainerState::Unknown);
+        let found: Vec<_> = self.containers.iter().collect();
+        let observed = self.managed.observe(&found);
+        let any_runs = observed.containers.iter().flatten().any(|container| runs(container.state));
+        let has_network = !self.managed.uses_sandbox(&self.context.worker)
+            || observed.sandbox.is_some_and(|sandbox| runs(sandbox.state));
+        StopFacts {
+            reason,
+            drain: spec.drain(),
+            can_answer: any_runs && has_network,
+            never_twice: spec.on_disconnect == OnDisconnect::Stop,
+            is_leased: self.context.worker.is_leased(),
+        }
+    }
+
+    /// Redis has another master than when the stop began. If that one knows nothing of the stop, the pod is to run: its
+    /// gate opens again. Returns whether it does.
+    async fn revoke_lost_stop(&self, reason: StopReason) -> bool {
+        let StopReason::Requested = reason else { return false };
+        let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);
+        let Ok(Some(record)) = self.context.worker.store.pod(id).await else { return false };
+        let is_wanted = record.phase == Phase::Running
+            && record.node.as_ref() == Some(&self.context.worker.node)
+            && record.assignment.as_ref() == Some(assignment);
+        if is_wanted {
+            tracing::warn!(
+                pod = %id,
+                "a failover of Redis has lost the request to stop the pod: it goes on, and its gate is open again"
+            );
+            self.update(|managed| managed.desired = DesiredState::Run);
+        }
+        is_wanted
+    }
+}

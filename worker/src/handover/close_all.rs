@@ -1,0 +1,55 @@
+//! Closes the gates of pods that the fence stops, on a connection of its own: it acts without a session, and also in
+//! the process of the supervisor.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use common::handover::{FromProxy, FromWorker, lines, to_line};
+use common::ids::AssignmentId;
+use futures_util::{SinkExt, StreamExt};
+use tokio::time::Instant;
+
+use super::link::dial;
+use crate::runtime::Container;
+
+/// Of the time that there is, this is left for the proxy to cut and to answer.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
+
+/// Closes the gates of the pods of these containers and waits until nothing is in flight to them, at most for `within`.
+/// Without a proxy it waits for nothing.
+pub(crate) async fn close_all(socket: Option<&Path>, containers: &[&Container], within: Duration) {
+    let Some(socket) = socket.filter(|_| !containers.is_empty() && !within.is_zero()) else { return };
+    let (begun, count) = (Instant::now(), containers.len());
+    if let Ok(false) = tokio::time::timeout(within, drained(socket, containers, within)).await {
+        return;
+    }
+    tracing::info!(count, "the gates of containers were closed before their stop, in {:?}", begun.elapsed());
+}
+
+/// Returns false if there is no proxy.
+async fn drained(socket: &Path, containers: &[&Container], within: Duration) -> bool {
+    let Ok(stream) = dial(socket).await else { return false };
+    let mut lines = lines(stream);
+    let mut waiting: HashSet<AssignmentId> = HashSet::new();
+    let within_ms = within.saturating_sub(ANSWER_TIME).as_millis() as u64;
+    for container in containers {
+        let (pod, assignment) = (container.pod.clone(), container.assignment.clone());
+        if waiting.insert(assignment.clone()) {
+            let close = to_line(&FromWorker::Close { pod, assignment, within_ms });
+            if lines.feed(close).await.is_err() {
+                return false;
+            }
+        }
+    }
+    if SinkExt::<String>::flush(&mut lines).await.is_err() {
+        return false;
+    }
+    while !waiting.is_empty() {
+        let Some(Ok(line)) = lines.next().await else { return false };
+        if let Ok(FromProxy::Drained { assignment, .. }) = serde_json::from_str(&line) {
+            waiting.remove(&assignment);
+        }
+    }
+    true
+}

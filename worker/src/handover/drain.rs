@@ -1,0 +1,258 @@
+//! How long the stop of a pod waits for its requests in flight, and what it does next. Pure.
+
+use std::time::Duration;
+
+use crate::measure::StopReason;
+use crate::text::seconds;
+
+/// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and then
+/// answers at once.
+pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+/// How long a stop waits for the first look for a proxy, which takes a moment only.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// How long requests to a container have that is stopped because it is unhealthy, or because its pod has ended. It may
+/// never answer them, and nothing else happens to the pod meanwhile.
+const BRIEF: Duration = Duration::from_secs(2);
+
+/// The link to the proxy of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkStatus {
+    /// No socket is configured.
+    Off,
+    /// Not looked for yet, or to be looked for again.
+    Untried,
+    /// No proxy answers: nothing flows through one.
+    Absent,
+    /// It listens.
+    Connected,
+}
+
+/// How far a drain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrainProgress {
+    /// The proxy has not answered.
+    Requested,
+    /// The gate is closed.
+    Closed { in_flight: u64 },
+    /// Nothing is in flight any more.
+    Drained { in_flight: u64, after: Duration, cut: u64 },
+}
+
+/// What the limit of a drain depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StopFacts {
+    pub(crate) reason: StopReason,
+    /// The pod's `drain`.
+    pub(crate) drain: Duration,
+    /// Whether a container that could answer runs, with its network.
+    pub(crate) can_answer: bool,
+    /// `on_disconnect: stop`.
+    pub(crate) never_twice: bool,
+    pub(crate) is_leased: bool,
+}
+
+/// Returns how long requests in flight have to end before they are cut.
+pub(crate) fn limit(facts: &StopFacts) -> Duration {
+    let StopFacts { reason, drain, can_answer, never_twice, is_leased } = *facts;
+    if !can_answer {
+        return Duration::ZERO;
+    }
+    match reason {
+        // Without a lease the fence stops the pod at this very moment.
+        StopReason::Requested if never_twice && !is_leased => Duration::ZERO,
+        StopReason::Requested => drain,
+        // It may run on its other node already.
+        StopReason::NotAssigned if never_twice => Duration::ZERO,
+        StopReason::NotAssigned => drain,
+        StopReason::Ended | StopReason::Unhealthy => drain.min(BRIEF),
+        // It has its own limit; see `crate::fence`.
+        StopReason::Fenced => Duration::ZERO,
+    }
+}
+
+/// What the next step of a stop depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DrainFacts {
+    pub(crate) link: LinkStatus,
+    pub(crate) progress: DrainProgress,
+    /// Time since the gate was to be closed.
+    pub(crate) waited: Duration,
+    pub(crate) limit: Duration,
+    /// The pod is to run after all: a failover has lost the request to stop it.
+    pub(crate) is_revoked: bool,
+    /// This session ends and waits for nothing. The next one finds the gate closed and goes on.
+    pub(crate) is_ending: bool,
+}
+
+/// What a stop does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrainStep {
+    /// Look again at the next answer of the proxy, after this time at the latest.
+    Wait(Duration),
+    /// Stop the containers now.
+    Stop(DrainEnd),
+    /// Stop nothing.
+    Leave,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DrainEnd {
+    /// There is no proxy.
+    NoProxy,
+    /// Nothing is in flight any more.
+    Drained { in_flight: u64, after: Duration, cut: u64 },
+    /// The proxy has not said so in time.
+    Unanswered { waited: Duration },
+}
+
+/// Returns what a stop does next.
+pub(crate) fn step(facts: &DrainFacts) -> DrainStep {
+    let DrainFacts { link, progress, waited, limit, is_revoked, is_ending } = *facts;
+    if is_revoked {
+        return DrainStep::Leave;
+    }
+    let wait_until = |end: Duration, otherwise: DrainEnd| match end.saturating_sub(waited) {
+        Duration::ZERO => DrainStep::Stop(otherwise),
+        _ if is_ending => DrainStep::Leave,
+        rest => DrainStep::Wait(rest),
+    };
+    match (link, progress) {
+        (_, DrainProgress::Drained { in_flight, after, cut }) => {
+            DrainStep::Stop(DrainEnd::Drained { in_flight, after, cut })
+        }
+        (LinkStatus::Off | LinkStatus::Absent, _) => DrainStep::Stop(DrainEnd::NoProxy),
+        (LinkStatus::Untried, _) => wait_until(FIRST_LOOK, DrainEnd::NoProxy),
+        (LinkStatus::Connected, _) => {
+            wait_until(limit.saturating_add(ANSWER_MARGIN), DrainEnd::Unanswered { waited })
+        }
+    }
+}
+
+impl DrainEnd {
+    /// Describes the drain for people; `None` if there is nothing to tell, because nothing was in flight.
+    pub(crate) fn describe(self, limit: Duration) -> Option<String> {
+        match self {
+            DrainEnd::NoProxy | DrainEnd::Drained { in_flight: 0, .. } => None,
+            DrainEnd::Drained { in_flight, after, cut: 0 } => Some(format!(
+                "{} ended by themselves in {:.1} s after the gate was closed",
+                requests(in_flight),
+                after.as_secs_f64()
+            )),
+            DrainEnd::Drained { in_flight, cut, .. } => Some(format!(
+                "{} in flight when the gate was closed; {cut} cut, because they took longer than {} (`drain`)",
+                requests(in_flight),
+                seconds(limit)
+            )),
+            DrainEnd::Unanswered { waited } => Some(format!(
+                "the proxy of this host did not say within {} that nothing is in flight: stopped without it",
+                seconds(waited)
+            )),
+        }
+    }
+}
+
+fn requests(count: u64) -> String {
+    if count == 1 {
+        "1 request or connection".to_owned()
+    } else {
+        format!("{count} requests and connections")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAIN: Duration = Duration::from_secs(30);
+
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn each_reason_has_its_limit() {
+        let facts = |reason, can_answer, never_twice, is_leased| StopFacts {
+            reason,
+            drain: DRAIN,
+            can_answer,
+            never_twice,
+            is_leased,
+        };
+        use StopReason::{Ended, NotAssigned, Requested, Unhealthy};
+        let table = [
+            // reason, can answer, never twice, leased → limit
+            (Requested, true, false, true, DRAIN),
+            (Requested, true, true, true, DRAIN),
+            (Requested, true, false, false, DRAIN),
+            (Requested, true, true, false, Duration::ZERO),
+            (Requested, false, false, true, Duration::ZERO),
+            (NotAssigned, true, false, true, DRAIN),
+            (NotAssigned, true, true, true, Duration::ZERO),
+            (NotAssigned, false, false, true, Duration::ZERO),
+            (Ended, true, false, true, BRIEF),
+            (Unhealthy, true, true, true, BRIEF),
+        ];
+        for (reason, can_answer, never_twice, is_leased, expected) in table {
+            let facts = facts(reason, can_answer, never_twice, is_leased);
+            assert_eq!(limit(&facts), expected, "{facts:?}");
+        }
+        let short = StopFacts { drain: secs(1), ..facts(Unhealthy, true, false, true) };
+        assert_eq!(limit(&short), secs(1));
+    }
+
+    #[test]
+    fn nothing_is_stopped_before_the_gate_has_let_go_or_the_proxy_has_failed() {
+        use DrainProgress::{Closed, Requested};
+        use LinkStatus::{Absent, Connected, Off, Untried};
+        let drained = DrainProgress::Drained { in_flight: 3, after: secs(1), cut: 0 };
+        let end = DrainEnd::Drained { in_flight: 3, after: secs(1), cut: 0 };
+        let closed = Closed { in_flight: 3 };
+        let (stop, wait) = (DrainStep::Stop, DrainStep::Wait);
+        let table = [
+            // No proxy: no wait.
+            (Off, Requested, 0, stop(DrainEnd::NoProxy)),
+            (Absent, Requested, 0, stop(DrainEnd::NoProxy)),
+            // The proxy died while it drained.
+            (Absent, closed, 5, stop(DrainEnd::NoProxy)),
+            // Its last word counts.
+            (Absent, drained, 5, stop(end)),
+            // The worker has just started: one look first.
+            (Untried, Requested, 0, wait(FIRST_LOOK)),
+            (Untried, Requested, 2, stop(DrainEnd::NoProxy)),
+            (Connected, Requested, 0, wait(secs(32))),
+            (Connected, closed, 30, wait(secs(2))),
+            (Connected, drained, 1, stop(end)),
+            // It hangs.
+            (Connected, Requested, 32, stop(DrainEnd::Unanswered { waited: secs(32) })),
+            (Connected, closed, 33, stop(DrainEnd::Unanswered { waited: secs(33) })),
+        ];
+        for (link, progress, waited, expected) in table {
+            let facts = DrainFacts {
+                link,
+                progress,
+                waited: secs(waited),
+                limit: DRAIN,
+                is_revoked: false,
+                is_ending: false,
+            };
+            assert_eq!(step(&facts), expected, "{facts:?}");
+            assert_eq!(step(&DrainFacts { is_revoked: true, ..facts }), DrainStep::Leave, "{facts:?}");
+            let at_end = if let DrainStep::Wait(_) = expected { DrainStep::Leave } else { expected };
+            assert_eq!(step(&DrainFacts { is_ending: true, ..facts }), at_end, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_drain_is_told_if_something_was_in_flight() {
+        let drained = |in_flight, cut| DrainEnd::Drained { in_flight, after: secs(30), cut };
+        assert_eq!(DrainEnd::NoProxy.describe(DRAIN), None);
+        assert_eq!(drained(0, 0).describe(DRAIN), None);
+        let text = drained(1, 0).describe(DRAIN).unwrap();
+        assert!(text.contains("1 request") && text.contains("30.0 s"), "{text}");
+        let text = drained(3, 2).describe(DRAIN).unwrap();
+        assert!(text.contains("3 requests") && text.contains("2 cut") && text.contains("30 s"), "{text}");
+        let text = DrainEnd::Unanswered { waited: secs(32) }.describe(DRAIN).unwrap();
+        assert!(text.contains("32 s"), "{text}");
+    }
+}

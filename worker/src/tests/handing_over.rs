@@ -1,0 +1,296 @@
+//! Tests of stops with the socket of a real proxy: nothing is stopped before the gate has let go.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::lifecycle::Phase;
+use proxy::LocalServer;
+use proxy::gate::{Gates, Pass, Refusal};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::rig::{Rig, RunningWorker, eventually, id, payload, payload_with};
+use crate::runtime::sim::SimOptions;
+
+const STOP: &str = r#""on_disconnect":"stop""#;
+
+fn rig(test: &str) -> Option<Rig> {
+    Rig::with_engine(test, SimOptions { host_network: true, ..SimOptions::default() })
+}
+
+fn socket(rig: &Rig) -> PathBuf {
+    rig.config.proxy_socket.clone().unwrap()
+}
+
+/// The proxy of the host of a rig, as far as workers speak to it.
+struct Host {
+    gates: Arc<Gates>,
+    shutdown: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Host {
+    async fn start(rig: &Rig) -> Self {
+        let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());
+        let server = LocalServer::bind(socket(rig), gates.clone()).await.unwrap();
+        let served = tokio::spawn(server.run(shutdown.clone()));
+        Self { gates, shutdown, served }
+    }
+
+    /// Lets a request in.
+    async fn enter(&self, rig: &Rig, pod: &str) -> Result<Pass, Refusal> {
+        let assignment = rig.record(pod).await.unwrap().assignment.unwrap();
+        self.gates.enter(&id(pod), &assignment)
+    }
+
+    async fn until_open(&self, rig: &Rig, pod: &str) -> Pass {
+        eventually(&format!("{pod} is open"), || async { self.enter(rig, pod).await.is_ok() }).await;
+        self.enter(rig, pod).await.unwrap()
+    }
+
+    async fn until_closed(&self, rig: &Rig, pod: &str) {
+        let is_closed = || async { matches!(self.enter(rig, pod).await, Err(Refusal::Closed)) };
+        eventually(&format!("{pod} is closed"), is_closed).await;
+    }
+
+    async fn end(self) {
+        self.shutdown.cancel();
+        self.served.await.unwrap();
+    }
+}
+
+/// Returns the message of the event that tells of the drain of a pod.
+async fn drained_event(rig: &Rig, pod: &str) -> Option<String> {
+    let events = rig.store.last_events(100).await.unwrap();
+    let mut of_pod = events.into_iter().filter(|event| event.object == pod && event.reason == "PodDrained");
+    of_pod.next().map(|event| event.message)
+}
+
+/// A worker with the running pod `p`, with `more` fields, and a request in flight to it.
+async fn with_request(rig: &Rig, host: &Host, more: &str) -> (RunningWorker, Pass) {
+    let worker = rig.worker();
+    rig.push(&payload_with("p", "alpine", more));
+    rig.until("p", Phase::Running).await;
+    (worker, host.until_open(rig, "p").await)
+}
+
+#[tokio::test]
+async fn a_pod_is_stopped_when_its_last_request_has_ended() {
+    let Some(rig) = rig("a_pod_is_stopped_when_its_last_request_has_ended") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"60s""#).await;
+    assert_eq!(pass.address(), IpAddr::from([127, 0, 0, 1]));
+    rig.stop("p").await;
+    host.until_closed(&rig, "p").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!((rig.engine.running(), rig.has_phase("p", Phase::Stopping).await), (1, true));
+    drop(pass);
+    rig.until("p", Phase::Stopped).await;
+    assert_eq!(rig.engine.running(), 0);
+    let event = drained_event(&rig, "p").await.unwrap();
+    assert!(event.contains("1 request") && event.contains("ended by themselves"), "{event}");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_takes_longer_than_drain_is_cut_and_told() {
+    let Some(rig) = rig("a_request_that_takes_longer_than_drain_is_cut_and_told") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"1s""#).await;
+    let request = tokio::spawn(async move { pass.cut().await });
+    rig.stop("p").await;
+    rig.until("p", Phase::Stopped).await;
+    request.await.unwrap();
+    let event = drained_event(&rig, "p").await.unwrap();
+    assert!(event.contains("1 cut") && event.contains("1 s"), "{event}");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_requests_in_flight_or_without_a_proxy_no_stop_waits() {
+    let Some(rig) = rig("without_requests_in_flight_or_without_a_proxy_no_stop_waits") else { return };
+    let worker = rig.worker();
+    for pod in ["none", "idle"] {
+        let host = if pod == "idle" { Some(Host::start(&rig).await) } else { None };
+        rig.push(&payload_with(pod, "alpine", r#""drain":"1h""#));
+        rig.until(pod, Phase::Running).await;
+        if let Some(host) = &host {
+            drop(host.until_open(&rig, pod).await);
+        }
+        let begun = Instant::now();
+        rig.stop(pod).await;
+        rig.until(pod, Phase::Stopped).await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{pod}: {:?}", begun.elapsed());
+        assert_eq!(drained_event(&rig, pod).await, None, "nothing to tell");
+    }
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proxy_that_dies_while_it_drains_holds_up_no_stop() {
+    let Some(rig) = rig("a_proxy_that_dies_while_it_drains_holds_up_no_stop") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, _pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
+    rig.stop("p").await;
+    host.until_closed(&rig, "p").await;
+    assert_eq!(rig.engine.running(), 1);
+    host.end().await;
+    rig.until("p", Phase::Stopped).await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds() {
+    let Some(rig) = rig("a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds") else { return };
+    // It accepts connections, as the kernel does for it, and reads nothing.
+    let _hung = UnixListener::bind(socket(&rig)).unwrap();
+    let worker = rig.worker();
+    rig.push(&payload_with("p", "alpine", r#""drain":"1s""#));
+    rig.until("p", Phase::Running).await;
+    let begun = Instant::now();
+    rig.stop("p").await;
+    rig.until("p", Phase::Stopped).await;
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    let event = drained_event(&rig, "p").await.unwrap();
+    assert!(event.contains("did not say within 3 s"), "{event}");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_while_a_pod_drains_goes_on_in_its_next_session() {
+    let Some(rig) = rig("a_worker_that_dies_while_a_pod_drains_goes_on_in_its_next_session") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
+    rig.stop("p").await;
+    host.until_closed(&rig, "p").await;
+    drop(worker);
+    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), Refusal::Closed);
+    let before = rig.incarnation().await;
+    let worker = rig.worker();
+    eventually("it has registered again", || async { rig.incarnation().await != before }).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(rig.engine.running(), 1);
+    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), Refusal::Closed);
+    drop(pass);
+    rig.until("p", Phase::Stopped).await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_is_shut_down_waits_for_no_drain() {
+    let Some(rig) = rig("a_worker_that_is_shut_down_waits_for_no_drain") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, _pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
+    rig.stop("p").await;
+    host.until_closed(&rig, "p").await;
+    let begun = Instant::now();
+    worker.end().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(rig.engine.running(), 1);
+}
+
+#[tokio::test]
+async fn a_restarted_proxy_and_a_restarted_worker_know_the_pods_again() {
+    let Some(rig) = rig("a_restarted_proxy_and_a_restarted_worker_know_the_pods_again") else { return };
+    let worker = rig.worker();
+    rig.push(&payload("p", "alpine"));
+    rig.until("p", Phase::Running).await;
+    let host = Host::start(&rig).await;
+    host.until_open(&rig, "p").await;
+    host.end().await;
+    let host = Host::start(&rig).await;
+    let pass = host.enter(&rig, "p").await.unwrap();
+    drop(worker);
+    let worker = rig.worker();
+    eventually("the next session has begun", || async {
+        rig.store.last_events(10).await.unwrap().iter().filter(|e| e.reason == "NodeRestarted").count() == 1
+    })
+    .await;
+    rig.push(&payload("q", "alpine"));
+    rig.until("q", Phase::Running).await;
+    host.until_open(&rig, "q").await;
+    assert!(host.enter(&rig, "p").await.is_ok());
+    let cut = tokio::time::timeout(Duration::from_millis(200), pass.cut()).await;
+    assert!(cut.is_err(), "a restart of the worker cut a request");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_that_waits_for_its_restart_gets_nothing_and_is_another_after_it() {
+    let Some(rig) = rig("a_container_that_waits_for_its_restart_gets_nothing") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""restart":"always""#).await;
+    assert!(rig.engine.exit(&id("p"), 1));
+    host.until_closed(&rig, "p").await;
+    let again = host.until_open(&rig, "p").await;
+    assert_eq!((pass.pod().start, again.pod().start), (0, 1));
+    tokio::time::timeout(Duration::from_secs(5), pass.cut()).await.unwrap();
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_belongs_to_another_node_is_drained_unless_it_must_not_run_twice() {
+    let Some(rig) = rig("a_pod_that_belongs_to_another_node_is_drained_unless") else { return };
+    let host = Host::start(&rig).await;
+    let worker = rig.worker();
+    for (pod, more) in [("keep", r#""drain":"1h""#), ("stop", r#""drain":"1h","on_disconnect":"stop""#)] {
+        rig.push(&payload_with(pod, "alpine", more));
+        rig.until(pod, Phase::Running).await;
+    }
+    let keep = host.until_open(&rig, "keep").await;
+    let stop = host.until_open(&rig, "stop").await;
+    let cut = tokio::spawn(async move { stop.cut().await });
+    for pod in ["keep", "stop"] {
+        let _set: u64 = rig.redis.cli(&["HSET", &format!("pod:{pod}"), "node", "other"]).await;
+    }
+    cut.await.unwrap();
+    eventually("the one that must not run twice is gone", || async { rig.engine.running() == 1 }).await;
+    assert_eq!(rig.containers("keep").await.len(), 1);
+    drop(keep);
+    eventually("the other one is gone", || async { rig.engine.running() == 0 }).await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_pod() {
+    let Some(mut rig) = rig("the_fence_closes_the_gate_and_cuts_before_another_node") else { return };
+    // Of the 9 s from the fence until the death of the node, 2 are kept free, and half of the rest is for requests.
+    rig.config.timing.dead_after = Duration::from_secs(10);
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, STOP).await;
+    let (key, assignment) = (id("p"), rig.record("p").await.unwrap().assignment.unwrap());
+    rig.redis.freeze();
+    let is_closed = || async { matches!(host.gates.enter(&key, &assignment), Err(Refusal::Closed)) };
+    eventually("the gate is closed", is_closed).await;
+    assert_eq!(rig.engine.running(), 1);
+    let begun = Instant::now();
+    let request = tokio::spawn(async move { pass.cut().await });
+    eventually("the fence has stopped it", || async { rig.engine.running() == 0 }).await;
+    request.await.unwrap();
+    assert!(begun.elapsed() > Duration::from_secs(2), "it had its time: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_stop_that_a_failover_has_lost_opens_the_gate_again() {
+    let Some(rig) = rig("a_stop_that_a_failover_has_lost_opens_the_gate_again") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
+    rig.stop("p").await;
+    host.until_closed(&rig, "p").await;
+    // What a master that was not told of the stop knows.
+    let _removed: u64 = rig.redis.cli(&["SREM", "stop:w", "p"]).await;
+    let _set: u64 = rig.redis.cli(&["HSET", "pod:p", "phase", "running"]).await;
+    let _set: u64 = rig.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+    host.until_open(&rig, "p").await;
+    assert_eq!(rig.engine.running(), 1);
+    assert!(rig.has_phase("p", Phase::Running).await);
+    let cut = tokio::time::timeout(Duration::from_millis(200), pass.cut()).await;
+    assert!(cut.is_err(), "a revoked stop cut a request");
+    worker.end().await.unwrap();
+}
