@@ -13,19 +13,37 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 
-/// Where a request came from.
-#[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
-    /// Address of the client, or of the proxy before this one.
-    pub address: IpAddr,
-    /// Whether it is a trusted proxy: what it says of the request's way is kept.
-    pub is_trusted: bool,
-    /// `http` or `https`.
-    pub scheme: &'static str,
-    /// The host that the request is for.
-    pub host: &'a str,
+/// Where the requests of a connection for one host came from. Made once for all of them.
+#[derive(Debug)]
+pub struct Origin {
+    is_trusted: bool,
+    scheme: HeaderValue,
+    host: String,
+    address: Option<HeaderValue>,
+    forwarded: Option<HeaderValue>,
+    forwarded_host: Option<HeaderValue>,
+}
+
+impl Origin {
+    /// `address` is that of the client, or of the proxy before this one; what a trusted proxy says of the request's
+    /// way is kept. `scheme` is `http` or `https`, `host` the host that the request is for.
+    pub fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
+        let address = address.to_canonical();
+        Self {
+            is_trusted,
+            scheme: HeaderValue::from_static(scheme),
+            host: host.to_owned(),
+            address: HeaderValue::try_from(address.to_string()).ok(),
+            forwarded: HeaderValue::try_from(forwarded(address, scheme, host)).ok(),
+            forwarded_host: HeaderValue::from_str(host).ok(),
+        }
+    }
+
+    /// Returns the host that the requests are for.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
 }
 
 /// Removes what belongs to one connection. `TE: trailers` is kept if `is_http2`: gRPC
@@ -59,10 +77,10 @@ fn remove_named_by_connection(headers: &mut HeaderMap) {
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    const OTHERS: [HeaderName; 5] =
-        [header::CONNECTION, header::TE, header::TRANSFER_ENCODING, header::UPGRADE, HTTP2_SETTINGS];
+    const NAMES: [&str; 7] =
+        ["connection", "te", "transfer-encoding", "upgrade", "http2-settings", "keep-alive", "proxy"];
     let text = name.as_str();
-    OTHERS.contains(name) || text == "keep-alive" || text == "proxy" || text.starts_with("proxy-")
+    NAMES.contains(&text) || text.starts_with("proxy-")
 }
 
 fn wants_trailers(value: &HeaderValue) -> bool {
@@ -71,61 +89,65 @@ fn wants_trailers(value: &HeaderValue) -> bool {
 }
 
 /// Sets the headers that say where the request came from, and its id if it has none that is trusted.
-pub fn set_origin(headers: &mut HeaderMap, origin: &Origin<'_>, new_id: impl FnOnce() -> u128) {
-    let doomed: Vec<HeaderName> = headers.keys().filter(|name| says_origin(name, origin)).cloned().collect();
+pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, new_id: impl FnOnce() -> u128) {
+    let doomed: Vec<HeaderName> =
+        headers.keys().filter(|name| says_origin(name, origin.is_trusted)).cloned().collect();
     for name in doomed {
         headers.remove(name);
     }
-    let address = origin.address.to_canonical();
-    append(headers, FORWARDED_FOR, address.to_string());
-    append(headers, header::FORWARDED, forwarded(address, origin));
-    for (name, text) in [(FORWARDED_PROTO, origin.scheme), (FORWARDED_HOST, origin.host)] {
-        if let (false, Ok(value)) = (headers.contains_key(&name), HeaderValue::from_str(text)) {
-            headers.insert(name, value);
+    append(headers, FORWARDED_FOR, origin.address.as_ref());
+    append(headers, header::FORWARDED, origin.forwarded.as_ref());
+    for (name, value) in
+        [(FORWARDED_PROTO, Some(&origin.scheme)), (FORWARDED_HOST, origin.forwarded_host.as_ref())]
+    {
+        if let Some(value) = value {
+            headers.entry(name).or_insert_with(|| value.clone());
         }
     }
-    if !headers.contains_key(&REQUEST_ID)
-        && let Ok(id) = HeaderValue::from_str(&format!("{:032x}", new_id()))
+    if let header::Entry::Vacant(vacant) = headers.entry(REQUEST_ID)
+        && let Ok(id) = HeaderValue::try_from(format!("{:032x}", new_id()))
     {
-        headers.insert(REQUEST_ID, id);
+        vacant.insert(id);
     }
 }
 
 /// Returns whether the header would tell the pod something of the request's origin that this sender may not
 /// say. Some servers take `_` for `-`: such names are never trusted.
-fn says_origin(name: &HeaderName, origin: &Origin<'_>) -> bool {
+fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     const EXACT: [&str; 5] = ["forwarded", "x-real-ip", "x-request-id", "x-original-url", "x-rewrite-url"];
     let says = |text: &str| EXACT.contains(&text) || text.starts_with("x-forwarded-");
     let text = name.as_str();
-    if text.contains('_') { says(&text.replace('_', "-")) } else { !origin.is_trusted && says(text) }
+    if text.contains('_') { says(&text.replace('_', "-")) } else { !is_trusted && says(text) }
 }
 
-fn forwarded(address: IpAddr, origin: &Origin<'_>) -> String {
+fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
     let mut text = String::with_capacity(64);
     // An IPv6 address and a host with a port have to be quoted.
     let _ = match address {
         IpAddr::V4(address) => write!(text, "for={address}"),
         IpAddr::V6(address) => write!(text, "for=\"[{address}]\""),
     };
-    let is_plain = origin.host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     let quote = if is_plain { "" } else { "\"" };
-    if !origin.host.is_empty() && !origin.host.contains(['"', '\\']) {
-        let _ = write!(text, ";host={quote}{}{quote}", origin.host);
+    if !host.is_empty() && !host.contains(['"', '\\']) {
+        let _ = write!(text, ";host={quote}{host}{quote}");
     }
-    let _ = write!(text, ";proto={}", origin.scheme);
+    let _ = write!(text, ";proto={scheme}");
     text
 }
 
 /// Adds an element to a list, in one line.
-fn append(headers: &mut HeaderMap, name: HeaderName, element: String) {
-    let mut list = String::new();
-    for before in headers.get_all(&name).iter().filter_map(|value| value.to_str().ok()) {
-        list.push_str(before);
-        list.push_str(", ");
-    }
-    list.push_str(&element);
-    if let Ok(value) = HeaderValue::try_from(list) {
-        headers.insert(name, value);
+fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValue>) {
+    let Some(element) = element else { return };
+    let before: Vec<&str> = headers.get_all(&name).iter().filter_map(|value| value.to_str().ok()).collect();
+    let list = match before.is_empty() {
+        true => Some(element.clone()),
+        false => {
+            element.to_str().ok().and_then(|last| format!("{}, {last}", before.join(", ")).try_into().ok())
+        }
+    };
+    if let Some(list) = list {
+        headers.insert(name, list);
     }
 }
 
@@ -161,8 +183,8 @@ mod tests {
         lines
     }
 
-    fn origin(address: &str, is_trusted: bool) -> Origin<'_> {
-        Origin { address: address.parse().unwrap(), is_trusted, scheme: "http", host: "web.example" }
+    fn origin(address: &str, is_trusted: bool) -> Origin {
+        Origin::new(address.parse().unwrap(), is_trusted, "http", "web.example")
     }
 
     #[test]

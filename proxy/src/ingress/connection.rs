@@ -2,7 +2,7 @@
 //!
 //! A pool belongs to one start of a pod's containers, never to an address: the engine gives an address to the
 //! next pod as soon as it is free. An HTTP/1.1 connection is driven by the request that uses it, without a
-//! task of its own.
+//! task of its own. Each thread that serves has its own connections.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,6 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -27,7 +28,7 @@ use crate::gate::Pass;
 const MOST_IDLE: Duration = Duration::from_secs(4);
 /// The same for requests that must not be repeated: one that crosses with the server's close is lost.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
-/// Idle connections that are kept for each pod and port.
+/// Idle connections that each thread keeps for each pod and port.
 const MOST_KEPT: usize = 256;
 /// HTTP/2 windows: what one stream, and what all streams of a connection, may send ahead.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -202,7 +203,7 @@ pub(super) struct Pools {
     is_of_address: bool,
 }
 
-/// The connections to one port of one start of a pod.
+/// The connections of one thread to one port of one start of a pod.
 struct Pool {
     key: Key,
     idle: Vec<Http1>,
@@ -216,6 +217,15 @@ pub(super) struct Key {
     pub(super) start: u64,
     pub(super) port: u16,
     pub(super) protocol: HttpProtocol,
+    /// The thread whose event loop has them.
+    thread: ThreadId,
+}
+
+impl Key {
+    /// Returns the key of this thread's connections.
+    pub(super) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
+        Self { start, port, protocol, thread: thread::current().id() }
+    }
 }
 
 impl Pools {

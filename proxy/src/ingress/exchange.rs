@@ -136,7 +136,7 @@ async fn attempt(
     pass: Pass,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
-    let key = Key { start: pass.pod().start, port: route.port, protocol: route.protocol };
+    let key = Key::new(pass.pod().start, route.port, route.protocol);
     let mut cut = Box::pin(pass.cut());
     let sent = async {
         let mut connection = connect(shared, request, pod, &pass, key).await?;

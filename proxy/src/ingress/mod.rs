@@ -13,6 +13,7 @@ mod serve;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod upgrade;
 
 use std::collections::HashMap;
@@ -30,6 +31,7 @@ use crate::gate::Gates;
 use crate::snapshot::Snapshot;
 
 use pods::Table;
+use threads::{Accepted, Served, Threads};
 
 /// How long connections may take to end after the proxy was asked to stop.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -59,6 +61,8 @@ pub struct IngressConfig {
     pub connections_per_client: usize,
     /// Proxies before this one whose forwarding headers are kept.
     pub trusted: Vec<AddressRange>,
+    /// Threads that serve HTTP.
+    pub threads: usize,
 }
 
 impl Default for IngressConfig {
@@ -73,6 +77,7 @@ impl Default for IngressConfig {
             idle: Duration::from_secs(75),
             connections_per_client: 1000,
             trusted: Vec::new(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }
@@ -153,7 +158,17 @@ async fn serve(
 ) {
     let connections = TaskTracker::new();
     let tcp = tcp::run(shared.clone(), connections.clone(), shutdown.clone());
-    let http = accept_all(&shared, &listener, &connections, &shutdown);
+    let served = Served { shared, connections: connections.clone(), shutdown: shutdown.clone() };
+    let threads = match Threads::start(&served) {
+        Ok(threads) => threads,
+        Err(error) => {
+            tracing::error!(
+                "Ingress cannot start its threads: {error}. Raise the limits of the proxy's process."
+            );
+            return;
+        }
+    };
+    let http = accept_all(&served.shared, &listener, threads);
     tokio::select! {
         // These end only when nothing keeps the snapshot any more.
         () = async { tokio::join!(following, tcp, http); } => {}
@@ -169,26 +184,16 @@ async fn serve(
     }
 }
 
-async fn accept_all(
-    shared: &Arc<Shared>,
-    listener: &TcpListener,
-    connections: &TaskTracker,
-    shutdown: &CancellationToken,
-) {
+async fn accept_all(shared: &Shared, listener: &TcpListener, mut threads: Threads) {
     let clients = Arc::new(Clients::default());
     loop {
-        match listener.accept().await {
+        match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
             Ok((stream, address)) => {
-                let ip = address.ip().to_canonical();
-                let Some(place) = clients.enter(ip, shared.config.connections_per_client) else {
-                    measure::refused_connection();
-                    continue;
-                };
-                let served = serve::connection(shared.clone(), stream, ip, shutdown.clone());
-                connections.spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                let address = address.ip().to_canonical();
+                match clients.enter(address, shared.config.connections_per_client) {
+                    Some(place) => threads.serve(Accepted { stream, address, place }),
+                    None => measure::refused_connection(),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "Ingress cannot accept a connection; trying again in 50 ms");

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -40,6 +40,19 @@ struct Client {
     address: IpAddr,
     is_trusted: bool,
     state: Arc<ConnectionState>,
+    /// What pods are told of the client, for the host of the last request.
+    origin: Mutex<Arc<Origin>>,
+}
+
+impl Client {
+    /// Returns what pods are told of the client. Mostly all requests of a connection are for one host.
+    fn origin(&self, host: &str) -> Arc<Origin> {
+        let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
+        if origin.host() != host {
+            *origin = Arc::new(Origin::new(self.address, self.is_trusted, "http", host));
+        }
+        origin.clone()
+    }
 }
 
 /// Serves a connection until it has ended.
@@ -59,7 +72,8 @@ pub(super) async fn connection(
     let timeouts = ClientTimeouts { head: within, idle: shared.config.idle };
     let state = Arc::new(ConnectionState::default());
     let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
-    let client = Arc::new(Client { shared, address, is_trusted, state: state.clone() });
+    let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, "http", "")));
+    let client = Arc::new(Client { shared, address, is_trusted, state: state.clone(), origin });
     let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
     let served = if is_http2 {
         serve_http2(client, io, shutdown).await
@@ -220,8 +234,7 @@ fn prepare(
     if head.version == Version::HTTP_2 {
         headers::join_cookies(&mut head.headers);
     }
-    let origin = Origin { address: client.address, is_trusted: client.is_trusted, scheme: "http", host };
-    headers::set_origin(&mut head.headers, &origin, rand::random);
+    headers::set_origin(&mut head.headers, &client.origin(host), rand::random);
     if let Some(protocol) = protocol {
         head.headers.insert(header::UPGRADE, protocol);
         head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
