@@ -102,6 +102,7 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
         psi: node.psi,
         last_heartbeat: rfc3339(node.beat),
         registered_at: rfc3339(node.registered_at),
+        created_at: rfc3339(node.created_at),
         queues: NodeQueuesView {
             pending: queues.pending,
             starting: queues.starting,

@@ -119,6 +119,9 @@ pub struct Node {
     pub beat: RedisMillis,
     /// Time of the worker's last registration.
     pub registered_at: RedisMillis,
+    /// Time of the first registration under this name.
+    #[serde(default)]
+    pub created_at: RedisMillis,
     /// Whether an operator has excluded the node from new assignments.
     pub cordoned: bool,
     /// The container engine's last error; `None` while the engine works.

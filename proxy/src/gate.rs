@@ -268,20 +268,11 @@ impl Gates {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
+    use crate::fixtures::local_pod;
 
     fn pod(assignment: &str, start: u64) -> LocalPod {
-        LocalPod {
-            pod: PodId::new("p").unwrap(),
-            assignment: AssignmentId::new(assignment).unwrap(),
-            start,
-            service: None,
-            replica: 0,
-            address: Ipv4Addr::LOCALHOST.into(),
-            open: true,
-        }
+        LocalPod { assignment: AssignmentId::new(assignment).unwrap(), start, ..local_pod("p") }
     }
 
     fn enter(gates: &Gates, assignment: &str) -> Result<Pass, Refusal> {

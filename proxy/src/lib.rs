@@ -12,6 +12,8 @@
 //! - [`tunnel`] will bring connections from and to the pods of other hosts; nothing uses it yet.
 
 pub mod endpoint_set;
+#[cfg(test)]
+mod fixtures;
 pub mod follow;
 pub mod framing;
 pub mod gate;

@@ -218,9 +218,8 @@ fn speaking<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
+    use crate::fixtures::local_pod;
 
     struct Host {
         gates: Arc<Gates>,
@@ -239,14 +238,14 @@ mod tests {
         }
 
         fn replace(&self, connection: u64, name: &str, pods: &[&str]) -> Result<(), NotSpeaker> {
-            let pods = pods.iter().map(|pod| row(pod)).collect();
+            let pods = pods.iter().map(|pod| local_pod(pod)).collect();
             self.workers.replace(ConnectionId(connection), &node(name), pods, false)
         }
 
         /// Returns which of the pods `a` … `e` are let in to.
         fn open(&self) -> String {
             let is_open = |name: &&str| {
-                let LocalPod { pod, assignment, .. } = row(name);
+                let LocalPod { pod, assignment, .. } = local_pod(name);
                 self.gates.enter(&pod, &assignment).is_ok()
             };
             ["a", "b", "c", "d", "e"].into_iter().filter(is_open).collect()
@@ -255,18 +254,6 @@ mod tests {
 
     fn node(name: &str) -> NodeName {
         NodeName::new(name).unwrap()
-    }
-
-    fn row(name: &str) -> LocalPod {
-        LocalPod {
-            pod: PodId::new(name).unwrap(),
-            assignment: AssignmentId::new(format!("of-{name}")).unwrap(),
-            start: 0,
-            service: None,
-            replica: 0,
-            address: Ipv4Addr::LOCALHOST.into(),
-            open: true,
-        }
     }
 
     #[tokio::test]
@@ -287,9 +274,9 @@ mod tests {
         host.hello(1, "n");
         host.replace(1, "n", &["a"]).unwrap();
         let speaker = ConnectionId(1);
-        host.workers.replace(speaker, &node("n"), vec![row("b")], true).unwrap();
+        host.workers.replace(speaker, &node("n"), vec![local_pod("b")], true).unwrap();
         assert_eq!(host.open(), "a");
-        host.workers.replace(speaker, &node("n"), vec![row("c")], false).unwrap();
+        host.workers.replace(speaker, &node("n"), vec![local_pod("c")], false).unwrap();
         assert_eq!(host.open(), "bc");
     }
 
@@ -312,12 +299,12 @@ mod tests {
         host.hello(1, "n");
         host.hello(2, "n");
         assert_eq!(host.replace(1, "n", &["a"]), Err(NotSpeaker));
-        assert_eq!(host.workers.set(ConnectionId(1), &node("n"), row("a")), Err(NotSpeaker));
+        assert_eq!(host.workers.set(ConnectionId(1), &node("n"), local_pod("a")), Err(NotSpeaker));
         host.replace(2, "n", &["b"]).unwrap();
         // A hello that is read late, and the end of a connection that another has replaced.
         host.hello(1, "n");
         host.workers.disconnected(ConnectionId(1), &node("n"));
-        host.workers.set(ConnectionId(2), &node("n"), row("c")).unwrap();
+        host.workers.set(ConnectionId(2), &node("n"), local_pod("c")).unwrap();
         assert_eq!(host.open(), "bc");
     }
 
@@ -326,7 +313,7 @@ mod tests {
         let host = Host::new();
         host.hello(1, "n");
         host.replace(1, "n", &["a"]).unwrap();
-        let pass = host.gates.enter(&row("a").pod, &row("a").assignment).unwrap();
+        let pass = host.gates.enter(&local_pod("a").pod, &local_pod("a").assignment).unwrap();
         host.workers.disconnected(ConnectionId(1), &node("n"));
         let now = Instant::now();
         host.workers.expire(now + ROWS_KEPT - Duration::from_secs(1));
@@ -341,7 +328,7 @@ mod tests {
         let host = Host::new();
         host.hello(1, "n");
         host.replace(1, "n", &["a", "b"]).unwrap();
-        host.workers.close(&row("b").pod, &row("b").assignment);
+        host.workers.close(&local_pod("b").pod, &local_pod("b").assignment);
         let next = Host::new();
         next.workers.restore(host.workers.rows());
         assert_eq!(next.open(), "a");

@@ -23,6 +23,7 @@ fn node(name: &str) -> Node {
         incarnation: Some(Incarnation::random()),
         beat: 0,
         registered_at: 0,
+        created_at: 0,
         cordoned: false,
         engine_problem: None,
         shared_volumes: None,

@@ -50,6 +50,7 @@ async fn nodes_are_shown_with_their_state() {
         (&one["name"], &one["ready"], &one["fenceable"]),
         (&"worker1".into(), &true.into(), &true.into())
     );
+    assert_eq!(one["created_at"], one["registered_at"], "a version before did not write it");
     assert_eq!((&one["queues"]["pending"], &one["labels"]["zone"]), (&2.into(), &"a".into()));
     assert_eq!(
         (&two["kind"], &two["ready"], &two["fenceable"]),

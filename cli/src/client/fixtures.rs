@@ -46,6 +46,7 @@ pub(crate) fn node(name: &str) -> NodeView {
         "used": {"cpu_millis": 500, "memory_bytes": 67108864, "pods": 3},
         "psi": {"cpu_some": 1.0, "memory_some": 0.0, "memory_full": 0.0, "io_some": 12.4, "io_full": 0.0},
         "last_heartbeat": "2026-01-31T00:05:58Z", "registered_at": "2026-01-31T00:00:00Z",
+        "created_at": "2026-01-31T00:00:00Z",
         "queues": {"pending": 0, "starting": 1, "running": 2}
     }))
     .unwrap()

@@ -27,7 +27,7 @@ impl TableRow for NodeView {
             format!("{}/{}", humanize::cores(used.cpu_millis), humanize::cores(capacity.cpu_millis)),
             format!("{}/{}", humanize::bytes(used.memory_bytes), humanize::bytes(capacity.memory_bytes)),
             humanize::age(&self.last_heartbeat, now),
-            humanize::age(&self.registered_at, now),
+            humanize::age(&self.created_at, now),
         ];
         if wide {
             let queues = &self.queues;
@@ -93,6 +93,7 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
         .field("Version", &node.version)
         .field("Heartbeat", with_age(&node.last_heartbeat))
+        .field("Created", with_age(&node.created_at))
         .field("Registered", with_age(&node.registered_at))
         .field("Pods", format!("{} of {}", used.pods, capacity.pods))
         .field("CPUs", format!("{} of {} reserved", cpus.0, cpus.1))

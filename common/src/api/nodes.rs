@@ -49,6 +49,9 @@ pub struct NodeView {
     pub last_heartbeat: String,
     /// When the node's worker last registered.
     pub registered_at: String,
+    /// When a worker first registered under this name.
+    #[serde(default)]
+    pub created_at: String,
     /// Lengths of the node's queues.
     pub queues: NodeQueuesView,
 }

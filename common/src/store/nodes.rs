@@ -257,13 +257,16 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
         _ => amount(resource.field()),
     };
+    let registered_at = fields.number("registered_at")?;
     Ok(Some(Node {
         name: name.clone(),
         kind,
         state,
         incarnation: fields.parse_opt("incarnation")?,
         beat: fields.number("beat")?,
-        registered_at: fields.number("registered_at")?,
+        registered_at,
+        // Versions before did not write it.
+        created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),
         cordoned: fields.text("cordoned") == "1",
         engine_problem: (!problem.is_empty()).then_some(problem),
         facts: NodeInfo {

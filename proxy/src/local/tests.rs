@@ -1,13 +1,12 @@
 //! Tests of the socket with a worker's end of real connections.
 
-use std::net::Ipv4Addr;
-
 use common::handover::{FromProxy, Lines, LocalPod};
-use common::ids::{AssignmentId, Incarnation, NodeName, PodId};
+use common::ids::{AssignmentId, Incarnation, NodeName};
 use testkit::eventually;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::fixtures::local_pod;
 
 /// A proxy's socket, and the gates behind it.
 struct Host {
@@ -89,18 +88,6 @@ impl Worker {
     }
 }
 
-fn row(name: &str) -> LocalPod {
-    LocalPod {
-        pod: PodId::new(name).unwrap(),
-        assignment: AssignmentId::new(format!("of-{name}")).unwrap(),
-        start: 0,
-        service: None,
-        replica: 0,
-        address: Ipv4Addr::LOCALHOST.into(),
-        open: true,
-    }
-}
-
 #[tokio::test]
 async fn only_its_user_can_open_the_socket_and_one_proxy_serves_it() {
     let host = Host::new().await;
@@ -126,7 +113,7 @@ async fn a_socket_that_nobody_serves_any_more_is_replaced() {
 #[tokio::test]
 async fn a_closed_pod_is_reported_drained_when_its_last_request_has_ended() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let mut worker = host.worker("n", &[&a]).await;
     let pass = host.gates.enter(&a.pod, &a.assignment).unwrap();
     worker.close(&a, Duration::from_secs(60)).await;
@@ -142,7 +129,7 @@ async fn a_closed_pod_is_reported_drained_when_its_last_request_has_ended() {
 #[tokio::test]
 async fn what_takes_longer_is_cut_and_counted_and_a_repeated_close_begins_anew() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let mut worker = host.worker("n", &[&a]).await;
     let pass = host.gates.enter(&a.pod, &a.assignment).unwrap();
     let request = tokio::spawn(async move { pass.cut().await });
@@ -159,7 +146,7 @@ async fn what_takes_longer_is_cut_and_counted_and_a_repeated_close_begins_anew()
 async fn a_pod_that_is_not_here_is_drained_at_once() {
     let host = Host::new().await;
     let mut worker = host.worker("n", &[]).await;
-    worker.close(&row("a"), Duration::from_secs(60)).await;
+    worker.close(&local_pod("a"), Duration::from_secs(60)).await;
     assert!(matches!(worker.hear().await, FromProxy::Closed { in_flight: 0, .. }));
     assert!(matches!(worker.hear().await, FromProxy::Drained { cut: 0, .. }));
 }
@@ -167,7 +154,7 @@ async fn a_pod_that_is_not_here_is_drained_at_once() {
 #[tokio::test]
 async fn a_revoked_stop_opens_the_gate_and_cuts_nothing() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let mut worker = host.worker("n", &[&a]).await;
     let pass = host.gates.enter(&a.pod, &a.assignment).unwrap();
     worker.close(&a, Duration::from_millis(100)).await;
@@ -182,7 +169,7 @@ async fn a_revoked_stop_opens_the_gate_and_cuts_nothing() {
 #[tokio::test]
 async fn a_gate_stays_closed_when_its_worker_dies_and_the_next_session_goes_on() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let mut worker = host.worker("n", &[&a]).await;
     let pass = host.gates.enter(&a.pod, &a.assignment).unwrap();
     worker.close(&a, Duration::from_secs(60)).await;
@@ -200,7 +187,7 @@ async fn a_gate_stays_closed_when_its_worker_dies_and_the_next_session_goes_on()
 #[tokio::test]
 async fn a_supervisor_closes_without_a_hello_and_can_do_nothing_else() {
     let host = Host::new().await;
-    let (a, b) = (row("a"), row("b"));
+    let (a, b) = (local_pod("a"), local_pod("b"));
     let _worker = host.worker("n", &[&a]).await;
     let mut supervisor = host.connect().await;
     supervisor.close(&a, Duration::from_secs(60)).await;
@@ -215,7 +202,7 @@ async fn a_supervisor_closes_without_a_hello_and_can_do_nothing_else() {
 #[tokio::test]
 async fn a_line_that_is_too_long_ends_the_connection_and_one_that_is_not_understood_is_skipped() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let mut worker = host.worker("n", &[&a]).await;
     for line in ["", "{", r#"{"type":"later"}"#, r#"{"type":"set"}"#] {
         worker.lines.send(line).await.unwrap();
@@ -230,19 +217,19 @@ async fn a_line_that_is_too_long_ends_the_connection_and_one_that_is_not_underst
 #[tokio::test]
 async fn a_restarted_proxy_serves_before_the_workers_speak() {
     let host = Host::new().await;
-    let (a, b) = (row("a"), row("b"));
+    let (a, b) = (local_pod("a"), local_pod("b"));
     let mut worker = host.worker("n", &[&a, &b]).await;
     worker.close(&b, Duration::ZERO).await;
     worker.hear().await;
     let host = host.restart().await;
     assert!(host.lets_in(&a) && !host.lets_in(&b), "as it was when the first one ended");
-    assert!(!host.lets_in(&row("c")), "unknown is refused");
+    assert!(!host.lets_in(&local_pod("c")), "unknown is refused");
 }
 
 #[tokio::test]
 async fn what_changes_is_on_disk_soon() {
     let host = Host::new().await;
-    let a = row("a");
+    let a = local_pod("a");
     let _worker = host.worker("n", &[&a]).await;
     let file = saved_pods::path(&host.socket());
     let is_saved = || async { saved_pods::read(&file).iter().any(|(_, pods)| pods.contains(&a)) };

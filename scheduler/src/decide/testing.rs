@@ -25,6 +25,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         incarnation: Some(Incarnation::new(format!("1/{name}")).unwrap()),
         beat: NOW - 1_000,
         registered_at: 1,
+        created_at: 1,
         cordoned: false,
         engine_problem: None,
         shared_volumes: None,

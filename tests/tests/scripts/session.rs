@@ -107,6 +107,9 @@ async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arriv
     // Silent for long, and not declared dead yet.
     fixture.silence("w1").await;
     assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
+    let again = fixture.store.node(&node("w1")).await.unwrap().unwrap();
+    assert_eq!(again.created_at, registered_at, "a node is as old as its name");
+    assert!(again.registered_at > registered_at);
     assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
 }
 

@@ -105,9 +105,10 @@ const POD_NUMBERS: [&str; 9] =
 /// The numbers of a service's record that it can be without.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
 /// What a worker writes again when it registers, and what is zero without it.
-const NODE_FIELDS: [&str; 18] = [
+const NODE_FIELDS: [&str; 19] = [
     "beat",
     "registered_at",
+    "created_at",
     "pods",
     "cpu",
     "memory",

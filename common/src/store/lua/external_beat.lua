@@ -18,6 +18,7 @@ redis.call('ZADD', beats, NOW, node)
 if state == 'alive' then return 'BEAT' end
 redis.call('HSET', node_key, 'name', node, 'kind', 'guest', 'state', 'alive', 'incarnation', new_incarnation,
   'registered_at', STAMP, 'pods', max_pods, 'runtime', 'guest')
+redis.call('HSETNX', node_key, 'created_at', STAMP)
 redis.call('SADD', nodes, node)
 emit('node', node, 'NodeReady', node, node, '',
   'an external worker: it cannot be fenced or told to stop a pod')

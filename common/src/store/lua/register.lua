@@ -58,6 +58,7 @@ end
 redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive', 'incarnation', incarnation,
   'beat', NOW, 'registered_at', STAMP, 'labels', labels, 'pods', max_pods, 'runtime', runtime,
   'engine_version', engine_version, 'version', version, 'reserved', reserved)
+redis.call('HSETNX', node_key, 'created_at', STAMP)
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')
 redis.call('SADD', nodes, node)

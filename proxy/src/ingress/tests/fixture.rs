@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
-use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
+use common::ids::{NodeName, ServiceName};
 use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::fixtures::local_pod;
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::route::RouteTable;
@@ -111,15 +112,7 @@ pub(super) fn endpoint(name: &str, state: EndpointState) -> Endpoint {
 
 /// The row of a pod at the loopback address.
 pub(super) fn row(name: &str) -> LocalPod {
-    LocalPod {
-        pod: PodId::new(name).unwrap(),
-        assignment: AssignmentId::new(format!("{name}-a")).unwrap(),
-        start: 1,
-        service: Some(web()),
-        replica: 0,
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        open: true,
-    }
+    LocalPod { start: 1, service: Some(web()), ..local_pod(name) }
 }
 
 /// A pod: a server whose answers begin with its name.

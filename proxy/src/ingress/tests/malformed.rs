@@ -1,9 +1,12 @@
 //! 200 malformed and odd requests on a raw socket: each is refused with 400 and the connection closed, or
 //! reaches the pod as exactly one request that has one meaning.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use common::ingress::HttpProtocol;
+use testkit::eventually;
+use testkit::eventually::check;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -11,8 +14,15 @@ use super::fixture::{FakePod, Fixture, rule};
 use crate::framing::{Scanner, State};
 use crate::ingress::IngressConfig;
 
-/// Bytes of one connection to the pod.
-type Record = Arc<Mutex<Vec<Vec<u8>>>>;
+/// The connections to the pod.
+type Record = Arc<Mutex<Vec<Connection>>>;
+
+/// What came on one connection to the pod.
+#[derive(Default)]
+struct Connection {
+    bytes: Vec<u8>,
+    has_ended: bool,
+}
 
 /// A pod that keeps what it is sent and answers each head.
 async fn recorder(record: Record) -> FakePod {
@@ -21,23 +31,42 @@ async fn recorder(record: Record) -> FakePod {
         async move {
             let index = {
                 let mut record = record.lock().unwrap();
-                record.push(Vec::new());
+                record.push(Connection::default());
                 record.len() - 1
             };
             let mut bytes = [0; 16 * 1024];
             let mut scanner = Scanner::default();
             while let Ok(length @ 1..) = stream.read(&mut bytes).await {
-                record.lock().unwrap()[index].extend_from_slice(&bytes[..length]);
+                record.lock().unwrap()[index].bytes.extend_from_slice(&bytes[..length]);
                 let _ = scanner.feed(&bytes[..length]);
                 if scanner.state() == State::Between {
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
                     let _ = stream.write_all(answer).await;
-                    return;
+                    break;
                 }
             }
+            record.lock().unwrap()[index].has_ended = true;
         }
     })
     .await
+}
+
+/// Returns the connections that the ingress has made since the last call, when all have ended.
+async fn connections(pod: &FakePod, record: &Record) -> Vec<Connection> {
+    // Accepted after all that the ingress has made.
+    let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, pod.port)).await.unwrap();
+    last.write_all(b"last").await.unwrap();
+    drop(last);
+    eventually("the pod's connections have ended", || async {
+        let connections = record.lock().unwrap();
+        let is_last_there = connections.iter().any(|connection| connection.bytes == b"last");
+        let have_ended = connections.iter().all(|connection| connection.has_ended);
+        check(is_last_there && have_ended, || format!("{} connections", connections.len()))
+    })
+    .await;
+    let mut connections = std::mem::take(&mut *record.lock().unwrap());
+    connections.retain(|connection| connection.bytes != b"last");
+    connections
 }
 
 /// Headers that change how a request is read, each with and without a body that would be a second request.
@@ -199,8 +228,8 @@ async fn a_malformed_request_is_refused_or_reaches_the_pod_as_exactly_one() {
     let (mut refused, mut forwarded) = (0, 0);
     for text in corpus {
         let answer = fixture.raw(text.as_bytes()).await;
-        let connections = std::mem::take(&mut *record.lock().unwrap());
-        let heads = connections.iter().map(|bytes| whole_requests(&text, bytes)).sum::<usize>();
+        let connections = connections(&pod, &record).await;
+        let heads = connections.iter().map(|one| whole_requests(&text, &one.bytes)).sum::<usize>();
         let has_second = text.contains("/smuggled");
         let refusals = answer.matches("HTTP/1.1 400").count() + answer.matches("HTTP/1.0 400").count();
         match (heads, refusals) {
