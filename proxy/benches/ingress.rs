@@ -83,7 +83,7 @@ fn serve() {
     let (_sender, snapshot) = watch::channel(Arc::new(snapshot));
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, INGRESS_PORT));
     let config = IngressConfig { listen, ..IngressConfig::default() };
-    runtime.block_on(Ingress { snapshot, gates, config }.run(CancellationToken::new()));
+    runtime.block_on(Ingress { snapshot, gates, tunnel: None, config }.run(CancellationToken::new()));
 }
 
 /// A process that ends with this.

@@ -91,7 +91,7 @@ async fn run_ingress(
         trusted: config.trusted_proxies.clone(),
         ..IngressConfig::default()
     };
-    Ingress { snapshot, gates, config }.run(shutdown).await;
+    Ingress { snapshot, gates, tunnel: None, config }.run(shutdown).await;
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -20,6 +20,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::gate::Pass;
@@ -126,6 +127,14 @@ impl Connection {
     pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        Self::over(stream, protocol).await
+    }
+
+    /// Begins to speak HTTP on a connection to a pod.
+    pub(super) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let io = TokioIo::new(stream);
         match protocol {
             HttpProtocol::Http => {

@@ -1,6 +1,7 @@
 //! Sends a request to a pod, and to another one where that is safe.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use common::ingress::HttpProtocol;
 use crate::gate::Pass;
 use crate::retry::{self, NoAnswer};
 use crate::route::HttpRoute;
+use crate::tunnel::TunnelStream;
 
 use super::Shared;
 use super::answer::Problem;
@@ -19,6 +21,7 @@ use super::connection::{Connection, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
 use super::search::{NoPod, Search};
+use super::way::{self, Way};
 
 /// A request as pods get it.
 pub(super) struct Outgoing {
@@ -69,14 +72,14 @@ pub(super) async fn exchange(
     route: &HttpRoute,
     mut request: Outgoing,
 ) -> Result<Response<FromPod>, Problem> {
-    let mut search = Search::new(shared, &route.service);
+    let mut search = Search::new(shared, &route.service, route.port);
     if let Some(service) = search.service() {
         service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, Instant::now());
     }
     let mut seen_by = 0;
     loop {
-        let (pod, pass) = search.next().await.map_err(|why| no_pod(route, why))?;
-        let failure = match attempt(shared, route, &mut request, &pod, pass).await {
+        let (pod, way) = search.next().await.map_err(|why| no_pod(route, why))?;
+        let failure = match attempt(shared, route, &mut request, &pod, way).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
@@ -133,13 +136,21 @@ async fn attempt(
     route: &HttpRoute,
     request: &mut Outgoing,
     pod: &Arc<Pod>,
-    pass: Pass,
+    way: Way,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
-    let key = Key::new(pass.pod().start, route.port, route.protocol);
-    let mut cut = Box::pin(pass.cut());
+    let (pass, source) = match way {
+        Way::Here(pass) => {
+            let key = Key::new(pass.pod().start, route.port, route.protocol);
+            let source = Source::Pod((pass.address(), route.port).into(), key);
+            (Some(pass), source)
+        }
+        Way::There(stream) => (None, Source::Tunnel(stream, route.protocol)),
+    };
+    let key = source.key();
+    let mut cut = way::cut(pass.as_ref());
     let sent = async {
-        let mut connection = connect(shared, request, pod, &pass, key).await?;
+        let mut connection = connect(shared, request, pod, source).await?;
         let sent = Instant::now();
         let response = send(shared, request, &mut connection).await?;
         learn(route, pod, response.status(), sent);
@@ -167,18 +178,48 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
     }
 }
 
+/// Where the connection for a request comes from.
+enum Source {
+    /// The pod's pool, or the pod itself.
+    Pod(SocketAddr, Key),
+    /// A connection of its own, through the tunnel.
+    Tunnel(Box<TunnelStream>, HttpProtocol),
+}
+
+impl Source {
+    fn key(&self) -> Option<Key> {
+        match self {
+            Source::Pod(_, key) => Some(*key),
+            Source::Tunnel(..) => None,
+        }
+    }
+}
+
 async fn connect(
     shared: &Shared,
     request: &Outgoing,
     pod: &Pod,
-    pass: &Pass,
+    source: Source,
+) -> Result<Connection, Failure> {
+    match source {
+        Source::Pod(address, key) => from_pool(shared, request, pod, address, key).await,
+        Source::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
+            Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
+        }),
+    }
+}
+
+async fn from_pool(
+    shared: &Shared,
+    request: &Outgoing,
+    pod: &Pod,
+    address: SocketAddr,
     key: Key,
 ) -> Result<Connection, Failure> {
     let is_repeatable = request.head.method.is_idempotent() && request.body.is_none();
     if let Some(connection) = pod.pools.take(key, is_repeatable) {
         return Ok(connection);
     }
-    let address = (pass.address(), key.port).into();
     let connecting = Connection::connect(address, key.protocol);
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
@@ -280,7 +321,7 @@ pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 impl Lease {
     /// Takes the request's hold apart after an upgrade: the connection ends by itself, the rest ends with the
     /// stream.
-    pub(super) fn upgraded(self) -> (Pass, InFlight) {
+    pub(super) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)
     }

@@ -4,14 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::gate::Pass;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio_util::sync::WaitForCancellationFutureOwned;
-
-use crate::gate::Pass;
 
 use super::connection::{Connection, Key, Progress};
 use super::pods::{InFlight, Pod};
+use super::way::Cut;
 
 /// An error of a body. Where it comes from does not matter: the client sees a cut connection.
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -27,13 +26,15 @@ pub(super) struct FromPod {
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(super) struct Lease {
     pub(super) connection: Connection,
-    pub(super) key: Key,
+    /// The pool that keeps the connection; `None` for one through the tunnel.
+    pub(super) key: Option<Key>,
     pub(super) pod: Arc<Pod>,
     /// The request's own body, if it has one.
     pub(super) progress: Option<Arc<Progress>>,
-    pub(super) cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    pub(super) cut: Cut,
     pub(super) in_flight: InFlight,
-    pub(super) pass: Pass,
+    /// `None` if the gate is on another host.
+    pub(super) pass: Option<Pass>,
 }
 
 impl Lease {
@@ -41,10 +42,9 @@ impl Lease {
     fn end(self, cx: &mut Context<'_>) {
         let Self { connection, key, pod, progress, in_flight, pass, .. } = self;
         let is_sent = progress.is_none_or(|progress| progress.has_ended());
-        if is_sent && pod.pools.keeps(&pass) {
-            pod.pools.put(key, connection, cx);
-        } else {
-            drop(connection);
+        match (key, &pass) {
+            (Some(key), Some(pass)) if is_sent && pod.pools.keeps(pass) => pod.pools.put(key, connection, cx),
+            _ => drop(connection),
         }
         drop((in_flight, pass));
     }
@@ -102,7 +102,7 @@ impl Drop for FromPod {
 
 impl FromPod {
     /// Takes the request's hold after the pod has agreed to upgrade.
-    pub(super) fn into_upgraded(mut self) -> Option<(Pass, InFlight)> {
+    pub(super) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
         self.lease.take().map(Lease::upgraded)
     }
 }

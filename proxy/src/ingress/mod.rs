@@ -15,6 +15,7 @@ mod tcp;
 mod tests;
 mod threads;
 mod upgrade;
+mod way;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gate::Gates;
 use crate::snapshot::Snapshot;
+use crate::tunnel::Dialer;
 
 use pods::Table;
 use threads::{Accepted, Served, Threads};
@@ -89,6 +91,8 @@ pub struct Ingress {
     pub snapshot: watch::Receiver<Arc<Snapshot>>,
     /// The gates of this host's pods.
     pub gates: Arc<Gates>,
+    /// Reaches pods of other hosts; `None` if only this host's are reached.
+    pub tunnel: Option<Arc<Dialer>>,
     /// Where it listens, and its limits.
     pub config: IngressConfig,
 }
@@ -97,6 +101,7 @@ pub struct Ingress {
 pub(crate) struct Shared {
     config: IngressConfig,
     gates: Arc<Gates>,
+    tunnel: Option<Arc<Dialer>>,
     table: watch::Receiver<Arc<Table>>,
     #[cfg(test)]
     ablation: Option<tests::Ablation>,
@@ -118,6 +123,7 @@ impl Ingress {
         let shared = Arc::new(Shared {
             config: self.config,
             gates: self.gates,
+            tunnel: self.tunnel,
             table,
             #[cfg(test)]
             ablation: tests::ablation(),

@@ -7,9 +7,11 @@ use common::ids::{PodId, ServiceName};
 use tokio::time::Instant;
 
 use crate::gate::{Pass, Refusal};
+use crate::tunnel::TunnelError;
 
 use super::Shared;
 use super::pods::{Pod, Service, Table};
+use super::way::Way;
 
 /// The longest wait until gates and closed ports are tried again: neither tells when it opens.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -18,11 +20,20 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct Search<'a> {
     shared: &'a Shared,
     service: &'a ServiceName,
+    port: u16,
     table: Arc<Table>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
     deadline: Option<Instant>,
+}
+
+/// Why there is no way to a pod.
+enum NoWay {
+    /// Its gate refuses, or nobody has it.
+    Refused,
+    /// Its host, or its port there, accepts no connection.
+    NotConnected,
 }
 
 /// Why there is no pod.
@@ -35,10 +46,11 @@ pub(super) enum NoPod {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(shared: &'a Shared, service: &'a ServiceName) -> Self {
+    pub(super) fn new(shared: &'a Shared, service: &'a ServiceName, port: u16) -> Self {
         Self {
             shared,
             service,
+            port,
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
@@ -55,9 +67,9 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// If there was none for as long as requests wait.
-    pub(super) async fn next(&mut self) -> Result<(Arc<Pod>, Pass), NoPod> {
+    pub(super) async fn next(&mut self) -> Result<(Arc<Pod>, Way), NoPod> {
         loop {
-            if let Some(found) = self.find() {
+            if let Some(found) = self.find().await {
                 return Ok(found);
             }
             self.wait().await?;
@@ -65,29 +77,51 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the pods until one lets in.
-    fn find(&mut self) -> Option<(Arc<Pod>, Pass)> {
+    async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
         let service = self.table.service(self.service)?.clone();
         let now = std::time::Instant::now();
         loop {
             let pod = service.choose(now, |pod| self.refused.contains(&pod.endpoint.pod))?;
-            match self.enter(&pod) {
-                Ok(pass) => return Some((pod, pass)),
-                Err(_) => {
+            match self.enter(&pod).await {
+                Ok(way) => return Some((pod, way)),
+                Err(NoWay::Refused) => {
                     // Servers that stop wait for idle connections to end.
                     pod.pools.clear();
                     self.refused.push(pod.endpoint.pod.clone());
+                }
+                Err(NoWay::NotConnected) => {
+                    pod.failed(self.service, now);
+                    self.rule_out(&pod, true);
                 }
             }
         }
     }
 
-    fn enter(&self, pod: &Pod) -> Result<Pass, Refusal> {
-        let (id, assignment) = (&pod.endpoint.pod, &pod.endpoint.assignment);
-        #[cfg(test)]
-        if matches!(self.shared.ablation, Some(super::tests::Ablation::GateNotLookedAt)) {
-            return self.shared.gates.enter_without_looking(id, assignment);
+    async fn enter(&self, pod: &Pod) -> Result<Way, NoWay> {
+        match self.enter_here(pod) {
+            Ok(pass) => Ok(Way::Here(pass)),
+            Err(Refusal::Unknown) => self.enter_there(pod).await,
+            Err(Refusal::Closed) => Err(NoWay::Refused),
         }
+    }
+
+    fn enter_here(&self, pod: &Pod) -> Result<Pass, Refusal> {
+        let (id, assignment) = (&pod.endpoint.pod, &pod.endpoint.assignment);
         self.shared.gates.enter(id, assignment)
+    }
+
+    /// Asks the proxy of the pod's own host.
+    async fn enter_there(&self, pod: &Pod) -> Result<Way, NoWay> {
+        let Some(tunnel) = &self.shared.tunnel else { return Err(NoWay::Refused) };
+        let within = self.shared.config.connect_within;
+        match tunnel.connect(&pod.endpoint, self.port, within).await {
+            Ok(stream) => Ok(Way::There(Box::new(stream))),
+            Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => Err(NoWay::Refused),
+            Err(error @ (TunnelError::NotListening(_) | TunnelError::Unreachable { .. })) => {
+                tracing::debug!(service = %self.service, pod = %pod.endpoint.pod, %error, "Not connected");
+                Err(NoWay::NotConnected)
+            }
+        }
     }
 
     /// Rules out a pod until the next wait: it did not answer.

@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use common::ids::ServiceName;
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gate::Pass;
+use crate::tunnel::TunnelStream;
 
 use super::Shared;
 use super::pods::{InFlight, Pod};
 use super::search::Search;
+use super::way::{self, Way};
 
 /// The wait until a port that was in use is tried again, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -96,7 +99,10 @@ async fn accept_all(shared: Arc<Shared>, listener: TcpListener, port: u16, conne
 async fn connection(shared: Arc<Shared>, port: u16, mut client: TcpStream, address: IpAddr) {
     let table = shared.table.borrow().clone();
     let Some(route) = table.routes.tcp().get(&port) else { return };
-    let Some((mut pod, pass, in_flight)) = connect(&shared, &route.service, route.port).await else { return };
+    let Some(ToPod { mut stream, pass, in_flight }) = connect(&shared, &route.service, route.port).await
+    else {
+        return;
+    };
     if let Some(service) = table.service(&route.service) {
         service.metrics.connections.increment(1);
     }
@@ -104,19 +110,27 @@ async fn connection(shared: Arc<Shared>, port: u16, mut client: TcpStream, addre
     tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
     // What each side ends is ended on the other, while the opposite direction goes on.
     tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut pod) => {}
-        () = pass.cut() => {}
+        _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
+        () = way::cut(pass.as_ref()) => {}
     }
     // The connection ends before the gate learns that it has.
-    drop(pod);
+    drop(stream);
     drop((in_flight, pass));
 }
 
+/// A connection to a pod, and what counts it.
+struct ToPod {
+    stream: Either<TcpStream, Box<TunnelStream>>,
+    /// `None` if the gate is on another host.
+    pass: Option<Pass>,
+    in_flight: InFlight,
+}
+
 /// Connects to a pod that lets in. Waits for one.
-async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<(TcpStream, Pass, InFlight)> {
-    let mut search = Search::new(shared, service);
+async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<ToPod> {
+    let mut search = Search::new(shared, service, port);
     loop {
-        let (pod, pass) = match search.next().await {
+        let (pod, way) = match search.next().await {
             Ok(found) => found,
             Err(why) => {
                 tracing::warn!(%service, port, ?why, "Connection refused: no pod took it");
@@ -124,8 +138,14 @@ async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<(T
             }
         };
         let in_flight = pod.begin();
+        let pass = match way {
+            Way::Here(pass) => pass,
+            Way::There(stream) => {
+                return Some(ToPod { stream: Either::Right(stream), pass: None, in_flight });
+            }
+        };
         match connect_to(shared, &pod, &pass, port).await {
-            Ok(stream) => return Some((stream, pass, in_flight)),
+            Ok(stream) => return Some(ToPod { stream: Either::Left(stream), pass: Some(pass), in_flight }),
             Err(error) => {
                 tracing::debug!(%service, pod = %pod.endpoint.pod, port, %error, "Connection failed");
                 pod.failed(service, Instant::now());

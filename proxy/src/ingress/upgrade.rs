@@ -6,10 +6,15 @@ use hyper_util::rt::TokioIo;
 use crate::gate::Pass;
 
 use super::pods::InFlight;
+use super::way;
 
 /// Passes bytes between the two ends until both have ended, or the pod is stopped.
-pub(super) async fn pass_bytes(client: OnUpgrade, pod: OnUpgrade, (pass, in_flight): (Pass, InFlight)) {
-    let cut = pass.cut();
+pub(super) async fn pass_bytes(
+    client: OnUpgrade,
+    pod: OnUpgrade,
+    (pass, in_flight): (Option<Pass>, InFlight),
+) {
+    let cut = way::cut(pass.as_ref());
     let both = async {
         let (client, pod) = tokio::try_join!(client, pod)?;
         let copied = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(pod)).await;

@@ -28,6 +28,7 @@ use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
+use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
 
 /// An ingress whose routes and pods the test sets.
 pub(super) struct Fixture {
@@ -53,16 +54,43 @@ pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
 }
 
 impl Fixture {
-    /// Starts an ingress with the rules of the service `web`.
+    /// Starts an ingress with the rules of the service `web`. Its pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
+        Self::start_with(config, rules, Arc::default(), None).await
+    }
+
+    /// As [`start`](Self::start), with pods on another host: it has their gates.
+    pub(super) async fn start_before_another_host(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
+        let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+        let (node, any) = (NodeName::new("worker1").unwrap(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let gates = Arc::new(Gates::default());
+        let known = Arc::new(Peers::default());
+        known.set(HashMap::from([(node.clone(), Peer { address: any, fingerprint: here.fingerprint() })]));
+        let listener = TunnelListener::bind(any, &there, known, gates.clone()).await.unwrap();
+        let peers = Arc::new(Peers::default());
+        let address = listener.address().unwrap();
+        peers.set(HashMap::from([(node, Peer { address, fingerprint: there.fingerprint() })]));
+        let tunnel = Dialer::new(Arc::new(here), peers);
+        let fixture = Self::start_with(config, rules, gates, Some(Arc::new(tunnel))).await;
+        tokio::spawn(listener.run(fixture.shutdown.clone()));
+        fixture
+    }
+
+    async fn start_with(
+        config: IngressConfig,
+        rules: Vec<IngressRule>,
+        gates: Arc<Gates>,
+        tunnel: Option<Arc<Dialer>>,
+    ) -> Self {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
         let snapshot = Snapshot { routes: RouteTable::new(rules), endpoints: HashMap::new() };
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let gates = Arc::new(Gates::default());
+        // The ingress of another host has gates of its own, and none of these pods.
+        let own = if tunnel.is_some() { Arc::default() } else { gates.clone() };
         let shutdown = CancellationToken::new();
-        let ingress = Ingress { snapshot: following, gates: gates.clone(), config };
+        let ingress = Ingress { snapshot: following, gates: own, tunnel, config };
         tokio::spawn(ingress.serve(listener, shutdown.clone()));
         Self { gates, address, snapshot, shutdown }
     }

@@ -10,13 +10,20 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
 
 use super::fixture::{Client, FakePod, Fixture, endpoint, row, rule};
-use super::{Ablation, ablate};
+use super::{Ablation, ablate, ablation};
 use crate::ingress::IngressConfig;
 use crate::ingress::connection::Pools;
 
 const PODS_ANSWER_AFTER: Duration = Duration::from_millis(2);
 const SIGNAL_TAKES: Duration = Duration::from_millis(5);
 const CONNECTIONS: usize = 32;
+
+/// Where the pods are, seen from the ingress.
+#[derive(Clone, Copy)]
+enum Pods {
+    OnThisHost,
+    OnAnotherHost,
+}
 
 #[derive(Default)]
 struct Counts {
@@ -64,9 +71,16 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
 /// Replaces the only pod again and again, each time by one with the same address and port. It is killed as
 /// soon as its gate has let go; every fourth leaves its connections open, as a network does that is taken
 /// away with its container. Returns the number of requests and of those that failed.
-async fn hand_over(config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
+async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
-    let fixture = Arc::new(Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await);
+    let rules = vec![rule(pod.port, HttpProtocol::Http)];
+    let fixture = Arc::new(match pods {
+        Pods::OnThisHost => Fixture::start(config, rules).await,
+        Pods::OnAnotherHost => Fixture::start_before_another_host(config, rules).await,
+    });
+    if matches!(ablation(), Some(Ablation::GateNotLookedAt)) {
+        fixture.gates.let_all_in();
+    }
     fixture.set_only_pod("p0");
     let counts = Arc::new(Counts::default());
     let clients: Vec<_> = (0..CONNECTIONS)
@@ -108,7 +122,7 @@ async fn hand_over(config: IngressConfig, hand_overs: usize, requests: usize) ->
 
 #[tokio::test]
 async fn no_request_fails_while_the_only_pod_is_replaced_50_times() {
-    let (requests, failed) = hand_over(IngressConfig::default(), 50, 20_000).await;
+    let (requests, failed) = hand_over(Pods::OnThisHost, IngressConfig::default(), 50, 20_000).await;
     println!("{requests} requests through 50 hand-overs, {failed} failed");
     assert_eq!(failed, 0);
 }
@@ -116,17 +130,30 @@ async fn no_request_fails_while_the_only_pod_is_replaced_50_times() {
 #[tokio::test]
 async fn requests_fail_if_they_do_not_wait() {
     let config = IngressConfig { wait: Duration::ZERO, ..IngressConfig::default() };
-    assert_ne!(hand_over(config, 5, 2_000).await.1, 0);
+    assert_ne!(hand_over(Pods::OnThisHost, config, 5, 2_000).await.1, 0);
 }
 
 #[tokio::test]
 async fn requests_fail_if_the_gate_is_not_looked_at() {
     ablate(Ablation::GateNotLookedAt);
-    assert_ne!(hand_over(IngressConfig::default(), 5, 2_000).await.1, 0);
+    assert_ne!(hand_over(Pods::OnThisHost, IngressConfig::default(), 5, 2_000).await.1, 0);
 }
 
 #[tokio::test]
 async fn requests_fail_if_connections_belong_to_an_address() {
     ablate(Ablation::PoolPerAddress(Arc::new(Pools::of_address())));
-    assert_ne!(hand_over(IngressConfig::default(), 5, 2_000).await.1, 0);
+    assert_ne!(hand_over(Pods::OnThisHost, IngressConfig::default(), 5, 2_000).await.1, 0);
+}
+
+#[tokio::test]
+async fn no_request_fails_while_the_only_pod_of_another_host_is_replaced_20_times() {
+    let (requests, failed) = hand_over(Pods::OnAnotherHost, IngressConfig::default(), 20, 4_000).await;
+    println!("{requests} requests through 20 hand-overs on another host, {failed} failed");
+    assert_eq!(failed, 0);
+}
+
+#[tokio::test]
+async fn requests_fail_if_the_gate_of_another_host_is_not_looked_at() {
+    ablate(Ablation::GateNotLookedAt);
+    assert_ne!(hand_over(Pods::OnAnotherHost, IngressConfig::default(), 5, 1_000).await.1, 0);
 }
