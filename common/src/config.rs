@@ -134,6 +134,17 @@ pub enum MetricsListen {
     Address(SocketAddr, Origin),
 }
 
+/// Where the proxy takes connections from the proxies of other hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelListen {
+    /// The address from which this host speaks to Redis, if that is not loopback.
+    Auto,
+    /// Nowhere: pods of this host are reached through its own proxy only.
+    Off,
+    /// This address.
+    Address(SocketAddr),
+}
+
 /// Timing of failure detection. `heartbeat < fence_after < dead_after` always holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -274,6 +285,8 @@ pub struct Config {
     pub proxy_socket: Option<PathBuf>,
     /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
+    /// Where the proxy takes connections from the proxies of other hosts.
+    pub tunnel_listen: TunnelListen,
     /// Proxies before the ingress whose forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange>,
     /// Directory in which the `process` runtime keeps its pods.
@@ -358,6 +371,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_STATE_DIR", "directory for leases; a reboot must empty it"),
     ("KUBELEET_PROXY_SOCKET", "socket between the workers and the proxy of a host, or off"),
     ("KUBELEET_INGRESS_LISTEN", "address on which the proxy takes HTTP requests from outside, or off"),
+    (
+        "KUBELEET_TUNNEL_LISTEN",
+        "address on which the proxy takes connections from those of other hosts, or off",
+    ),
     ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
     ("KUBELEET_ALLOW_PROCESSES", "true: pods may be plain processes on this machine"),
@@ -486,6 +503,7 @@ impl Sources<'_> {
             state_dir: self.read(p, "KUBELEET_STATE_DIR", DEFAULT_STATE_DIR.into(), |t| Ok(t.into())),
             proxy_socket: self.proxy_socket(p),
             ingress_listen: self.read(p, "KUBELEET_INGRESS_LISTEN", Some(INGRESS_LISTEN), ingress_address),
+            tunnel_listen: self.read(p, "KUBELEET_TUNNEL_LISTEN", TunnelListen::Auto, tunnel_address),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
             shared_volumes_dir: self
@@ -791,6 +809,16 @@ fn ingress_address(text: &str) -> Result<Option<SocketAddr>, String> {
     text.parse().map(Some).map_err(wrong)
 }
 
+fn tunnel_address(text: &str) -> Result<TunnelListen, String> {
+    match text {
+        "off" => Ok(TunnelListen::Off),
+        "auto" => Ok(TunnelListen::Auto),
+        _ => text.parse().map(TunnelListen::Address).map_err(|_| {
+            format!("{text:?} is not an address with a port: write 10.0.0.5:7079, auto, or off")
+        }),
+    }
+}
+
 fn address_ranges(text: &str) -> Result<Vec<AddressRange>, String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::parse).collect()
 }
@@ -878,6 +906,11 @@ mod tests {
         let asked = parse("KUBELEET_INGRESS_LISTEN", "0.0.0.0:80").unwrap().ingress_listen;
         assert_eq!(asked, Some(SocketAddr::from(([0, 0, 0, 0], 80))));
         assert!(parse("KUBELEET_INGRESS_LISTEN", "80").unwrap_err().contains("or off"));
+        assert_eq!(default.tunnel_listen, TunnelListen::Auto);
+        let tunnel = parse("KUBELEET_TUNNEL_LISTEN", "10.0.0.5:1").unwrap().tunnel_listen;
+        assert_eq!(tunnel, TunnelListen::Address(SocketAddr::from(([10, 0, 0, 5], 1))));
+        assert_eq!(parse("KUBELEET_TUNNEL_LISTEN", "off").unwrap().tunnel_listen, TunnelListen::Off);
+        assert!(parse("KUBELEET_TUNNEL_LISTEN", "7079").unwrap_err().contains("auto, or off"));
         let trusted = parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/8, 10.1.2.3").unwrap().trusted_proxies;
         assert_eq!(trusted.len(), 2);
         assert!(parse("KUBELEET_TRUSTED_PROXIES", "10.0.0.0/40").unwrap_err().contains("neither an address"));

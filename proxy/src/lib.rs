@@ -9,7 +9,7 @@
 //! - [`ingress`] takes requests and connections from outside.
 //! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
 //! - [`snapshot`] is what they decide from.
-//! - [`tunnel`] will bring connections from and to the pods of other hosts; nothing uses it yet.
+//! - [`tunnel`] brings connections from and to the pods of other hosts.
 
 pub mod endpoint_set;
 #[cfg(test)]
@@ -30,17 +30,17 @@ pub mod snapshot;
 pub mod tunnel;
 mod workers;
 
+use std::path::Path;
 use std::sync::Arc;
 
-use common::config::Config;
+use common::config::{Config, TunnelListen};
 use common::store::{LinkOptions, Store};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::follow::Follower;
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
-use crate::snapshot::Snapshot;
+use crate::tunnel::{Dialer, HostTunnel, ProxyKey};
 
 pub use crate::local::{LocalError, LocalServer, ping};
 
@@ -66,24 +66,57 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
     let local = LocalServer::bind(socket.clone(), gates.clone()).await?;
     tracing::info!("serving the workers of this host at {}", socket.display());
     let store = Store::new(config.redis.clone(), LinkOptions::default());
+    let tunnel = tunnel(&config, &socket, &store, &gates, &local);
+    let dialer =
+        tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store, Some(socket.with_extension("endpoints.json")));
+    let ingress = Ingress { snapshot, gates, tunnel: dialer, config: IngressConfig::default() };
     // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
     let has_ended = CancellationToken::new();
     let serve = async {
-        tokio::join!(follower.run(shutdown.clone()), run_ingress(&config, snapshot, gates, shutdown));
+        tokio::join!(
+            follower.run(shutdown.clone()),
+            run_ingress(&config, ingress, shutdown.clone()),
+            async {
+                if let Some(tunnel) = tunnel {
+                    tunnel.run(shutdown).await;
+                }
+            }
+        );
         has_ended.cancel();
     };
     tokio::join!(local.run(has_ended.clone()), serve);
     Ok(())
 }
 
+/// Returns this host's end of the tunnel to the others; `None` if it has none.
+fn tunnel(
+    config: &Arc<Config>,
+    socket: &Path,
+    store: &Store,
+    gates: &Arc<Gates>,
+    local: &LocalServer,
+) -> Option<HostTunnel> {
+    if config.tunnel_listen == TunnelListen::Off {
+        return None;
+    }
+    let file = socket.with_extension("key");
+    let key = match ProxyKey::load_or_create(&file) {
+        Ok(key) => Arc::new(key),
+        Err(error) => {
+            let file = file.display();
+            tracing::warn!(
+                "the key of this proxy, {file}, cannot be read or written: {error}; no other host is reached"
+            );
+            return None;
+        }
+    };
+    let (config, store, gates) = (config.clone(), store.clone(), gates.clone());
+    Some(HostTunnel { config, store, key, peers: Arc::default(), gates, nodes: local.nodes() })
+}
+
 /// Runs the ingress, if it is not off.
-async fn run_ingress(
-    config: &Config,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
-    gates: Arc<Gates>,
-    shutdown: CancellationToken,
-) {
+async fn run_ingress(config: &Config, ingress: Ingress, shutdown: CancellationToken) {
     let Some(listen) = config.ingress_listen else { return };
     let config = IngressConfig {
         listen,
@@ -91,7 +124,7 @@ async fn run_ingress(
         trusted: config.trusted_proxies.clone(),
         ..IngressConfig::default()
     };
-    Ingress { snapshot, gates, tunnel: None, config }.run(shutdown).await;
+    Ingress { config, ..ingress }.run(shutdown).await;
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -5,14 +5,17 @@
 
 mod connection;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::handover::{FromWorker, lines, to_line};
+use common::ids::NodeName;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +74,11 @@ impl LocalServer {
         let workers = Arc::new(Workers::new(gates.clone()));
         workers.restore(saved_pods::read(&saved_pods::path(&path)));
         Ok(Self { listener, path, workers, gates })
+    }
+
+    /// Returns the nodes whose workers are connected, as they come and go.
+    pub(crate) fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
+        self.workers.speaking()
     }
 
     /// Serves workers until `shutdown`.

@@ -4,7 +4,7 @@
 //! What an earlier session of a worker said stands until a later one has sent its whole table, also while no worker is
 //! connected: it is only restarting, and its pods run on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct Workers {
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     /// Grows with each change that is to be saved.
     version: watch::Sender<u64>,
+    /// The nodes whose workers are connected.
+    speaking: watch::Sender<BTreeSet<NodeName>>,
 }
 
 #[derive(Default)]
@@ -53,12 +55,22 @@ struct Speaker {
 
 impl Workers {
     pub(crate) fn new(gates: Arc<Gates>) -> Self {
-        Self { gates, nodes: Mutex::default(), version: watch::Sender::new(0) }
+        Self {
+            gates,
+            nodes: Mutex::default(),
+            version: watch::Sender::new(0),
+            speaking: watch::Sender::default(),
+        }
     }
 
     /// Returns a receiver that is notified when something has changed that is to be saved.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
+    }
+
+    /// Returns the nodes whose workers are connected, as they come and go.
+    pub(crate) fn speaking(&self) -> watch::Receiver<BTreeSet<NodeName>> {
+        self.speaking.subscribe()
     }
 
     /// Inserts what an earlier proxy has saved. Counts as said by a worker that is not connected any more.
@@ -93,6 +105,7 @@ impl Workers {
         table.speaker = Some(Speaker { connection, incarnation });
         table.silent_since = None;
         table.begun.clear();
+        self.speaking.send_if_modified(|nodes| nodes.insert(node.clone()));
     }
 
     /// A worker's connection has ended. Its pods stay for a while: it may be back.
@@ -103,6 +116,7 @@ impl Workers {
             tracing::info!(%node, %incarnation, "the worker speaks no more; its pods stay where they are");
         }
         table.silent_since = Some(Instant::now());
+        self.speaking.send_if_modified(|nodes| nodes.remove(node));
     }
 
     /// Replaces all pods of a node, once the list is complete.

@@ -155,6 +155,15 @@ impl Cluster {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
+    /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on this host.
+    pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> Daemon {
+        let state = host.display().to_string();
+        let mut all = vec![("KUBELEET_STATE_DIR", state.as_str()), ("KUBELEET_METRICS_LISTEN", "off")];
+        all.extend(settings);
+        let name = host.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.start("proxy", &format!("proxy-{name}"), &all)
+    }
+
     fn start(&self, what: &str, name: &str, settings: &[(&str, &str)]) -> Daemon {
         Daemon::start(what, self.environment(settings), self.log_of(name))
     }

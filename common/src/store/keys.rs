@@ -26,6 +26,7 @@ pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
+pub(crate) const PROXIES: &str = "proxies";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -67,7 +68,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 23] = [
+pub(crate) const CLUSTER_WIDE: [&str; 24] = [
     EVENTS,
     META,
     SQ,
@@ -91,6 +92,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 23] = [
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
+    PROXIES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -102,7 +104,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES | PROXIES => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
@@ -157,6 +159,9 @@ pub mod channel {
 
     /// Routes changed; the message is the name of the service that has or had them.
     pub const ROUTES: &str = "wake:routes";
+
+    /// A proxy has announced itself.
+    pub const PROXIES: &str = "wake:proxies";
 
     /// Endpoints of a service changed; the message says which, see [`crate::store::EndpointChange`].
     pub fn endpoints(service: &ServiceName) -> String {

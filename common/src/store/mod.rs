@@ -27,6 +27,7 @@ mod logs;
 mod nodes;
 mod pod_reports;
 mod pods;
+mod proxies;
 mod queues;
 mod reconciling;
 mod recovery;

@@ -167,6 +167,7 @@ impl Store {
             stop_set: keys::stop(name),
             log_requests: keys::log_requests(name),
             reports: keys::VOLUME_REPORTS,
+            proxies: keys::PROXIES,
             node: name,
         };
         match word(what, self.link.script(&remove.call()).await?)?.as_str() {

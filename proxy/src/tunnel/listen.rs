@@ -23,6 +23,8 @@ use crate::gate::{Gates, Pass, Refusal};
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a pod may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long connections may take to end after the proxy was asked to stop.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// The longest line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
 /// The most connections at a time.
@@ -63,7 +65,7 @@ impl TunnelListener {
         self.listener.local_addr()
     }
 
-    /// Serves other proxies until `shutdown`. Connections that were let in go on until they end.
+    /// Serves other proxies until `shutdown`; then what was let in has 10 s to end.
     pub async fn run(self, shutdown: CancellationToken) {
         let connections = TaskTracker::new();
         loop {
@@ -89,6 +91,8 @@ impl TunnelListener {
                 }
             }
         }
+        connections.close();
+        let _ = tokio::time::timeout(STOP_WITHIN, connections.wait()).await;
     }
 }
 

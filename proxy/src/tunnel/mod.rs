@@ -5,6 +5,7 @@
 //! reading Redis reveals no secret key.
 
 mod dial;
+mod host;
 mod key;
 mod listen;
 mod peers;
@@ -13,6 +14,7 @@ mod tests;
 mod tls;
 
 pub use dial::{Dialer, TunnelError, TunnelStream};
+pub(crate) use host::HostTunnel;
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};

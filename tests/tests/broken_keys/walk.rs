@@ -77,7 +77,9 @@ fn kind_type(key: &str) -> &'static str {
     };
     match kind {
         "events" | "log:" => "stream",
-        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "ep:" => "hash",
+        "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
+            "hash"
+        }
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
         "volumes:reports" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",

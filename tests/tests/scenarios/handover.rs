@@ -272,7 +272,7 @@ fn start_worker(cluster: &Cluster, short: &str, socket: &Path) -> kubeleet_tests
     cluster.worker_with(short, "process", &[("KUBELEET_PROXY_SOCKET", socket.to_str().unwrap())])
 }
 
-fn service(first_port: u16) -> Value {
+pub(crate) fn service(first_port: u16) -> Value {
     let program = std::env::current_exe().unwrap();
     let test = "handover::program_of_a_pod";
     json!({
@@ -283,7 +283,7 @@ fn service(first_port: u16) -> Value {
 }
 
 /// Returns the first of as many free ports in a row as there are replicas.
-fn free_ports() -> u16 {
+pub(crate) fn free_ports() -> u16 {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let all_free = |first: &u16| (*first..*first + REPLICAS).all(|port| is_free(&port));
     // Below the range from which the kernel takes ports for connections.

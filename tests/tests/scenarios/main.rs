@@ -21,6 +21,7 @@ mod registries;
 mod resources;
 mod secrets;
 mod supervisor;
+mod tunnel;
 mod upgrade;
 mod volumes;
 

@@ -34,6 +34,16 @@ impl RedisUrl {
     pub fn has_sentinels(&self) -> bool {
         matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
     }
+
+    /// Returns the hosts and ports of the server, or of the Sentinels; none for a Unix socket.
+    pub fn servers(&self) -> Vec<(&str, u16)> {
+        let servers = match &self.endpoint {
+            RedisEndpoint::Tcp(server) => std::slice::from_ref(server),
+            RedisEndpoint::Unix(_) => &[],
+            RedisEndpoint::Sentinel { peers, .. } => peers,
+        };
+        servers.iter().map(|server| (server.host.as_str(), server.port)).collect()
+    }
 }
 
 /// User and password. Without a password there is no AUTH; without a user the password is that of `default`.

@@ -267,7 +267,7 @@ scripts! {
     node_remove {
         run_by: [Api],
         at_maxmemory: Allowed,
-        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports],
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies],
         args: [node],
     }
     park {

@@ -155,5 +155,5 @@ async fn no_request_fails_while_the_only_pod_of_another_host_is_replaced_20_time
 #[tokio::test]
 async fn requests_fail_if_the_gate_of_another_host_is_not_looked_at() {
     ablate(Ablation::GateNotLookedAt);
-    assert_ne!(hand_over(Pods::OnAnotherHost, IngressConfig::default(), 5, 1_000).await.1, 0);
+    assert_ne!(hand_over(Pods::OnAnotherHost, IngressConfig::default(), 10, 4_000).await.1, 0);
 }
