@@ -26,6 +26,8 @@ pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
+pub(crate) const ADDRESSES: &str = "addresses";
+pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -67,7 +69,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 23] = [
+pub(crate) const CLUSTER_WIDE: [&str; 25] = [
     EVENTS,
     META,
     SQ,
@@ -91,6 +93,8 @@ pub(crate) const CLUSTER_WIDE: [&str; 23] = [
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
+    ADDRESSES,
+    FREED_ADDRESSES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -102,9 +106,9 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES | ADDRESSES => "hash",
         SQ | DQ => "list",
-        UQ_AT | BEATS | SCHEDULERS => "zset",
+        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
         RECOVERY => "string",
         _ => match key.split_once(':')?.0 {
