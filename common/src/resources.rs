@@ -109,10 +109,12 @@ impl Resources {
 
     /// Returns the difference, at least 0. What is not limited stays so.
     pub fn saturating_sub(self, other: Self) -> Self {
-        self.combine(other, |amount, used| match amount {
-            Self::UNLIMITED => amount,
-            amount => amount.saturating_sub(used),
-        })
+        self.combine(other, left_of)
+    }
+
+    /// Returns what `used` leaves of one resource, as [`Resources::saturating_sub`] does of all.
+    pub fn left(&self, resource: Resource, used: &Self) -> u64 {
+        left_of(self.get(resource), used.get(resource))
     }
 
     /// Returns `count` times these amounts, each at most [`u64::MAX`].
@@ -127,6 +129,10 @@ impl Resources {
         }
         result
     }
+}
+
+fn left_of(amount: u64, used: u64) -> u64 {
+    if amount == Resources::UNLIMITED { amount } else { amount.saturating_sub(used) }
 }
 
 fn is_unlimited(amount: &u64) -> bool {

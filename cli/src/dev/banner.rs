@@ -74,8 +74,14 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
     Ok(())
 }
 
-/// Prints commands to try next. `kept` is the directory of `--data`.
-pub(super) fn next_steps(engine: &Engine, kept: Option<&Path>, clients: &Clients<'_>) -> anyhow::Result<()> {
+/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` says whether the ingress leads to the
+/// `hello` service.
+pub(super) fn next_steps(
+    engine: &Engine,
+    kept: Option<&Path>,
+    clients: &Clients<'_>,
+    has_route: bool,
+) -> anyhow::Result<()> {
     let api = clients.api;
     let (image, list_command) = match engine.kind {
         RuntimeKind::Docker => (HELLO_IMAGE, "docker ps --filter label=orchestrator=kubeleet".to_owned()),
@@ -87,7 +93,7 @@ pub(super) fn next_steps(engine: &Engine, kept: Option<&Path>, clients: &Clients
     };
     let mut out = anstream::stdout();
     writeln!(out, "\nTry next, in another terminal:")?;
-    if let (Some(ingress), RuntimeKind::Docker) = (clients.ingress, engine.kind) {
+    if let (Some(ingress), RuntimeKind::Docker, true) = (clients.ingress, engine.kind, has_route) {
         writeln!(out, "  curl http://{ingress}/")?;
     }
     writeln!(out, "  {list_command}")?;

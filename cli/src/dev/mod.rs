@@ -193,11 +193,14 @@ async fn welcome(
     if let Some(kept) = home.kept() {
         banner::data(kept.path(), is_continued, fence_after)?;
     }
+    // The commands to try next use it, also without the service.
+    engine.create_hello_image().await?;
     // A user who has changed or deleted it does not want it back.
     if !options.no_hello && !is_continued {
         sample_service::deploy(engine, store, nodes.len()).await?;
     }
-    banner::next_steps(engine, home.kept().map(home::KeptHome::path), clients)
+    let has_route = !options.no_hello;
+    banner::next_steps(engine, home.kept().map(home::KeptHome::path), clients, has_route)
 }
 
 /// The daemons, as tasks of this process.

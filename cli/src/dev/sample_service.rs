@@ -20,7 +20,6 @@ const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Deploys the service and prints when all its pods run, or why they do not.
 pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> anyhow::Result<()> {
-    engine.create_hello_image().await?;
     wait_for_workers(store, workers).await?;
     let started = Instant::now();
     let service = hello_service(engine.kind)?;

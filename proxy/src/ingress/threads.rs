@@ -48,7 +48,7 @@ impl Threads {
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: 0 })
     }
 
-    /// Gives a client to the next thread.
+    /// Passes a client on to the next thread.
     pub(super) fn serve(&mut self, client: Accepted) {
         self.next = (self.next + 1) % self.threads.len();
         // A thread that has panicked drops the client, who sees a closed connection.

@@ -95,9 +95,24 @@ impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
 
     /// Returns the best pooled node that can run the class, among those better than every unvisited node.
     fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
-        let start = class.refused_up_to.map_or(Bound::Unbounded, Bound::Excluded);
         let limit = self.unvisited.peek().copied();
-        for key in self.pool.range((start, Bound::Unbounded)) {
+        match class.refused_up_to {
+            // The search for the beginning of a range is a fifth of a placement.
+            None => self.first_fit_of(self.pool.iter(), limit, class),
+            Some(refused) => {
+                let others = (Bound::Excluded(refused), Bound::Unbounded);
+                self.first_fit_of(self.pool.range(others), limit, class)
+            }
+        }
+    }
+
+    fn first_fit_of<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k RankKey>,
+        limit: Option<RankKey>,
+        class: &mut PodClass,
+    ) -> Option<RankKey> {
+        for key in keys {
             if limit.is_some_and(|limit| *key > limit) {
                 break;
             }
@@ -116,7 +131,7 @@ impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
         let node = &mut self.pooled[key.index as usize];
         node.candidate.used = node.candidate.used.saturating_add(requirements.resources());
         node.candidate.take_ports(&requirements.host_ports, name);
-        if node.candidate.free().pods > 0 {
+        if node.candidate.has_free_slot() {
             self.pool
                 .insert(RankKey { load: node.candidate.load(self.weights, self.typical_pressure), ..key });
         }
@@ -129,7 +144,7 @@ impl<'a, I: Iterator<Item = RankKey>> Batch<'a, I> {
         let Some(key) = self.unvisited.next() else { return false };
         let (candidate, target) = self.snapshot.at(key.index);
         if filter::is_feasible(filter::NODE_FILTERS, candidate, requirements, &self.context)
-            && candidate.free().pods > 0
+            && candidate.has_free_slot()
         {
             let index = u32::try_from(self.pooled.len()).expect("the pool is no larger than the snapshot");
             self.pooled.push(PooledNode { candidate: candidate.clone(), target, snapshot_index: key.index });

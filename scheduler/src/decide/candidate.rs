@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use common::RedisMillis;
 use common::ids::NodeName;
-use common::node::{Node, NodeKind, NodeState, Resources, SharedVolumesState};
+use common::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
 use common::spec::HostPorts;
 
 use super::policy::Weights;
@@ -68,9 +68,14 @@ impl Candidate {
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
-    /// Returns the free resources: zero, never negative, on a node whose capacity has shrunk below what it
+    /// Returns what is free of a resource: zero, never negative, on a node whose capacity has shrunk below what it
     /// uses.
-    pub(super) fn free(&self) -> Resources {
-        self.capacity.saturating_sub(self.used)
+    pub(super) fn free(&self, resource: Resource) -> u64 {
+        self.capacity.left(resource, &self.used)
+    }
+
+    /// Returns whether the node may have one pod more.
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.used.pods < self.capacity.pods
     }
 }

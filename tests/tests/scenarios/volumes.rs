@@ -241,7 +241,7 @@ async fn after_flushall_and_restore_a_pod_goes_to_the_node_with_its_data() {
     let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
     let http = api.http();
     http.nodes_ready(2).await;
-    let (first, node) = first_pod(&http).await;
+    let (_, node) = first_pod(&http).await;
     let file = cluster.folder().join("backup");
     let file = file.to_str().unwrap();
     command(&http, &["backup", file]).await.unwrap();

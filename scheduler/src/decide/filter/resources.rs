@@ -10,7 +10,7 @@ use crate::decide::requirements::Requirements;
 
 pub(super) const POD_SLOTS: NodeFilter = NodeFilter {
     reason: Reason("TooManyPods"),
-    is_feasible: |candidate, _, _| candidate.free().pods > 0,
+    is_feasible: |candidate, _, _| candidate.has_free_slot(),
     explain: |candidate, _, _, _| format!("has {} of {} pods", candidate.used.pods, candidate.capacity.pods),
 };
 
@@ -31,12 +31,12 @@ pub(super) const DISK: NodeFilter = enough_of!(Resource::Disk, Reason("Insuffici
 
 fn has_enough(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> bool {
     let needed = requirements.request.get(resource);
-    needed == 0 || needed <= candidate.free().get(resource)
+    needed == 0 || needed <= candidate.free(resource)
 }
 
 fn explain(resource: Resource, candidate: &Candidate, requirements: &Requirements) -> String {
-    let [needed, free, capacity] =
-        [requirements.request, candidate.free(), candidate.capacity].map(|amounts| amounts.get(resource));
+    let (needed, free) = (requirements.request.get(resource), candidate.free(resource));
+    let capacity = candidate.capacity.get(resource);
     match resource {
         Resource::Cpu => {
             let unit = if needed == 1000 { "core" } else { "cores" };
