@@ -10,6 +10,7 @@
 //! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
 //! - [`snapshot`] is what they decide from.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
+//! - [`names`] is to be the resolver of pods; nothing uses it yet.
 
 pub mod endpoint_set;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub mod ingress;
 mod known_file;
 mod local;
 mod measure;
+pub mod names;
 pub mod pick;
 pub mod retry;
 pub mod route;

@@ -27,6 +27,8 @@ pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
 pub(crate) const PROXIES: &str = "proxies";
+pub(crate) const ADDRESSES: &str = "addresses";
+pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -68,7 +70,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 24] = [
+pub(crate) const CLUSTER_WIDE: [&str; 26] = [
     EVENTS,
     META,
     SQ,
@@ -93,6 +95,8 @@ pub(crate) const CLUSTER_WIDE: [&str; 24] = [
     REGISTRIES,
     ROUTES,
     PROXIES,
+    ADDRESSES,
+    FREED_ADDRESSES,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -104,9 +108,10 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES | PROXIES => "hash",
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES | PROXIES
+        | ADDRESSES => "hash",
         SQ | DQ => "list",
-        UQ_AT | BEATS | SCHEDULERS => "zset",
+        UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
         RECOVERY => "string",
         _ => match key.split_once(':')?.0 {

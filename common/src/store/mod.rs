@@ -5,6 +5,7 @@
 //! reply: doing it twice has the same effect as once. The files group operations by the process that calls
 //! them.
 
+mod addresses;
 mod backup;
 mod broken;
 mod capacity;
@@ -48,6 +49,7 @@ mod volumes;
 
 use std::sync::Arc;
 
+pub use addresses::GivenAddress;
 pub use broken::{BrokenKey, or_broken};
 pub use capacity::{ClusterSize, RedisMemory};
 pub use check::Finding;

@@ -14,6 +14,7 @@ use super::scripts::{Call, service_delete, service_forget, service_put, service_
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
+use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::ingress::{IngressRule, stored_rules};
 use crate::service::{PODS_CREATED_INLINE, Service, ServiceState};
@@ -336,7 +337,10 @@ impl Store {
             spec_key: keys::spec(&service.spec_id),
             routes: keys::ROUTES,
             ep_key: keys::endpoints(&service.name),
+            addresses: keys::ADDRESSES,
+            freed: keys::FREED_ADDRESSES,
             service: &service.name,
+            address_count: PoolAddress::COUNT,
         };
         Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
     }

@@ -30,7 +30,7 @@ pub(super) struct Search<'a> {
 
 /// Why there is no way to a pod.
 enum NoWay {
-    /// Its gate refuses, or nobody has it.
+    /// Its gate refuses, or no proxy has it.
     Refused,
     /// Its host, or its port there, accepts no connection.
     NotConnected,

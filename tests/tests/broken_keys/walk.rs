@@ -72,7 +72,7 @@ fn documented_kinds() -> BTreeSet<String> {
 /// The type that a key, or a kind of key, has.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
-        "uq:at" | "uq:why" | "volumes:reports" => key,
+        "uq:at" | "uq:why" | "volumes:reports" | "addresses:free" => key,
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
@@ -81,9 +81,9 @@ fn kind_type(key: &str) -> &'static str {
             "hash"
         }
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
-        "volumes:reports" => "hash",
+        "volumes:reports" | "addresses" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
-        "uq:at" | "beats" | "schedulers" => "zset",
+        "uq:at" | "beats" | "schedulers" | "addresses:free" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "rv:" => "set",
         "hb:" | "spec:" | "lease:" | "recovery" => "string",

@@ -49,10 +49,8 @@ async fn the_ingress_of_one_host_reaches_a_pod_of_another_and_drops_nothing_when
     let addresses = [free_address(), free_address(), free_address()];
     let [ingress, tunnel_here, tunnel_there] = addresses.each_ref().map(String::as_str);
     let mut proxies = [
-        cluster.proxy(
-            &here,
-            &[("KUBELEET_INGRESS_LISTEN", ingress), ("KUBELEET_TUNNEL_LISTEN", tunnel_here)],
-        ),
+        cluster
+            .proxy(&here, &[("KUBELEET_INGRESS_LISTEN", ingress), ("KUBELEET_TUNNEL_LISTEN", tunnel_here)]),
         cluster
             .proxy(&there, &[("KUBELEET_INGRESS_LISTEN", "off"), ("KUBELEET_TUNNEL_LISTEN", tunnel_there)]),
     ];

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use common::address::AddressName;
 use common::ids::ServiceName;
 use common::spec::ServiceInput;
-use common::store::{Durability, PutMode, PutOutcome, Store, WriteReceipt, WriteState};
+use common::store::{Durability, GivenAddress, PutMode, PutOutcome, Store, WriteReceipt, WriteState};
 use kubeleet_tests::ablation::sources;
 use kubeleet_tests::{Redis, eventually};
 
@@ -69,6 +70,28 @@ impl Pair {
     async fn state(&self, written: &WriteReceipt) -> WriteState {
         self.store.write_state(&self.web, &written.id).await.unwrap()
     }
+}
+
+#[tokio::test]
+async fn an_address_is_told_once_the_replica_has_it() {
+    let pair = Pair::new().await;
+    let name = AddressName { service: pair.web.clone(), slot: None };
+    pair.replica.freeze();
+    for _ in 0..2 {
+        assert_eq!(pair.store.address(&name).await.unwrap(), GivenAddress::Unconfirmed);
+    }
+    assert_eq!(pair.store.addresses().await.unwrap(), []);
+    pair.replica.thaw();
+    eventually(SOON, "the replica has it", || async {
+        match pair.store.address(&name).await.unwrap() {
+            GivenAddress::Confirmed(address) => {
+                assert_eq!(pair.store.addresses().await.unwrap(), [(name.clone(), address)]);
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod ablations;
+mod addresses;
 mod checks;
 mod clocks;
 mod confirming;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use common::address::AddressName;
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
@@ -146,6 +147,11 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         | "pod_requeue"
         | "pushed_forget"
         | "dead_letter_requeue" => scheduling(fixture, case, placed).await,
+        "address" => {
+            let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
+            let name = AddressName { service, slot: Some(0) };
+            operation!(None, [store, name] store.address(&name))
+        }
         "follow" | "follow_pods" => {
             let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
             operation!(None, [store, service] store.follow_endpoints(&service, None))

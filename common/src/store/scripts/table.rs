@@ -100,6 +100,12 @@ scripts! {
         }
         moves: [Ack],
     }
+    address {
+        run_by: [Proxy],
+        at_maxmemory: Refused,
+        keys: [service_key, addresses, freed],
+        args: [service, slot, confirmed, first, count],
+    }
     assign {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
@@ -428,8 +434,8 @@ scripts! {
     service_forget {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [service_key, services, slots, spec_key, routes, ep_key],
-        args: [service],
+        keys: [service_key, services, slots, spec_key, routes, ep_key, addresses, freed],
+        args: [service, address_count],
     }
     service_put {
         run_by: [Api],

@@ -1,0 +1,112 @@
+//! The addresses of services and their slots: who has which, confirmed by the replicas before any pod learns it.
+
+use redis::cmd;
+
+use super::confirm::CONFIRM_TIMEOUT;
+use super::link::Durability;
+use super::reply::{RawFields, read, unexpected, verdict};
+use super::scripts::{Call, address};
+use super::{Store, StoreError, keys};
+use crate::address::{AddressName, PoolAddress};
+
+/// The result of [`Store::address`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenAddress {
+    /// It has this address, and keeps it for its life.
+    Confirmed(PoolAddress),
+    /// It has an address that a failover could still lose, so that another name could get it. It must not be told yet:
+    /// ask again.
+    Unconfirmed,
+    /// There is no such service, or its slot is not wanted.
+    Missing,
+    /// All addresses around the one where the search began are in use.
+    Full,
+}
+
+/// A reply of the script: the number, and whether the replicas are known to have it.
+enum Reply {
+    Number(u32, bool),
+    Other(GivenAddress),
+}
+
+impl Store {
+    /// Returns the address of a service or slot, which gets one if it has none.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn address(&self, name: &AddressName) -> Result<GivenAddress, StoreError> {
+        let given = |number| PoolAddress::from_number(number).map(GivenAddress::Confirmed);
+        let impossible = |number: u32| unexpected("giving an address", &number.to_string());
+        let (reply, durability) =
+            self.link.durable_script(&address_call(name, None), CONFIRM_TIMEOUT).await?;
+        let number = match address_reply(reply)? {
+            Reply::Other(outcome) => return Ok(outcome),
+            Reply::Number(number, true) => return given(number).ok_or_else(|| impossible(number)),
+            Reply::Number(number, false) => number,
+        };
+        if matches!(durability, Durability::Unconfirmed { .. }) {
+            return Ok(GivenAddress::Unconfirmed);
+        }
+        // It changes nothing for a name that was forgotten meanwhile and got another number.
+        let confirm = address_call(name, Some(number));
+        match address_reply(self.link.script(&confirm).await?)? {
+            Reply::Number(same, true) if same == number => given(number).ok_or_else(|| impossible(number)),
+            Reply::Number(..) => Ok(GivenAddress::Unconfirmed),
+            Reply::Other(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Returns all addresses that are confirmed. Fields that are none are left out: they harm no others.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn addresses(&self) -> Result<Vec<(AddressName, PoolAddress)>, StoreError> {
+        let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ADDRESSES)).await?;
+        let mut fields: Vec<(String, String)> = fields
+            .into_iter()
+            .filter_map(|(field, value)| {
+                Some((String::from_utf8(field).ok()?, String::from_utf8(value).ok()?))
+            })
+            .collect();
+        fields.sort_unstable();
+        let value_of = |field: &str| {
+            let found = fields.binary_search_by(|(known, _)| known.as_str().cmp(field)).ok()?;
+            Some(fields[found].1.as_str())
+        };
+        let address = |(name, number): &(String, String)| {
+            let address = PoolAddress::from_number(number.parse().ok()?)?;
+            // Both directions have to agree, as for the script.
+            (value_of(&format!("#{}", address.number())) == Some(name.as_str())).then_some(())?;
+            Some((name.parse().ok()?, address))
+        };
+        Ok(fields.iter().filter_map(address).collect())
+    }
+}
+
+fn address_call(name: &AddressName, confirmed: Option<u32>) -> Call<'static> {
+    address::Head {
+        service_key: keys::service(&name.service),
+        addresses: keys::ADDRESSES,
+        freed: keys::FREED_ADDRESSES,
+        service: &name.service,
+        slot: name.slot,
+        confirmed,
+        first: PoolAddress::FIRST,
+        count: PoolAddress::COUNT,
+    }
+    .call()
+}
+
+fn address_reply(reply: redis::Value) -> Result<Reply, StoreError> {
+    let what = "giving an address";
+    let (answer, rest) = verdict(what, reply)?;
+    Ok(match answer.as_str() {
+        "OK" => {
+            let (number, confirmed): (u32, String) = read(what, redis::Value::Array(rest))?;
+            Reply::Number(number, confirmed == "1")
+        }
+        "MISSING" => Reply::Other(GivenAddress::Missing),
+        "FULL" => Reply::Other(GivenAddress::Full),
+        other => return Err(unexpected(what, other)),
+    })
+}

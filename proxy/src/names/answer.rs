@@ -1,0 +1,260 @@
+//! What a question is answered, from what is known of addresses and endpoints. Pure.
+//!
+//! A name that exists has no other records than those it is for: any other question about it has an empty answer, because
+//! musl takes "no such name" for AAAA as "no such name" at all.
+
+use common::address::{AddressName, PoolAddress};
+use common::ids::{AppName, ServiceName};
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::{A, PTR, SRV};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use super::question::{DOMAIN, Subject, subject};
+pub use super::response::Transport;
+use super::response::{HEADER_BYTES, MIN_UDP_BYTES, encode, refusal, soa, unreadable, with_records};
+
+/// How long programs may keep the address of a service or slot, in seconds: it never changes while they live.
+const ADDRESS_TTL: u32 = 30;
+/// How long they may keep which pods are ready.
+const READY_TTL: u32 = 5;
+/// What the EDNS record of an answer takes.
+const EDNS_BYTES: usize = 11;
+/// What an address takes: its name is a pointer to the question.
+const ADDRESS_BYTES: usize = 16;
+/// The most addresses of an answer: these fit into the size that every client can read, with a name of usual length.
+const MAX_ADDRESSES: usize = 28;
+/// The most pods of an answer to a question for SRV. Few clients read as many; over UDP they are asked to come over TCP.
+const MAX_PORTS: usize = 256;
+
+/// What is known of the names of the cluster.
+pub trait Names {
+    /// Returns the address of a service or slot.
+    fn address(&self, name: &AddressName) -> Lookup<PoolAddress>;
+    /// Returns the name that has an address.
+    fn name_of(&self, address: PoolAddress) -> Lookup<AddressName>;
+    /// Returns the slots of a service whose pods are ready.
+    fn ready_slots(&self, service: &ServiceName) -> Lookup<Vec<u32>>;
+}
+
+/// What is known of one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// This.
+    Found(T),
+    /// It does not exist.
+    Missing,
+    /// Redis was not asked yet.
+    NotAsked,
+    /// Redis was asked and did not answer.
+    Unavailable,
+}
+
+/// The client that asks a question, and how the question came.
+#[derive(Debug, Clone)]
+pub struct Client<'a> {
+    /// The app of the pod that asks: the short names of its services come first.
+    pub app: Option<&'a AppName>,
+    /// How the question came.
+    pub transport: Transport,
+    /// Decides the order of pods. The same for a question that is decided again.
+    pub random: u64,
+}
+
+/// What to do with a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Send this message.
+    Answer(Vec<u8>),
+    /// Ask Redis for these, and then decide again.
+    Ask(Vec<Needed>),
+    /// Ask the upstream resolver, with the question as it is.
+    Forward,
+    /// Do nothing: it is no question.
+    Ignore,
+}
+
+/// What has to be known before a question can be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed {
+    /// The address of a service or slot.
+    Address(AddressName),
+    /// The endpoints of a service.
+    Endpoints(ServiceName),
+}
+
+/// Why there is no answer from what is known.
+enum NoAnswer {
+    Ask(Vec<Needed>),
+    Forward,
+    Unavailable,
+}
+
+/// The records that a question asks for, which may be none; `None` if there is no such name.
+type Found = Option<Vec<Record>>;
+
+/// Decides what to do with a message that came from `client`.
+pub fn decide(request: &[u8], client: &Client<'_>, names: &impl Names) -> Decision {
+    let send = |message: Option<Vec<u8>>| message.map_or(Decision::Ignore, Decision::Answer);
+    let Ok(request) = Message::from_vec(request) else { return send(unreadable(request)) };
+    if request.metadata.message_type == MessageType::Response {
+        return Decision::Ignore;
+    }
+    let refuse = |code| send(encode(&request, client.transport, refusal(&request, code)));
+    if request.metadata.op_code != OpCode::Query {
+        return refuse(ResponseCode::NotImp);
+    }
+    if request.version() > 0 {
+        return refuse(ResponseCode::BADVERS);
+    }
+    let [question] = &request.queries[..] else { return refuse(ResponseCode::FormErr) };
+    if question.query_class() != DNSClass::IN {
+        return refuse(ResponseCode::Refused);
+    }
+    match find(question, client, names) {
+        Ok(found) => send(encode(&request, client.transport, with_records(&request, found))),
+        Err(NoAnswer::Ask(needed)) => Decision::Ask(needed),
+        Err(NoAnswer::Forward) => Decision::Forward,
+        Err(NoAnswer::Unavailable) => refuse(ResponseCode::ServFail),
+    }
+}
+
+fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Found, NoAnswer> {
+    let (name, kind) = (question.name(), question.query_type());
+    let service_of = |label| existing(label, client, names);
+    match subject(name) {
+        Subject::Elsewhere => Err(NoAnswer::Forward),
+        Subject::Nothing | Subject::Address(None) => Ok(None),
+        Subject::Domain if kind == RecordType::SOA => Ok(Some(vec![soa(name)])),
+        Subject::Domain => Ok(Some(Vec::new())),
+        Subject::Address(Some(address)) => pointer(name, kind, names.name_of(address)),
+        Subject::Service(label) => {
+            Ok(service_of(label)?.map(|(_, address)| address_record(name, kind, address)))
+        }
+        Subject::Slot(label, slot) => {
+            let Some((service, _)) = service_of(label)? else { return Ok(None) };
+            let slot = AddressName { service, slot: Some(slot) };
+            Ok(known(names.address(&slot), Needed::Address(slot))?
+                .map(|address| address_record(name, kind, address)))
+        }
+        Subject::ReadySlots(label) => match service_of(label)? {
+            Some((service, _)) if kind == RecordType::A => {
+                ready_addresses(name, &service, client, names).map(Some)
+            }
+            found => Ok(found.map(|_| Vec::new())),
+        },
+        Subject::Port(label, port) => match service_of(label)? {
+            Some((service, _)) if kind == RecordType::SRV => {
+                ready_ports(name, &service, port, client, names).map(Some)
+            }
+            found => Ok(found.map(|_| Vec::new())),
+        },
+    }
+}
+
+/// Returns the service that a label means, and its address. Within an app a short name comes first.
+fn existing(
+    label: ServiceName,
+    client: &Client<'_>,
+    names: &impl Names,
+) -> Result<Option<(ServiceName, PoolAddress)>, NoAnswer> {
+    let of_app = client.app.and_then(|app| app.service(label.as_str()).ok());
+    for service in of_app.into_iter().chain([label]) {
+        let name = AddressName { service, slot: None };
+        if let Some(address) = known(names.address(&name), Needed::Address(name.clone()))? {
+            return Ok(Some((name.service, address)));
+        }
+    }
+    Ok(None)
+}
+
+fn known<T>(lookup: Lookup<T>, needed: Needed) -> Result<Option<T>, NoAnswer> {
+    match lookup {
+        Lookup::Found(found) => Ok(Some(found)),
+        Lookup::Missing => Ok(None),
+        Lookup::NotAsked => Err(NoAnswer::Ask(vec![needed])),
+        Lookup::Unavailable => Err(NoAnswer::Unavailable),
+    }
+}
+
+fn address_record(name: &Name, kind: RecordType, address: PoolAddress) -> Vec<Record> {
+    let record = || Record::from_rdata(name.clone(), ADDRESS_TTL, RData::A(A(address.ip())));
+    if kind == RecordType::A { vec![record()] } else { Vec::new() }
+}
+
+fn pointer(name: &Name, kind: RecordType, holder: Lookup<AddressName>) -> Result<Found, NoAnswer> {
+    let holder = match holder {
+        Lookup::Found(holder) => holder,
+        Lookup::Missing => return Ok(None),
+        // All that is known was read at once: there is nothing to ask for.
+        Lookup::NotAsked | Lookup::Unavailable => return Err(NoAnswer::Unavailable),
+    };
+    let target = full_name(&holder).filter(|_| kind == RecordType::PTR);
+    let record = |target| Record::from_rdata(name.clone(), ADDRESS_TTL, RData::PTR(PTR(target)));
+    Ok(Some(target.map(record).into_iter().collect()))
+}
+
+/// Returns `count` of the ready slots of a service, in an order of their own for each question.
+fn ready_slots(
+    service: &ServiceName,
+    client: &Client<'_>,
+    names: &impl Names,
+    count: usize,
+) -> Result<Vec<u32>, NoAnswer> {
+    let ready = names.ready_slots(service);
+    let mut slots = known(ready, Needed::Endpoints(service.clone()))?.unwrap_or_default();
+    slots.sort_unstable();
+    slots.shuffle(&mut StdRng::seed_from_u64(client.random));
+    slots.truncate(count);
+    Ok(slots)
+}
+
+fn ready_addresses(
+    name: &Name,
+    service: &ServiceName,
+    client: &Client<'_>,
+    names: &impl Names,
+) -> Result<Vec<Record>, NoAnswer> {
+    // The name as it is sent ends with an empty label, and type and class follow.
+    let question = name.len() + 1 + 4;
+    let room = usize::from(MIN_UDP_BYTES) - HEADER_BYTES - EDNS_BYTES - question;
+    let slots = ready_slots(service, client, names, MAX_ADDRESSES.min(room / ADDRESS_BYTES))?;
+    let (mut records, mut needed, mut is_complete) = (Vec::new(), Vec::new(), true);
+    for slot in slots {
+        let slot = AddressName { service: service.clone(), slot: Some(slot) };
+        match names.address(&slot) {
+            Lookup::Found(address) => {
+                records.push(Record::from_rdata(name.clone(), READY_TTL, RData::A(A(address.ip()))));
+            }
+            Lookup::Missing => {}
+            Lookup::NotAsked => needed.push(Needed::Address(slot)),
+            Lookup::Unavailable => is_complete = false,
+        }
+    }
+    if !needed.is_empty() {
+        return Err(NoAnswer::Ask(needed));
+    }
+    // Some pods are better than none, but none is no answer while there may be some.
+    if records.is_empty() && !is_complete { Err(NoAnswer::Unavailable) } else { Ok(records) }
+}
+
+fn ready_ports(
+    name: &Name,
+    service: &ServiceName,
+    port: u16,
+    client: &Client<'_>,
+    names: &impl Names,
+) -> Result<Vec<Record>, NoAnswer> {
+    let slots = ready_slots(service, client, names, MAX_PORTS)?;
+    let record = |slot| {
+        let target = full_name(&AddressName { service: service.clone(), slot: Some(slot) })?;
+        Some(Record::from_rdata(name.clone(), READY_TTL, RData::SRV(SRV::new(0, 1, port, target))))
+    };
+    Ok(slots.into_iter().filter_map(record).collect())
+}
+
+fn full_name(name: &AddressName) -> Option<Name> {
+    Name::from_ascii(format!("{name}.{DOMAIN}.")).ok()
+}

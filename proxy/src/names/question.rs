@@ -1,0 +1,79 @@
+//! What a domain name asks for. Pure.
+
+use std::net::Ipv4Addr;
+
+use common::address::PoolAddress;
+use common::ids::ServiceName;
+use hickory_proto::rr::Name;
+
+/// The domain of all names of services.
+pub(super) const DOMAIN: &str = "kubeleet";
+
+/// What a domain name is the name of. A service is named as in the question: within an app by its short name perhaps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// `kubeleet`.
+    Domain,
+    /// `web`, `web.kubeleet`.
+    Service(ServiceName),
+    /// `0.web.kubeleet`.
+    Slot(ServiceName, u32),
+    /// `all.web.kubeleet`.
+    ReadySlots(ServiceName),
+    /// `_8080._tcp.web.kubeleet`.
+    Port(ServiceName, u16),
+    /// `7.0.18.198.in-addr.arpa`; `None` for an address of the pool that no service can have.
+    Address(Option<PoolAddress>),
+    /// A name of one label, or in the domain, that nothing can have.
+    Nothing,
+    /// Any other name with a dot: the upstream resolver knows.
+    Elsewhere,
+}
+
+/// Returns what a domain name is the name of.
+pub(super) fn subject(name: &Name) -> Subject {
+    let labels: Option<Vec<String>> =
+        name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
+    // A label that is not UTF-8 is in no name of ours, but the upstream resolver may know it.
+    let Some(labels) = labels else { return Subject::Elsewhere };
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    match labels[..] {
+        // The root: its name servers are a question for the upstream resolver.
+        [] => Subject::Elsewhere,
+        [DOMAIN] => Subject::Domain,
+        [service] => in_domain(&[service]),
+        [ref within @ .., DOMAIN] => in_domain(within),
+        [d, c, b, a, "in-addr", "arpa"] => reverse([a, b, c, d]),
+        _ => Subject::Elsewhere,
+    }
+}
+
+fn in_domain(labels: &[&str]) -> Subject {
+    let subject = match *labels {
+        [service] => ServiceName::new(service).ok().map(Subject::Service),
+        ["all", service] => ServiceName::new(service).ok().map(Subject::ReadySlots),
+        [slot, service] => {
+            let slot = number::<u32>(slot);
+            slot.and_then(|slot| Some(Subject::Slot(ServiceName::new(service).ok()?, slot)))
+        }
+        [port, "_tcp", service] => {
+            let port = port.strip_prefix('_').and_then(number::<u16>);
+            port.and_then(|port| Some(Subject::Port(ServiceName::new(service).ok()?, port)))
+        }
+        _ => None,
+    };
+    subject.unwrap_or(Subject::Nothing)
+}
+
+fn reverse(parts: [&str; 4]) -> Subject {
+    let [Some(a), Some(b), Some(c), Some(d)] = parts.map(number::<u8>) else { return Subject::Elsewhere };
+    match a {
+        198 if b == 18 || b == 19 => Subject::Address(PoolAddress::from_ip(Ipv4Addr::new(a, b, c, d))),
+        _ => Subject::Elsewhere,
+    }
+}
+
+/// Reads a number in its one spelling: `00` and `+0` are other names.
+fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
+    text.parse::<T>().ok().filter(|number| number.to_string() == text)
+}

@@ -1,0 +1,89 @@
+//! The messages that questions are answered with: their header, their size, and what says that there is nothing.
+
+use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
+use hickory_proto::rr::rdata::SOA;
+use hickory_proto::rr::{Name, RData, Record};
+
+use super::question::DOMAIN;
+
+/// What the header of a message takes, in bytes.
+pub(super) const HEADER_BYTES: usize = 12;
+/// The size that every client can read over UDP.
+pub(super) const MIN_UDP_BYTES: u16 = 512;
+/// How long programs may keep that a name does not exist, or has no such record, in seconds.
+const NEGATIVE_TTL: u32 = 2;
+
+/// How a question came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// In a datagram: the answer has to fit into one that the client can read.
+    Udp,
+    /// On a connection.
+    Tcp,
+}
+
+/// Returns the answer to a message that cannot be read; `None` if it is no question.
+pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
+    let &[high, low, flags, ..] = request.get(..HEADER_BYTES)? else { return None };
+    let is_response = flags & 0x80 != 0;
+    let id = u16::from_be_bytes([high, low]);
+    let message = Message::error_msg(id, OpCode::Query, ResponseCode::FormErr);
+    if is_response { None } else { message.to_vec().ok() }
+}
+
+/// Returns a response without records.
+pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
+    let metadata = &request.metadata;
+    let mut response = Message::response(metadata.id, metadata.op_code);
+    response.metadata = Metadata::response_from_request(metadata);
+    response.metadata.recursion_available = true;
+    response.metadata.response_code = code;
+    // Of several questions none is repeated: that answer has to fit as well.
+    if let [question] = &request.queries[..] {
+        response.add_query(question.clone());
+    }
+    if request.edns.is_some() {
+        let mut edns = Edns::new();
+        edns.set_max_payload(DEFAULT_MAX_PAYLOAD_LEN).set_rcode_high(code.high());
+        response.set_edns(edns);
+    }
+    response
+}
+
+/// Returns the response with these records; `None` if there is no such name.
+pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Message {
+    let code = if found.is_some() { ResponseCode::NoError } else { ResponseCode::NXDomain };
+    let mut response = refusal(request, code);
+    response.metadata.authoritative = true;
+    let records = found.unwrap_or_default();
+    if let (true, Some(question)) = (records.is_empty(), request.queries.first()) {
+        response.add_authority(soa(question.name()));
+    }
+    response.add_answers(records);
+    response
+}
+
+/// Returns the record that says how long "no" may be kept. It belongs to the zone of the name.
+pub(super) fn soa(name: &Name) -> Record {
+    let zone = match name.iter().next_back() {
+        Some(last) if last.eq_ignore_ascii_case(DOMAIN.as_bytes()) => name.trim_to(1),
+        // The pool has the two zones 18.198 and 19.198 below it.
+        Some(last) if last.eq_ignore_ascii_case(b"arpa") => name.trim_to(4),
+        _ => Name::root(),
+    };
+    let resolver = Name::from_ascii(format!("resolver.{DOMAIN}.")).unwrap_or_else(|_| zone.clone());
+    let negative = NEGATIVE_TTL.cast_signed();
+    let soa = SOA::new(resolver.clone(), resolver, 1, negative, negative, negative, NEGATIVE_TTL);
+    Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
+}
+
+/// Encodes a response. One that is too long for the client is cut to its header: the client asks again over TCP.
+/// `None` if even that cannot be encoded.
+pub(super) fn encode(request: &Message, transport: Transport, response: Message) -> Option<Vec<u8>> {
+    let limit = match transport {
+        Transport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
+        Transport::Tcp => u16::MAX,
+    };
+    let encoded = response.to_vec().ok().filter(|bytes| bytes.len() <= usize::from(limit));
+    encoded.or_else(|| response.truncate().to_vec().ok())
+}
