@@ -154,6 +154,11 @@ impl Default for Gates {
 }
 
 impl Gates {
+    /// Returns whether the pod is here under this assignment.
+    pub fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
+        self.find(pod, assignment).is_some()
+    }
+
     /// Lets a request or connection to the pod in.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use common::config::{Config, RuntimeKind, proxy_socket_in};
+use common::config::{Config, RuntimeKind, TunnelListen, proxy_socket_in};
 use common::ids::NodeName;
 use common::node::Resources;
 use common::spec::{Cpus, Memory};
@@ -163,6 +163,8 @@ fn configure(
         RuntimeKind::Sim => None,
         RuntimeKind::Docker | RuntimeKind::Process => proxy_socket_in(&config.state_dir),
     };
+    // All of the cluster is on this host.
+    config.tunnel_listen = TunnelListen::Off;
     config.data_dir = home.join("pods");
     config.policy.processes = true;
     if !flags.has_listen() && std::net::TcpListener::bind(config.listen).is_err() {

@@ -145,7 +145,7 @@ async fn attempt(
             let source = Source::Pod((pass.address(), route.port).into(), key);
             (Some(pass), source)
         }
-        Way::There(stream) => (None, Source::Tunnel(stream, route.protocol)),
+        Way::There { stream, .. } => (None, Source::Tunnel(stream, route.protocol)),
     };
     let key = source.key();
     let mut cut = way::cut(pass.as_ref());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
 use tokio::time::Instant;
 
-use crate::gate::{Pass, Refusal};
-use crate::tunnel::TunnelError;
+use crate::tunnel::{Dialer, TunnelError};
 
 use super::Shared;
 use super::pods::{Pod, Service, Table};
@@ -25,15 +25,18 @@ pub(super) struct Search<'a> {
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
-    deadline: Option<Instant>,
+    /// When a search that has found nothing ends.
+    deadline: Instant,
 }
 
 /// Why there is no way to a pod.
 enum NoWay {
     /// Its gate refuses, or no proxy has it.
     Refused,
-    /// Its host, or its port there, accepts no connection.
-    NotConnected,
+    /// Its port accepts no connection.
+    NotListening,
+    /// The proxy of its host does not answer: no pod of that node is reached.
+    Unreachable,
 }
 
 /// Why there is no pod.
@@ -54,7 +57,7 @@ impl<'a> Search<'a> {
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
-            deadline: None,
+            deadline: Instant::now() + shared.config.wait,
         }
     }
 
@@ -89,37 +92,44 @@ impl<'a> Search<'a> {
                     pod.pools.clear();
                     self.refused.push(pod.endpoint.pod.clone());
                 }
-                Err(NoWay::NotConnected) => {
+                Err(NoWay::NotListening) => {
                     pod.failed(self.service, now);
                     self.rule_out(&pod, true);
+                }
+                Err(NoWay::Unreachable) => {
+                    let lost = service.pods.iter().filter(|other| other.endpoint.node == pod.endpoint.node);
+                    for lost in lost {
+                        lost.failed(self.service, now);
+                        self.rule_out(lost, true);
+                    }
+                    if Instant::now() >= self.deadline {
+                        return None;
+                    }
                 }
             }
         }
     }
 
     async fn enter(&self, pod: &Pod) -> Result<Way, NoWay> {
-        match self.enter_here(pod) {
-            Ok(pass) => Ok(Way::Here(pass)),
-            Err(Refusal::Unknown) => self.enter_there(pod).await,
-            Err(Refusal::Closed) => Err(NoWay::Refused),
+        let (gates, endpoint) = (&self.shared.gates, &pod.endpoint);
+        match &self.shared.tunnel {
+            Some(tunnel) if !gates.has(&endpoint.pod, &endpoint.assignment) => {
+                self.enter_through(tunnel, endpoint).await
+            }
+            _ => gates.enter(&endpoint.pod, &endpoint.assignment).map(Way::Here).map_err(|_| NoWay::Refused),
         }
     }
 
-    fn enter_here(&self, pod: &Pod) -> Result<Pass, Refusal> {
-        let (id, assignment) = (&pod.endpoint.pod, &pod.endpoint.assignment);
-        self.shared.gates.enter(id, assignment)
-    }
-
     /// Asks the proxy of the pod's own host.
-    async fn enter_there(&self, pod: &Pod) -> Result<Way, NoWay> {
-        let Some(tunnel) = &self.shared.tunnel else { return Err(NoWay::Refused) };
-        let within = self.shared.config.connect_within;
-        match tunnel.connect(&pod.endpoint, self.port, within).await {
-            Ok(stream) => Ok(Way::There(Box::new(stream))),
+    async fn enter_through(&self, tunnel: &Dialer, endpoint: &Endpoint) -> Result<Way, NoWay> {
+        let begun = Instant::now();
+        match tunnel.connect(endpoint, self.port, self.shared.config.connect_within).await {
+            Ok(stream) => Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() }),
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => Err(NoWay::Refused),
-            Err(error @ (TunnelError::NotListening(_) | TunnelError::Unreachable { .. })) => {
-                tracing::debug!(service = %self.service, pod = %pod.endpoint.pod, %error, "Not connected");
-                Err(NoWay::NotConnected)
+            Err(TunnelError::NotListening(_)) => Err(NoWay::NotListening),
+            Err(error @ TunnelError::Unreachable { .. }) => {
+                tracing::debug!(service = %self.service, pod = %endpoint.pod, %error, "Not connected");
+                Err(NoWay::Unreachable)
             }
         }
     }
@@ -132,8 +142,7 @@ impl<'a> Search<'a> {
 
     /// Waits until something has changed, or for a moment.
     async fn wait(&mut self) -> Result<(), NoPod> {
-        let now = Instant::now();
-        let deadline = *self.deadline.get_or_insert(now + self.shared.config.wait);
+        let (now, deadline) = (Instant::now(), self.deadline);
         if now >= deadline {
             return Err(if self.has_refused_connection { NoPod::NotListening } else { NoPod::NotReady });
         }

@@ -140,7 +140,8 @@ async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<To
         let in_flight = pod.begin();
         let pass = match way {
             Way::Here(pass) => pass,
-            Way::There(stream) => {
+            Way::There { stream, took } => {
+                pod.answered(took, Instant::now());
                 return Some(ToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
         };

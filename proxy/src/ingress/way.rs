@@ -1,6 +1,7 @@
 //! The way to a pod: through its gate on this host, or through the proxy of its own host, which has its gate.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::gate::Pass;
 use crate::tunnel::TunnelStream;
@@ -11,7 +12,11 @@ pub(super) enum Way {
     Here(Pass),
     /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it is for one
     /// request or connection, and is never kept.
-    There(Box<TunnelStream>),
+    There {
+        stream: Box<TunnelStream>,
+        /// How long it took to connect.
+        took: Duration,
+    },
 }
 
 /// Completes when a request or connection has to end at once.

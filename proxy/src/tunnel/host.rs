@@ -140,10 +140,9 @@ impl HostTunnel {
         if !missing.is_empty() {
             self.store.announce_proxy(&missing, &line).await?;
         }
-        let others = others(announced, own);
-        // A Redis that was emptied makes no host unreachable: all announce themselves again.
-        if !others.is_empty() {
-            self.peers.set(others);
+        // A Redis that was emptied, and knows no cluster, makes no host unreachable: what it knew will be recovered.
+        if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
+            self.peers.set(others(announced, own));
         }
         Ok(())
     }

@@ -48,6 +48,14 @@ impl Peers {
         *self.by_node.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
     }
 
+    /// Inserts or changes one.
+    #[cfg(test)]
+    pub(crate) fn insert(&self, node: NodeName, peer: Peer) {
+        let mut peers = HashMap::clone(&self.all());
+        peers.insert(node, peer);
+        self.set(peers);
+    }
+
     /// Returns the proxy of a node.
     pub fn of_node(&self, node: &NodeName) -> Option<Peer> {
         self.all().get(node).copied()

@@ -34,6 +34,8 @@ use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
 pub(super) struct Fixture {
     pub(super) gates: Arc<Gates>,
     pub(super) address: SocketAddr,
+    /// The proxies that the ingress knows.
+    pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     shutdown: CancellationToken,
 }
@@ -42,6 +44,26 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         self.shutdown.cancel();
     }
+}
+
+/// Where the pods are, seen from the ingress.
+#[derive(Clone, Copy)]
+pub(super) enum Pods {
+    OnThisHost,
+    OnAnotherHost,
+}
+
+/// Returns the listening end of a host with these gates, a key that it accepts, and where it is.
+async fn another_host(gates: &Arc<Gates>) -> (TunnelListener, ProxyKey, Arc<Peers>) {
+    let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+    let (node, any) = (NodeName::new("worker1").unwrap(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    let known = Arc::new(Peers::default());
+    known.set(HashMap::from([(node.clone(), Peer { address: any, fingerprint: here.fingerprint() })]));
+    let listener = TunnelListener::bind(any, &there, known, gates.clone()).await.unwrap();
+    let peers = Arc::new(Peers::default());
+    let address = listener.address().unwrap();
+    peers.set(HashMap::from([(node, Peer { address, fingerprint: there.fingerprint() })]));
+    (listener, here, peers)
 }
 
 pub(super) fn web() -> ServiceName {
@@ -56,31 +78,30 @@ pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
 impl Fixture {
     /// Starts an ingress with the rules of the service `web`. Its pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
-        Self::start_with(config, rules, Arc::default(), None).await
+        Self::start_with(Pods::OnThisHost, config, rules).await
     }
 
-    /// As [`start`](Self::start), with pods on another host: it has their gates.
-    pub(super) async fn start_before_another_host(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
-        let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
-        let (node, any) = (NodeName::new("worker1").unwrap(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    /// As [`start`](Self::start), with pods on this or on another host.
+    pub(super) async fn start_with(pods: Pods, config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         let gates = Arc::new(Gates::default());
-        let known = Arc::new(Peers::default());
-        known.set(HashMap::from([(node.clone(), Peer { address: any, fingerprint: here.fingerprint() })]));
-        let listener = TunnelListener::bind(any, &there, known, gates.clone()).await.unwrap();
-        let peers = Arc::new(Peers::default());
-        let address = listener.address().unwrap();
-        peers.set(HashMap::from([(node, Peer { address, fingerprint: there.fingerprint() })]));
-        let tunnel = Dialer::new(Arc::new(here), peers);
-        let fixture = Self::start_with(config, rules, gates, Some(Arc::new(tunnel))).await;
-        tokio::spawn(listener.run(fixture.shutdown.clone()));
-        fixture
+        match pods {
+            Pods::OnThisHost => Self::start_here(config, rules, gates, None, Arc::default()).await,
+            Pods::OnAnotherHost => {
+                let (listener, here, peers) = another_host(&gates).await;
+                let tunnel = Arc::new(Dialer::new(Arc::new(here), peers.clone()));
+                let fixture = Self::start_here(config, rules, gates, Some(tunnel), peers).await;
+                tokio::spawn(listener.run(fixture.shutdown.clone()));
+                fixture
+            }
+        }
     }
 
-    async fn start_with(
+    async fn start_here(
         config: IngressConfig,
         rules: Vec<IngressRule>,
         gates: Arc<Gates>,
         tunnel: Option<Arc<Dialer>>,
+        peers: Arc<Peers>,
     ) -> Self {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
         let snapshot = Snapshot { routes: RouteTable::new(rules), endpoints: HashMap::new() };
@@ -92,7 +113,7 @@ impl Fixture {
         let shutdown = CancellationToken::new();
         let ingress = Ingress { snapshot: following, gates: own, tunnel, config };
         tokio::spawn(ingress.serve(listener, shutdown.clone()));
-        Self { gates, address, snapshot, shutdown }
+        Self { gates, address, peers, snapshot, shutdown }
     }
 
     /// Changes the rules of `web`.

@@ -9,7 +9,7 @@ use common::ingress::HttpProtocol;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
 
-use super::fixture::{Client, FakePod, Fixture, endpoint, row, rule};
+use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, row, rule};
 use super::{Ablation, ablate, ablation};
 use crate::ingress::IngressConfig;
 use crate::ingress::connection::Pools;
@@ -17,13 +17,6 @@ use crate::ingress::connection::Pools;
 const PODS_ANSWER_AFTER: Duration = Duration::from_millis(2);
 const SIGNAL_TAKES: Duration = Duration::from_millis(5);
 const CONNECTIONS: usize = 32;
-
-/// Where the pods are, seen from the ingress.
-#[derive(Clone, Copy)]
-enum Pods {
-    OnThisHost,
-    OnAnotherHost,
-}
 
 #[derive(Default)]
 struct Counts {
@@ -74,10 +67,7 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];
-    let fixture = Arc::new(match pods {
-        Pods::OnThisHost => Fixture::start(config, rules).await,
-        Pods::OnAnotherHost => Fixture::start_before_another_host(config, rules).await,
-    });
+    let fixture = Arc::new(Fixture::start_with(pods, config, rules).await);
     if matches!(ablation(), Some(Ablation::GateNotLookedAt)) {
         fixture.gates.let_all_in();
     }

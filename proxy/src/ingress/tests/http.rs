@@ -18,19 +18,23 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::fixture::{Client, FakePod, Fixture, endpoint, eventually, get, row, rule, text};
+use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, eventually, get, row, rule, text};
 use crate::ingress::IngressConfig;
 
 async fn fixture_with(pod: &FakePod) -> Fixture {
-    let fixture = Fixture::start(IngressConfig::default(), vec![rule(pod.port, HttpProtocol::Http)]).await;
+    fixture_of(Pods::OnThisHost, pod).await
+}
+
+async fn fixture_of(pods: Pods, pod: &FakePod) -> Fixture {
+    let rules = vec![rule(pod.port, HttpProtocol::Http)];
+    let fixture = Fixture::start_with(pods, IngressConfig::default(), rules).await;
     fixture.set_only_pod("p");
     fixture
 }
 
-#[tokio::test]
-async fn a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_headers() {
+async fn a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_headers(pods: Pods) {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
-    let fixture = fixture_with(&pod).await;
+    let fixture = fixture_of(pods, &pod).await;
     let request = Request::get("/a?b=c")
         .header("host", "web.example")
         .header("connection", "x-own")
@@ -96,8 +100,7 @@ async fn a_request_waits_for_a_pod_that_becomes_ready() {
     assert_eq!(waiting.await.status(), StatusCode::OK);
 }
 
-#[tokio::test]
-async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_the_drain() {
+async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_the_drain(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let mut bytes = [0; 1024];
         let _ = stream.read(&mut bytes).await;
@@ -105,7 +108,7 @@ async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_t
         std::future::pending::<()>().await;
     })
     .await;
-    let fixture = fixture_with(&pod).await;
+    let fixture = fixture_of(pods, &pod).await;
     let mut response = fixture.request(get("/")).await;
     assert_eq!(response.frame().await.unwrap().unwrap().into_data().unwrap(), "a");
     let row = row("p");
@@ -153,8 +156,7 @@ async fn a_failing_pod_is_set_aside_while_another_is_well() {
     }
 }
 
-#[tokio::test]
-async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_after() {
+async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_after(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -171,7 +173,7 @@ async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_afte
         let _ = tokio::io::copy(&mut read, &mut write).await;
     })
     .await;
-    let fixture = fixture_with(&pod).await;
+    let fixture = fixture_of(pods, &pod).await;
     let mut client = TcpStream::connect(fixture.address).await.unwrap();
     let head = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     client.write_all(head).await.unwrap();
@@ -203,10 +205,9 @@ async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_afte
     assert_eq!(read.read(&mut [0; 1]).await.unwrap_or(0), 0);
 }
 
-#[tokio::test]
-async fn a_refused_upgrade_leaves_the_connection_to_further_requests() {
+async fn a_refused_upgrade_leaves_the_connection_to_further_requests(pods: Pods) {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
-    let fixture = fixture_with(&pod).await;
+    let fixture = fixture_of(pods, &pod).await;
     let upgrade = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let mut client = TcpStream::connect(fixture.address).await.unwrap();
     client.write_all(upgrade.as_bytes()).await.unwrap();
@@ -219,8 +220,7 @@ async fn a_refused_upgrade_leaves_the_connection_to_further_requests() {
     assert!(rest.contains("GET /next"), "{rest}");
 }
 
-#[tokio::test]
-async fn grpc_streams_both_ways_and_its_trailers_arrive() {
+async fn grpc_streams_both_ways_and_its_trailers_arrive(pods: Pods) {
     async fn grpc(
         request: Request<Incoming>,
     ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = hyper::Error>>, Infallible> {
@@ -236,7 +236,8 @@ async fn grpc_streams_both_ways_and_its_trailers_arrive() {
         let _ = server.serve_connection(TokioIo::new(stream), service_fn(grpc)).await;
     })
     .await;
-    let fixture = Fixture::start(IngressConfig::default(), vec![rule(pod.port, HttpProtocol::H2c)]).await;
+    let fixture =
+        Fixture::start_with(pods, IngressConfig::default(), vec![rule(pod.port, HttpProtocol::H2c)]).await;
     fixture.set_only_pod("p");
     let stream = TcpStream::connect(fixture.address).await.unwrap();
     let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
@@ -313,4 +314,12 @@ async fn heads_that_are_too_long_are_refused() {
         let answer = fixture.raw(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes()).await;
         assert!(answer.starts_with(expected), "{expected}: {}", answer.lines().next().unwrap_or_default());
     }
+}
+
+super::wherever_the_pod_is! {
+    a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_headers,
+    a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_the_drain,
+    nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_after,
+    a_refused_upgrade_leaves_the_connection_to_further_requests,
+    grpc_streams_both_ways_and_its_trailers_arrive,
 }

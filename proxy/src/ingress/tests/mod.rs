@@ -1,9 +1,30 @@
 //! Tests of ingress with real sockets and pods that are tasks.
 
+/// Tests what holds wherever the pod is: with the pod on the host of the ingress, and with the pod on another.
+macro_rules! wherever_the_pod_is {
+    ($($test:ident),* $(,)?) => {
+        mod on_this_host {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Pods::OnThisHost).await;
+            })*
+        }
+
+        mod on_another_host {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::Pods::OnAnotherHost).await;
+            })*
+        }
+    };
+}
+use wherever_the_pod_is;
+
 mod fixture;
 mod hand_over;
 mod http;
 mod malformed;
+mod other_host;
 mod tcp;
 
 use std::cell::RefCell;

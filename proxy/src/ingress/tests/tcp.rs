@@ -7,7 +7,7 @@ use common::ingress::{IngressRule, TcpRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::fixture::{FakePod, Fixture, eventually, row};
+use super::fixture::{FakePod, Fixture, Pods, eventually, row};
 use crate::ingress::IngressConfig;
 
 /// Returns a port that was free a moment ago.
@@ -30,11 +30,10 @@ async fn connect(port: u16) -> std::io::Result<TcpStream> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await
 }
 
-#[tokio::test]
-async fn a_connection_is_passed_on_and_each_side_can_end_alone() {
+async fn a_connection_is_passed_on_and_each_side_can_end_alone(pods: Pods) {
     let (pod, port) = (reverse_pod().await, free_port().await);
     let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
-    let fixture = Fixture::start(IngressConfig::default(), vec![rule]).await;
+    let fixture = Fixture::start_with(pods, IngressConfig::default(), vec![rule]).await;
     eventually(async || connect(port).await.is_ok()).await;
     let mut client = connect(port).await.unwrap();
     client.write_all(b"abc").await.unwrap();
@@ -47,11 +46,10 @@ async fn a_connection_is_passed_on_and_each_side_can_end_alone() {
     assert_eq!(answer, "cba");
 }
 
-#[tokio::test]
-async fn a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain() {
+async fn a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain(pods: Pods) {
     let (pod, port) = (reverse_pod().await, free_port().await);
     let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
-    let fixture = Fixture::start(IngressConfig::default(), vec![rule]).await;
+    let fixture = Fixture::start_with(pods, IngressConfig::default(), vec![rule]).await;
     fixture.set_only_pod("p");
     eventually(async || connect(port).await.is_ok()).await;
     let mut client = connect(port).await.unwrap();
@@ -80,4 +78,9 @@ async fn ports_open_and_close_as_rules_come_and_go() {
     eventually(async || connect(port).await.is_ok()).await;
     fixture.set_rules(vec![]);
     eventually(async || connect(port).await.is_err()).await;
+}
+
+super::wherever_the_pod_is! {
+    a_connection_is_passed_on_and_each_side_can_end_alone,
+    a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain,
 }
