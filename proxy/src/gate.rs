@@ -154,40 +154,35 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Returns whether the pod is here under this assignment.
-    pub fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        self.find(pod, assignment).is_some()
-    }
-
     /// Lets a request or connection to the pod in.
     ///
     /// # Errors
     /// If the pod is not here under this assignment, or is about to be stopped.
     pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, Refusal> {
+        self.enter_if_here(pod, assignment).unwrap_or_else(|| {
+            self.refused_unknown.increment(1);
+            Err(Refusal::Unknown)
+        })
+    }
+
+    /// As [`enter`](Self::enter), for a pod that may be on another host: `None` if it is not here.
+    pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, Refusal>> {
+        let gate = self.find(pod, assignment)?;
         #[cfg(test)]
         if self.lets_all_in.load(Ordering::Relaxed) {
-            return self.enter_without_looking(pod, assignment);
+            gate.in_flight.fetch_add(1, Ordering::SeqCst);
+            return Some(Ok(Pass { gate }));
         }
-        let entered = self.find(pod, assignment).ok_or(Refusal::Unknown).and_then(|gate| gate.enter());
-        match &entered {
-            Ok(_) => self.let_in.increment(1),
-            Err(Refusal::Closed) => self.refused_closed.increment(1),
-            Err(Refusal::Unknown) => self.refused_unknown.increment(1),
-        }
-        entered
+        let entered = gate.enter();
+        let counter = if entered.is_ok() { &self.let_in } else { &self.refused_closed };
+        counter.increment(1);
+        Some(entered)
     }
 
     /// From now on gates count and do not look: what tests must notice.
     #[cfg(test)]
     pub(crate) fn let_all_in(&self) {
         self.lets_all_in.store(true, Ordering::Relaxed);
-    }
-
-    #[cfg(test)]
-    fn enter_without_looking(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, Refusal> {
-        let gate = self.find(pod, assignment).ok_or(Refusal::Unknown)?;
-        gate.in_flight.fetch_add(1, Ordering::SeqCst);
-        Ok(Pass { gate })
     }
 
     /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is cut.

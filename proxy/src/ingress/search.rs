@@ -25,8 +25,8 @@ pub(super) struct Search<'a> {
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
-    /// When a search that has found nothing ends.
-    deadline: Instant,
+    /// When the search ends; `None` until something holds it up.
+    deadline: Option<Instant>,
 }
 
 /// Why there is no way to a pod.
@@ -57,7 +57,7 @@ impl<'a> Search<'a> {
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
-            deadline: Instant::now() + shared.config.wait,
+            deadline: None,
         }
     }
 
@@ -82,7 +82,8 @@ impl<'a> Search<'a> {
     /// Tries the pods until one lets in.
     async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
         let service = self.table.service(self.service)?.clone();
-        let now = std::time::Instant::now();
+        let begun = Instant::now();
+        let now = begun.into_std();
         loop {
             let pod = service.choose(now, |pod| self.refused.contains(&pod.endpoint.pod))?;
             match self.enter(&pod).await {
@@ -90,19 +91,18 @@ impl<'a> Search<'a> {
                 Err(NoWay::Refused) => {
                     // Servers that stop wait for idle connections to end.
                     pod.pools.clear();
-                    self.refused.push(pod.endpoint.pod.clone());
+                    self.rule_out(&pod, false);
                 }
                 Err(NoWay::NotListening) => {
                     pod.failed(self.service, now);
                     self.rule_out(&pod, true);
                 }
                 Err(NoWay::Unreachable) => {
-                    let lost = service.pods.iter().filter(|other| other.endpoint.node == pod.endpoint.node);
-                    for lost in lost {
+                    for lost in service.pods.iter().filter(|other| other.endpoint.node == pod.endpoint.node) {
                         lost.failed(self.service, now);
                         self.rule_out(lost, true);
                     }
-                    if Instant::now() >= self.deadline {
+                    if Instant::now() >= self.deadline_since(begun) {
                         return None;
                     }
                 }
@@ -112,12 +112,14 @@ impl<'a> Search<'a> {
 
     async fn enter(&self, pod: &Pod) -> Result<Way, NoWay> {
         let (gates, endpoint) = (&self.shared.gates, &pod.endpoint);
-        match &self.shared.tunnel {
-            Some(tunnel) if !gates.has(&endpoint.pod, &endpoint.assignment) => {
-                self.enter_through(tunnel, endpoint).await
-            }
-            _ => gates.enter(&endpoint.pod, &endpoint.assignment).map(Way::Here).map_err(|_| NoWay::Refused),
-        }
+        let entered = match &self.shared.tunnel {
+            None => gates.enter(&endpoint.pod, &endpoint.assignment),
+            Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
+                Some(entered) => entered,
+                None => return self.enter_through(tunnel, endpoint).await,
+            },
+        };
+        entered.map(Way::Here).map_err(|_| NoWay::Refused)
     }
 
     /// Asks the proxy of the pod's own host.
@@ -140,9 +142,15 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
+    /// Returns when the search ends: what held it up first began at `begun`.
+    fn deadline_since(&mut self, begun: Instant) -> Instant {
+        *self.deadline.get_or_insert(begun + self.shared.config.wait)
+    }
+
     /// Waits until something has changed, or for a moment.
     async fn wait(&mut self) -> Result<(), NoPod> {
-        let (now, deadline) = (Instant::now(), self.deadline);
+        let now = Instant::now();
+        let deadline = self.deadline_since(now);
         if now >= deadline {
             return Err(if self.has_refused_connection { NoPod::NotListening } else { NoPod::NotReady });
         }

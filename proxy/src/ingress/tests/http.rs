@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -138,6 +138,39 @@ async fn an_unanswered_request_is_sent_again_only_if_that_is_safe() {
     let post = Request::post("/").header("host", "a").body(Full::from("x")).unwrap();
     assert_eq!(fixture.request(post).await.status(), StatusCode::BAD_GATEWAY);
     assert_eq!(seen.swap(0, Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_pod_dies_late_still_waits_for_the_next_one() {
+    const WAIT: Duration = Duration::from_millis(500);
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let has_first = has_begun.clone();
+    let pod = FakePod::with(0, move |mut stream: TcpStream| {
+        let is_first = !has_first.swap(true, Ordering::SeqCst);
+        async move {
+            let _ = stream.read(&mut [0; 1024]).await;
+            if is_first {
+                // It dies after more time than a request waits for a pod.
+                tokio::time::sleep(2 * WAIT).await;
+            } else {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let config = IngressConfig { wait: WAIT, ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await;
+    fixture.set_only_pod("p");
+    let replacing = async {
+        eventually(async || has_begun.load(Ordering::SeqCst)).await;
+        let row = row("p");
+        fixture.gates.close(&row.pod, &row.assignment);
+        fixture.gates.drained(&row.pod, &row.assignment, 10 * WAIT).await;
+        tokio::time::sleep(WAIT / 5).await;
+        fixture.set_only_pod("q");
+    };
+    let (response, ()) = tokio::join!(fixture.request(get("/")), replacing);
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
