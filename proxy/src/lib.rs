@@ -21,6 +21,7 @@ pub mod gate;
 pub mod headers;
 pub mod ingress;
 mod known_file;
+mod listening;
 mod local;
 mod measure;
 pub mod names;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 
 use common::config::{Config, TunnelListen};
 use common::store::{LinkOptions, Store};
+use futures_util::future::OptionFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::follow::Follower;
@@ -72,19 +74,14 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
     let dialer =
         tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store, Some(socket.with_extension("endpoints.json")));
-    let ingress = Ingress { snapshot, gates, tunnel: dialer, config: IngressConfig::default() };
+    let ingress = ingress_config(&config).map(|config| Ingress { snapshot, gates, tunnel: dialer, config });
     // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
     let has_ended = CancellationToken::new();
     let serve = async {
-        tokio::join!(
-            follower.run(shutdown.clone()),
-            run_ingress(&config, ingress, shutdown.clone()),
-            async {
-                if let Some(tunnel) = tunnel {
-                    tunnel.run(shutdown).await;
-                }
-            }
-        );
+        let ingress = ingress.map(|ingress| ingress.run(shutdown.clone()));
+        let tunnel = tunnel.map(|tunnel| tunnel.run(shutdown.clone()));
+        let (ingress, tunnel) = (OptionFuture::from(ingress), OptionFuture::from(tunnel));
+        tokio::join!(follower.run(shutdown.clone()), ingress, tunnel);
         has_ended.cancel();
     };
     tokio::join!(local.run(has_ended.clone()), serve);
@@ -117,16 +114,11 @@ fn tunnel(
     Some(HostTunnel { config, store, key, peers: Arc::default(), gates, nodes: local.nodes() })
 }
 
-/// Runs the ingress, if it is not off.
-async fn run_ingress(config: &Config, ingress: Ingress, shutdown: CancellationToken) {
-    let Some(listen) = config.ingress_listen else { return };
-    let config = IngressConfig {
-        listen,
-        tcp_address: listen.ip(),
-        trusted: config.trusted_proxies.clone(),
-        ..IngressConfig::default()
-    };
-    Ingress { config, ..ingress }.run(shutdown).await;
+/// Returns the settings of the ingress; `None` if it is off.
+fn ingress_config(config: &Config) -> Option<IngressConfig> {
+    let listen = config.ingress_listen?;
+    let trusted = config.trusted_proxies.clone();
+    Some(IngressConfig { listen, tcp_address: listen.ip(), trusted, ..IngressConfig::default() })
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -18,6 +18,7 @@ mod upgrade;
 mod way;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,16 +30,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gate::Gates;
+use crate::listening::{self, STOP_WITHIN};
 use crate::snapshot::Snapshot;
 use crate::tunnel::Dialer;
 
 use pods::Table;
 use threads::{Accepted, Served, Threads};
 
-/// How long connections may take to end after the proxy was asked to stop.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// The wait until an address that is in use is tried again.
-const LISTEN_INTERVAL: Duration = Duration::from_secs(5);
 /// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
@@ -134,26 +132,17 @@ impl Ingress {
 }
 
 async fn listen(address: SocketAddr) -> TcpListener {
-    let mut has_warned = false;
-    loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => {
-                // A free port is told here only.
-                let address = listener.local_addr().unwrap_or(address);
-                tracing::info!("ingress listens on http://{address}");
-                return listener;
-            }
-            Err(error) if !has_warned => {
-                has_warned = true;
-                tracing::warn!(
-                    "Ingress cannot listen on {address}: {error}; trying again every 5 s. Set \
-                     KUBELEET_INGRESS_LISTEN to another address, or end the program that uses this one."
-                );
-            }
-            Err(_) => {}
-        }
-        tokio::time::sleep(LISTEN_INTERVAL).await;
-    }
+    let advice = "Set KUBELEET_INGRESS_LISTEN to another address, or end the program that uses this one.";
+    let listener = listening::until_it_works(advice, || async move {
+        TcpListener::bind(address).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("Ingress cannot listen on {address}: {error}"))
+        })
+    })
+    .await;
+    // A free port is told here only.
+    let address = listener.local_addr().unwrap_or(address);
+    tracing::info!("ingress listens on http://{address}");
+    listener
 }
 
 async fn serve(

@@ -18,11 +18,10 @@ use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
 use crate::gate::Gates;
+use crate::listening;
 
 /// The port, unless the operator says otherwise.
 const PORT: u16 = 7079;
-/// The wait until an address that cannot be listened on is tried again.
-const LISTEN_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at the other proxies when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -49,21 +48,9 @@ impl HostTunnel {
 
     /// Listens, and returns where others reach this host; `None` if they do not.
     async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
-        let mut has_warned = false;
-        loop {
-            match self.try_listen().await {
-                Ok(listening) => return listening,
-                Err(error) if !has_warned => {
-                    has_warned = true;
-                    tracing::warn!(
-                        "{error}; trying again every 5 s. Until then other hosts do not reach the pods of this one. \
-                         KUBELEET_TUNNEL_LISTEN sets another address, or off."
-                    );
-                }
-                Err(_) => {}
-            }
-            tokio::time::sleep(LISTEN_INTERVAL).await;
-        }
+        let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
+                      address, or off.";
+        listening::until_it_works(advice, || self.try_listen()).await
     }
 
     async fn try_listen(&self) -> io::Result<Option<(TunnelListener, SocketAddr)>> {

@@ -18,13 +18,12 @@ use super::key::ProxyKey;
 use super::peers::Peers;
 use super::tls::server_config;
 use crate::gate::{Gates, Pass, Refusal};
+use crate::listening::STOP_WITHIN;
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a pod may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How long connections may take to end after the proxy was asked to stop.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// The longest line: a pod's id, an assignment and a port.
 const MAX_LINE: usize = 256;
 /// The most connections at a time.

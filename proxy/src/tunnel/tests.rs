@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::fixtures::local_pod;
 use crate::gate::{Gates, Refusal};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -55,15 +56,7 @@ struct Hosts {
 
 async fn hosts() -> Hosts {
     let gates = Arc::new(Gates::default());
-    gates.set(LocalPod {
-        pod: endpoint().pod,
-        assignment: endpoint().assignment,
-        start: 1,
-        service: None,
-        replica: 0,
-        address: Ipv4Addr::LOCALHOST.into(),
-        open: true,
-    });
+    gates.set(LocalPod { assignment: endpoint().assignment, start: 1, ..local_pod("p") });
     let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
     let known = Arc::new(Peers::default());
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
