@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::{Globals, UserCommand};
 use crate::dev::options::DevOptions;
 use crate::healthcheck::HealthcheckOptions;
+use crate::net::NetOptions;
 use crate::sample_image::SampleImageOptions;
 use crate::settings::SettingFlags;
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Worker(WorkerOptions),
     /// Run the proxy of this host, through which traffic reaches pods; one for all workers of the host.
     Proxy(SettingFlags),
+    /// Prepare this host so that pods reach services by name.
+    Net(NetOptions),
     /// Exit 0 if the daemon of this container or machine is healthy.
     Healthcheck(HealthcheckOptions),
     /// Run the program of the `hello` service.

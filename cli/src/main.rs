@@ -11,6 +11,7 @@ mod dev_token;
 mod exit;
 mod healthcheck;
 mod help;
+mod net;
 mod output;
 mod sample_app;
 mod sample_image;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Healthcheck(options) => {
             block_on(healthcheck::run(options.daemon, &options.settings.with_token(token))).flatten()
         }
+        Command::Net(options) => block_on(net::run(&options)).flatten(),
         Command::Hello => block_on(sample_app::run()).flatten(),
         Command::Sandbox => block_on(sandbox::run()).flatten(),
         Command::SampleImage(options) => block_on(sample_image::run(&options)).flatten(),

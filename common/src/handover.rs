@@ -1,10 +1,10 @@
 //! What a worker and the proxy of its host say to each other over a local socket, one JSON document per line: which
-//! pods are here, and that a pod is about to be stopped. Repeating a message changes nothing.
-
+//! pods are here, that a pod is about to be stopped, and whether pods reach services by name. Repeating a message
+//! changes nothing.
 //!
 //! A message of a kind that the receiver does not know is skipped: worker and proxy may be of different versions.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
@@ -95,6 +95,11 @@ pub enum FromWorker {
         /// Milliseconds after which what is still in flight is cut.
         within_ms: u64,
     },
+    /// Pods are in the network behind this address of the host: resolve names there.
+    Network {
+        /// The address of the host in the network.
+        gateway: Ipv4Addr,
+    },
     /// Asks whether the proxy answers.
     Ping,
 }
@@ -122,6 +127,15 @@ pub enum FromProxy {
         after_ms: u64,
         /// Requests and connections that were cut because they took longer than was allowed.
         cut: u64,
+    },
+    /// Whether pods can reach services by name. Sent at first and with each change.
+    Names {
+        /// Why they cannot, as a sentence without its full stop; `None` if they can.
+        #[serde(default)]
+        problem: Option<String>,
+        /// The addresses of the host at which names are resolved: see [`FromWorker::Network`].
+        #[serde(default)]
+        gateways: Vec<Ipv4Addr>,
     },
     /// The answer to [`FromWorker::Ping`].
     Pong,

@@ -4,7 +4,7 @@
 //! endpoints of that service again; every [`CHECK_INTERVAL`] the version is compared in any case. While Redis is away,
 //! what was known last is served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::backoff::Backoff;
 use common::ids::ServiceName;
 use common::store::{EndpointChange, FollowedEndpoints, Routes, Store, StoreError, channel};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -21,6 +21,7 @@ use crate::endpoint_set::{Applied, EndpointSet};
 use crate::known_file;
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
+use crate::turns::Turns;
 
 /// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,6 +31,8 @@ const REREAD_SPREAD: Duration = Duration::from_secs(2);
 /// The most reads of endpoints in this time, of one proxy.
 const READS: usize = 10;
 const READS_PER: Duration = Duration::from_secs(1);
+/// How long a service is followed that no route leads to, after a pod has asked for it.
+const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 /// What changes within this time becomes one snapshot,
 const COLLECT: Duration = Duration::from_millis(10);
 /// and what changes within this time is saved at once.
@@ -43,11 +46,6 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The services that have a route.
-    fn services(&self) -> BTreeSet<ServiceName> {
-        self.routes.iter().map(|(service, _)| service.clone()).collect()
-    }
-
     fn snapshot(&self) -> Snapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.iter().cloned().collect()));
         Snapshot { routes: RouteTable::new(self.routes.clone()), endpoints: endpoints.collect() }
@@ -59,13 +57,53 @@ struct Shared {
     store: Store,
     known: Mutex<Known>,
     changed: Notify,
-    /// Each read of endpoints takes one, which comes back [`READS_PER`] later.
-    reads: Arc<Semaphore>,
+    /// Services that pods have asked for, and when they did last.
+    wanted: Mutex<HashMap<ServiceName, Instant>>,
+    is_wanted: Notify,
+    reads: Turns,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, HashMap<ServiceName, Instant>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_followed(&self, service: &ServiceName) -> bool {
+        self.wanted().contains_key(service) || self.lock().routes.iter().any(|(routed, _)| routed == service)
+    }
+
+    /// Returns the services to be followed: those that have a route, and those that pods ask for.
+    fn services(&self) -> BTreeSet<ServiceName> {
+        let mut wanted = self.wanted();
+        let now = Instant::now();
+        wanted.retain(|_, asked| now.duration_since(*asked) < WANTED_FOR);
+        let mut services: BTreeSet<ServiceName> = wanted.keys().cloned().collect();
+        drop(wanted);
+        services.extend(self.lock().routes.iter().map(|(service, _)| service.clone()));
+        services
+    }
+}
+
+/// Makes a follower follow services that no route leads to.
+#[derive(Clone)]
+pub(crate) struct Interest(Arc<Shared>);
+
+impl Interest {
+    /// Follows a service for an hour from now on.
+    pub(crate) fn want(&self, service: &ServiceName) {
+        let mut wanted = self.0.wanted();
+        let now = Instant::now();
+        match wanted.get_mut(service) {
+            Some(asked) => *asked = now,
+            None => {
+                wanted.insert(service.clone(), now);
+                self.0.is_wanted.notify_one();
+            }
+        }
     }
 }
 
@@ -85,9 +123,16 @@ impl Follower {
             store,
             known: Mutex::new(known),
             changed: Notify::new(),
-            reads: Arc::new(Semaphore::new(READS)),
+            wanted: Mutex::default(),
+            is_wanted: Notify::new(),
+            reads: Turns::new(READS, READS_PER),
         };
         (Self { shared: Arc::new(shared), snapshot, file }, receiver)
+    }
+
+    /// Returns what makes it follow more services.
+    pub(crate) fn interest(&self) -> Interest {
+        Interest(self.shared.clone())
     }
 
     /// Follows until `shutdown`.
@@ -116,31 +161,11 @@ async fn publish(shared: Arc<Shared>, snapshot: watch::Sender<Arc<Snapshot>>) {
 
 /// Saves what is known, for the process after this one.
 async fn save(shared: Arc<Shared>, file: PathBuf) {
-    let mut saved = String::new();
-    let mut is_logged = false;
-    loop {
-        sleep(SAVE_INTERVAL).await;
-        let text = known_file::text(&shared.lock());
-        if text == saved {
-            continue;
-        }
-        let (path, content) = (file.clone(), text.clone());
-        let written = tokio::task::spawn_blocking(move || known_file::write(&path, &content)).await;
-        match written {
-            Ok(Ok(())) => (saved, is_logged) = (text, false),
-            Ok(Err(error)) if !is_logged => {
-                is_logged = true;
-                tracing::warn!(
-                    "{} cannot be written: {error}; a proxy that is restarted without Redis will not know the routes",
-                    file.display()
-                );
-            }
-            Ok(Err(_)) | Err(_) => {}
-        }
-    }
+    let text = || known_file::text(&shared.lock());
+    known_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
 
-/// Follows the routes, and the endpoints of each service that has one.
+/// Follows the routes, and the endpoints of each service that has one or that pods ask for.
 async fn follow_routes(shared: Arc<Shared>) {
     let mut messages = shared.store.subscribe(channel::ROUTES);
     let mut services: BTreeMap<ServiceName, DropGuard> = BTreeMap::new();
@@ -154,6 +179,7 @@ async fn follow_routes(shared: Arc<Shared>) {
                 follow_services(&shared, &mut services);
                 tokio::select! {
                     _hint = messages.next() => {}
+                    () = shared.is_wanted.notified() => {}
                     () = sleep(CHECK_INTERVAL) => {}
                 }
             }
@@ -172,21 +198,22 @@ async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
     if routes.is_empty() && !shared.lock().routes.is_empty() && shared.store.cluster_id().await?.is_none() {
         return Ok(());
     }
+    let is_changed = std::mem::replace(&mut shared.lock().routes, routes.clone()) != routes;
+    let services = shared.services();
     let mut known = shared.lock();
-    if known.routes != routes {
-        known.routes = routes;
-        let services = known.services();
-        known.sets.retain(|service, _| services.contains(service));
+    let followed = known.sets.len();
+    known.sets.retain(|service, _| services.contains(service));
+    if is_changed || known.sets.len() != followed {
         shared.changed.notify_one();
     }
     Ok(())
 }
 
-/// Begins to follow services that have a route, and ends it for those that have none any more.
+/// Begins to follow services, and ends it for those that are not to be followed any more.
 fn follow_services(shared: &Arc<Shared>, followed: &mut BTreeMap<ServiceName, DropGuard>) {
-    let routed = shared.lock().services();
-    followed.retain(|service, _| routed.contains(service));
-    for service in routed {
+    let services = shared.services();
+    followed.retain(|service, _| services.contains(service));
+    for service in services {
         followed.entry(service.clone()).or_insert_with(|| {
             let end = CancellationToken::new();
             let follow = follow_service(shared.clone(), service);
@@ -242,18 +269,13 @@ fn wait_before_reread(shared: &Shared, service: &ServiceName) -> Duration {
 }
 
 async fn read_endpoints(shared: &Shared, service: &ServiceName) -> Result<(), StoreError> {
-    if let Ok(permit) = shared.reads.clone().acquire_owned().await {
-        tokio::spawn(async move {
-            sleep(READS_PER).await;
-            drop(permit);
-        });
-    }
+    shared.reads.wait().await;
     let known = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
     let followed = shared.store.follow_endpoints(service, known.as_ref()).await?;
     if let FollowedEndpoints::All { version, endpoints } = followed {
-        let mut known = shared.lock();
         // It may have lost its route meanwhile.
-        if known.routes.iter().any(|(routed, _)| routed == service) {
+        if shared.is_followed(service) {
+            let mut known = shared.lock();
             known.sets.entry(service.clone()).or_default().replace(version, endpoints);
             shared.changed.notify_one();
         }
@@ -266,14 +288,23 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use common::ingress::IngressRule;
+    use common::store::LinkOptions;
 
-    #[test]
-    fn a_snapshot_has_the_endpoints_of_routed_services() {
+    #[tokio::test(start_paused = true)]
+    async fn services_are_followed_that_have_a_route_or_were_asked_for_within_the_hour() {
+        let store = Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default());
+        let (follower, _) = Follower::new(store, None);
         let routes = [("a.example/", "web 80"), ("tcp:1", "db 1"), ("b.example/", "web 80")];
         let routes = routes.map(|(route, target)| IngressRule::parse(route, target).unwrap());
-        let known = Known { routes: routes.into(), sets: BTreeMap::new() };
-        let services: Vec<String> = known.services().iter().map(ToString::to_string).collect();
-        assert_eq!(services, ["db", "web"]);
-        assert!(known.snapshot().endpoints.is_empty());
+        follower.shared.lock().routes = routes.into();
+        let services = || follower.shared.services().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(services(), ["db", "web"]);
+        assert!(follower.shared.lock().snapshot().endpoints.is_empty());
+        let cache = ServiceName::new("cache").unwrap();
+        follower.interest().want(&cache);
+        assert_eq!(services(), ["cache", "db", "web"]);
+        assert!(follower.shared.is_followed(&cache));
+        tokio::time::advance(WANTED_FOR).await;
+        assert_eq!(services(), ["db", "web"]);
     }
 }

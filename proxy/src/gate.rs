@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use common::handover::LocalPod;
-use common::ids::{AssignmentId, PodId};
+use common::ids::{AssignmentId, PodId, ServiceName};
 use metrics::Counter;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -20,14 +20,45 @@ use crate::measure;
 /// The pods of this host, each with its gate.
 #[derive(Debug)]
 pub struct Gates {
-    /// By assignment, because while a pod moves between two workers of this host it is here twice.
-    pods: RwLock<HashMap<AssignmentId, Arc<PodGate>>>,
+    pods: RwLock<Pods>,
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
     /// An ablation: gates count, and let everything in.
     #[cfg(test)]
     lets_all_in: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
+    /// By assignment, because while a pod moves between two workers of this host it is here twice.
+    gates: HashMap<AssignmentId, Arc<PodGate>>,
+    /// Whose address it is. An engine gives a stopped pod's address to the next one: the later one has it.
+    addresses: HashMap<IpAddr, AssignmentId>,
+}
+
+impl Pods {
+    fn insert(&mut self, pod: LocalPod) -> Option<Arc<PodGate>> {
+        let assignment = pod.assignment.clone();
+        self.addresses.insert(pod.address, assignment.clone());
+        let before = self.gates.insert(assignment.clone(), PodGate::new(pod.clone()));
+        if let Some(before) = before.as_ref().filter(|before| before.pod.address != pod.address) {
+            self.forget_address(&before.pod);
+        }
+        before
+    }
+
+    fn remove(&mut self, assignment: &AssignmentId) -> Option<Arc<PodGate>> {
+        let gate = self.gates.remove(assignment)?;
+        self.forget_address(&gate.pod);
+        Some(gate)
+    }
+
+    fn forget_address(&mut self, pod: &LocalPod) {
+        if self.addresses.get(&pod.address) == Some(&pod.assignment) {
+            self.addresses.remove(&pod.address);
+        }
+    }
 }
 
 /// Why a request was not let in.
@@ -188,13 +219,13 @@ impl Gates {
     /// Inserts or changes a pod. After a restart of its container what was in flight to the earlier one is cut.
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.write();
-        match pods.get(&pod.assignment) {
+        match pods.gates.get(&pod.assignment) {
             // A gate that was opened again after a cut would cut all that it lets in.
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.cut.is_cancelled()) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
             }
             _ => {
-                if let Some(before) = pods.insert(pod.assignment.clone(), PodGate::new(pod)) {
+                if let Some(before) = pods.insert(pod) {
                     before.cut.cancel();
                 }
             }
@@ -219,9 +250,15 @@ impl Gates {
 
     /// Returns the row of a pod as it is now.
     pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
-        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
-        let gate = pods.get(assignment)?;
+        let pods = self.read();
+        let gate = pods.gates.get(assignment)?;
         Some(LocalPod { open: gate.is_open.load(Ordering::SeqCst), ..gate.pod.clone() })
+    }
+
+    /// Returns the service of the pod that has an address; `None` if no pod of a service has it.
+    pub(crate) fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
+        let pods = self.read();
+        pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
     /// Lets nothing in to the pod any more. Returns how many were let in before and have not ended; 0 if the pod is not
@@ -266,13 +303,16 @@ impl Gates {
         Some(left)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<AssignmentId, Arc<PodGate>>> {
+    fn read(&self) -> RwLockReadGuard<'_, Pods> {
+        self.pods.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Pods> {
         self.pods.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Arc<PodGate>> {
-        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
-        pods.get(assignment).filter(|gate| gate.pod.pod == *pod).cloned()
+        self.read().gates.get(assignment).filter(|gate| gate.pod.pod == *pod).cloned()
     }
 }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
 use common::ingress::IngressRule;
 use common::store::EndpointVersion;
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::endpoint_set::EndpointSet;
 use crate::follow::Known;
@@ -78,6 +80,37 @@ pub(crate) fn read(path: &Path) -> Known {
         tracing::warn!("{} cannot be read: {why}; nothing is routed until Redis answers", path.display());
         Known::default()
     })
+}
+
+/// Saves `text()` whenever it has changed since `saved`, for ever. `loss` says what a restarted proxy is without if it cannot
+/// be written, as `will not know the routes`.
+pub(crate) async fn keep(
+    path: PathBuf,
+    interval: Duration,
+    mut saved: String,
+    text: impl Fn() -> String,
+    loss: &str,
+) {
+    let mut is_logged = false;
+    loop {
+        sleep(interval).await;
+        let text = text();
+        if text == saved {
+            continue;
+        }
+        let (file, content) = (path.clone(), text.clone());
+        match tokio::task::spawn_blocking(move || write(&file, &content)).await {
+            Ok(Ok(())) => (saved, is_logged) = (text, false),
+            Ok(Err(error)) if !is_logged => {
+                is_logged = true;
+                let path = path.display();
+                tracing::warn!(
+                    "{path} cannot be written: {error}; a proxy that is restarted without Redis {loss}"
+                );
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
 }
 
 /// Writes the file: either all of it is there afterwards, or what was there before.

@@ -10,7 +10,7 @@
 //! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
 //! - [`snapshot`] is what they decide from.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
-//! - [`names`] is to be the resolver of pods; nothing uses it yet.
+//! - [`names`] lets pods reach services by name.
 
 pub mod endpoint_set;
 #[cfg(test)]
@@ -31,6 +31,7 @@ pub mod route;
 mod saved_pods;
 pub mod snapshot;
 pub mod tunnel;
+mod turns;
 mod workers;
 
 use std::path::Path;
@@ -39,11 +40,13 @@ use std::sync::Arc;
 use common::config::{Config, TunnelListen};
 use common::store::{LinkOptions, Store};
 use futures_util::future::OptionFuture;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::follow::Follower;
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
+use crate::names::{Forwarder, HostNames, RESOLV_CONF, Resolver, Status};
 use crate::tunnel::{Dialer, HostTunnel, ProxyKey};
 
 pub use crate::local::{LocalError, LocalServer, ping};
@@ -67,21 +70,40 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
     describe_metrics();
     let socket = config.proxy_socket.clone().ok_or(ProxyError::NoSocket)?;
     let gates = Arc::new(Gates::default());
-    let local = LocalServer::bind(socket.clone(), gates.clone()).await?;
+    let status = watch::Sender::new((!config.names).then(Status::off));
+    let local = LocalServer::bind(socket.clone(), gates.clone()).await?.telling(status.subscribe());
     tracing::info!("serving the workers of this host at {}", socket.display());
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     let tunnel = tunnel(&config, &socket, &store, &gates, &local);
     let dialer =
         tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
-    let (follower, snapshot) = Follower::new(store, Some(socket.with_extension("endpoints.json")));
-    let ingress = ingress_config(&config).map(|config| Ingress { snapshot, gates, tunnel: dialer, config });
+    let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
+    let ways =
+        |config| Ingress { snapshot: snapshot.clone(), gates: gates.clone(), tunnel: dialer.clone(), config };
+    let ingress = ingress_config(&config).map(ways);
+    let names = config.names.then(|| {
+        let forwarder = Forwarder::new(RESOLV_CONF.into());
+        let interest = follower.interest();
+        let resolver = Resolver::new(store, interest, snapshot.clone(), gates.clone(), forwarder);
+        // Its own view of how pods do: its connections last, and those of ingress do not.
+        let (shared, following) = ways(IngressConfig::default()).share();
+        let (resolver, gateways) = (Arc::new(resolver), local.gateways());
+        let file = socket.with_extension("names.json");
+        (HostNames { resolver, shared, gateways, status, file }, following)
+    });
     // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
     let has_ended = CancellationToken::new();
     let serve = async {
         let ingress = ingress.map(|ingress| ingress.run(shutdown.clone()));
         let tunnel = tunnel.map(|tunnel| tunnel.run(shutdown.clone()));
+        let names = names.map(|(names, following)| async {
+            tokio::select! {
+                () = names.run(shutdown.clone()) => {}
+                () = following => {}
+            }
+        });
         let (ingress, tunnel) = (OptionFuture::from(ingress), OptionFuture::from(tunnel));
-        tokio::join!(follower.run(shutdown.clone()), ingress, tunnel);
+        tokio::join!(follower.run(shutdown.clone()), ingress, tunnel, OptionFuture::from(names));
         has_ended.cancel();
     };
     tokio::join!(local.run(has_ended.clone()), serve);

@@ -6,6 +6,7 @@
 mod connection;
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
 use crate::gate::Gates;
+use crate::names::NamesStatus;
 use crate::saved_pods;
 use crate::workers::{ConnectionId, Workers};
 
@@ -56,6 +58,7 @@ pub struct LocalServer {
     path: PathBuf,
     workers: Arc<Workers>,
     gates: Arc<Gates>,
+    names: watch::Receiver<NamesStatus>,
 }
 
 impl LocalServer {
@@ -73,12 +76,23 @@ impl LocalServer {
         };
         let workers = Arc::new(Workers::new(gates.clone()));
         workers.restore(saved_pods::read(&saved_pods::path(&path)));
-        Ok(Self { listener, path, workers, gates })
+        let names = watch::Sender::default().subscribe();
+        Ok(Self { listener, path, workers, gates, names })
+    }
+
+    /// Tells workers whether pods reach services by name. Else they are told nothing of it.
+    pub(crate) fn telling(self, names: watch::Receiver<NamesStatus>) -> Self {
+        Self { names, ..self }
     }
 
     /// Returns the nodes whose workers are connected, as they come and go.
     pub(crate) fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.workers.speaking()
+    }
+
+    /// Returns the addresses of this host in the networks of pods.
+    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Ipv4Addr>> {
+        self.workers.gateways()
     }
 
     /// Serves workers until `shutdown`.
@@ -96,7 +110,8 @@ impl LocalServer {
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         next.0 += 1;
-                        let connection = Connection::new(next, self.workers.clone(), self.gates.clone(), stream);
+                        let (workers, gates) = (self.workers.clone(), self.gates.clone());
+                        let connection = Connection::new(next, workers, gates, self.names.clone(), stream);
                         connections.spawn(connection.run());
                     }
                     Err(error) => {

@@ -10,6 +10,9 @@ const FIRST_EJECTION: Duration = Duration::from_secs(5);
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
 /// How fast earlier latencies are forgotten.
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
+/// Latencies below this one count as this one. What is between them is the kernel's scheduling and not the pods, and
+/// would leave one of two fast pods without requests. A pod that was never measured costs as much.
+const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
 /// The latency of a pod: a moving average that follows an increase at once and forgets it slowly (peak EWMA).
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,8 +48,7 @@ impl Latency {
 
 /// Returns what one more request at a pod is expected to cost. Only comparisons mean something.
 pub fn cost(latency: f64, in_flight: u32) -> f64 {
-    // A pod that was never measured is not free: requests in flight count from the first on.
-    latency.max(1e-6) * (f64::from(in_flight) + 1.0)
+    latency.max(SHORTEST_LATENCY.as_secs_f64()) * (f64::from(in_flight) + 1.0)
 }
 
 /// Returns the better of two pods that `random` names out of `count`. `None` if there is none.
@@ -151,6 +153,13 @@ mod tests {
         }
         failures.succeeded();
         assert_eq!(failures, Failures::default());
+    }
+
+    #[test]
+    fn pods_that_all_answer_at_once_differ_in_their_requests_only() {
+        assert_eq!(cost(0.000_02, 0), cost(0.000_9, 0));
+        assert!(cost(0.000_9, 0) < cost(0.000_02, 1));
+        assert!(cost(0.002, 0) > cost(0.000_02, 0));
     }
 
     proptest! {

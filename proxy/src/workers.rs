@@ -5,6 +5,7 @@
 //! connected: it is only restarting, and its pods run on.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use crate::gate::Gates;
 /// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis may be
 /// away, without which a restarted worker has no session and says nothing.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
+
+/// Far more than a host has networks of pods: one for each cluster.
+const MAX_GATEWAYS: usize = 64;
 
 /// One connection of a worker. A later one has a larger number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +40,8 @@ pub(crate) struct Workers {
     version: watch::Sender<u64>,
     /// The nodes whose workers are connected.
     speaking: watch::Sender<BTreeSet<NodeName>>,
+    /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods do.
+    gateways: watch::Sender<BTreeSet<Ipv4Addr>>,
 }
 
 #[derive(Default)]
@@ -60,6 +66,7 @@ impl Workers {
             nodes: Mutex::default(),
             version: watch::Sender::new(0),
             speaking: watch::Sender::default(),
+            gateways: watch::Sender::default(),
         }
     }
 
@@ -71,6 +78,17 @@ impl Workers {
     /// Returns the nodes whose workers are connected, as they come and go.
     pub(crate) fn speaking(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.speaking.subscribe()
+    }
+
+    /// Returns the addresses of this host in the networks of pods, as they come.
+    pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Ipv4Addr>> {
+        self.gateways.subscribe()
+    }
+
+    /// Pods are in the network in which this host has the address.
+    pub(crate) fn add_gateway(&self, gateway: Ipv4Addr) {
+        let is_room = |gateways: &BTreeSet<Ipv4Addr>| gateways.len() < MAX_GATEWAYS;
+        self.gateways.send_if_modified(|gateways| is_room(gateways) && gateways.insert(gateway));
     }
 
     /// Inserts what an earlier proxy has saved. Counts as said by a worker that is not connected any more.

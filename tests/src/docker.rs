@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use bollard::Docker as Client;
-use bollard::models::ContainerSummaryStateEnum;
+use bollard::exec::{StartExecOptions, StartExecResults};
+use bollard::models::{ContainerSummaryStateEnum, ExecConfig};
 use bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions, ListContainersOptions,
-    ListVolumesOptions, RemoveContainerOptions, RemoveImageOptionsBuilder, RemoveVolumeOptions,
+    ListVolumesOptions, PruneNetworksOptions, RemoveContainerOptions, RemoveImageOptionsBuilder,
+    RemoveVolumeOptions,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -184,6 +186,47 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
+    /// Makes an image of the sample application, and one with a shell and the C library's resolver.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_name_images(&self) {
+        let _lock = exclusive("images").await;
+        let docker = DockerRuntime::connect(None).unwrap();
+        let programs = [(crate::cluster::binary(), "/kubeleet")];
+        let entrypoint = &["/kubeleet", "hello"];
+        let recipe = Recipe { programs: &programs, entrypoint, ..Recipe::default() };
+        import_recipe(&docker, recipe, "kubeleet-test/hello:1").await.unwrap();
+        let programs = [
+            (Path::new("/bin/bash"), "/bin/bash"),
+            (Path::new("/bin/cat"), "/bin/cat"),
+            (Path::new("/bin/sleep"), "/bin/sleep"),
+            (Path::new("/usr/bin/getent"), "/bin/getent"),
+            (Path::new("/usr/bin/head"), "/bin/head"),
+            (Path::new("/usr/bin/timeout"), "/bin/timeout"),
+        ];
+        let recipe = Recipe { programs: &programs, ..Recipe::default() };
+        import_recipe(&docker, recipe, "kubeleet-test/names:1").await.unwrap();
+    }
+
+    /// Runs a command in a running container. Returns what it printed.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn exec(&self, container: &str, command: &[&str]) -> String {
+        let config = ExecConfig {
+            cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            ..Default::default()
+        };
+        let exec = self.client.create_exec(container, config).await.unwrap();
+        let started = self.client.start_exec(&exec.id, None::<StartExecOptions>).await.unwrap();
+        let StartExecResults::Attached { output, .. } = started else { panic!("it is detached") };
+        let output: Vec<_> = output.try_collect().await.unwrap();
+        output.iter().map(ToString::to_string).collect()
+    }
+
     async fn labelled(&self) -> Vec<Container> {
         labelled(&self.client).await
     }
@@ -315,6 +358,10 @@ impl Drop for Docker {
                 for volume in volumes_of(&client, &prefix).await {
                     let _gone = client.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
                 }
+                // Networks of pods that no container is in: workers make theirs again.
+                let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
+                let _gone =
+                    client.prune_networks(Some(PruneNetworksOptions { filters: Some(filters) })).await;
             });
         };
         let _joined = std::thread::spawn(clean_up).join();

@@ -52,6 +52,7 @@ mod logs;
 pub mod machine;
 mod measure;
 mod name_watch;
+mod pod_network;
 mod policy;
 mod psi;
 mod rare_log;

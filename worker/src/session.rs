@@ -24,6 +24,7 @@ use crate::former_names;
 use crate::handover::link::HandoverLoop;
 use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
+use crate::pod_network::PodNetworkLoop;
 use crate::reconcile::ReconcileLoop;
 use crate::register::{purge, register};
 use crate::reload::ReloadLoop;
@@ -111,6 +112,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(ClaimLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(AckLoop::new(context.clone(), ack_requests), aborted.clone()));
     loops.spawn(run_loop(HandoverLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(PodNetworkLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(SaveLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(ReloadLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(VolumeLoop::new(context.clone()), aborted.clone()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use common::config::{Config, RuntimeKind};
 use common::ids::{ClusterId, NodeName};
 use futures_util::future::join_all;
+use proxy::names::rules;
 use worker::runtime::Runtime;
 use worker::runtime::docker::DockerRuntime;
 use worker::runtime::process::ProcessRuntime;
@@ -116,6 +117,15 @@ impl Engine {
     /// cluster created it.
     pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         self.remove_containers(nodes, cluster).await;
+        if let (Some(docker), Some(cluster)) = (&self.docker, cluster)
+            && let Err(error) = docker.remove_pod_network(cluster).await
+        {
+            tracing::warn!("cannot remove the network of the pods: {error}");
+        }
+        // Without the right to remove them they were not set by this process.
+        if self.docker.is_some() && !rules::are_in_use() {
+            let _ = rules::remove().await;
+        }
         if let Some(docker) = &self.docker
             && self.created_image.load(std::sync::atomic::Ordering::Relaxed)
             && let Err(error) = docker.remove_image(HELLO_IMAGE).await

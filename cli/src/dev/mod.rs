@@ -163,6 +163,8 @@ fn configure(
         RuntimeKind::Sim => None,
         RuntimeKind::Docker | RuntimeKind::Process => proxy_socket_in(&config.state_dir),
     };
+    // Only containers can be in a network of pods: for others nothing of this machine is changed.
+    config.names &= config.runtime == RuntimeKind::Docker;
     // All of the cluster is on this host.
     config.tunnel_listen = TunnelListen::Off;
     config.data_dir = home.join("pods");

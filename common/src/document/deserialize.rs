@@ -21,6 +21,18 @@ impl<'de> Part<'de> {
         }
     }
 
+    /// Whole numbers may be written as `3.0`: JSON has one type for both, and some writers choose that form.
+    fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let value = match &self.0.value {
+            Value::Plain(value, _) => value,
+            value => value,
+        };
+        match value {
+            Value::Float(n) if n.fract() == 0.0 && (0.0..9e15).contains(n) => visitor.visit_u64(*n as u64),
+            value => Self::visit(value, visitor),
+        }
+    }
+
     fn visit<V: Visitor<'de>>(value: &'de Value, visitor: V) -> Result<V::Value, ReadError> {
         match value {
             Value::Null | Value::Removed => visitor.visit_unit(),
@@ -61,6 +73,18 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.deserialize_str(visitor)
+    }
+
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.visit_whole(visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.visit_whole(visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        self.visit_whole(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
@@ -104,7 +128,7 @@ impl<'de> de::Deserializer<'de> for Part<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
+        bool i8 i16 i32 i64 i128 u8 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
         tuple_struct map identifier ignored_any
     }
 }

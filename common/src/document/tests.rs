@@ -8,6 +8,16 @@ fn mistakes(text: &str) -> Vec<String> {
     syntax.into_iter().chain(found).map(|mistake| mistake.to_string()).collect()
 }
 
+#[test]
+fn whole_numbers_may_be_written_with_a_point_in_every_field() {
+    let service = |port: &str, tcp: &str| {
+        format!("{{name: a, image: b, replicas: 2.0, ingress: [{{port: {port}, tcp: {tcp}}}]}}")
+    };
+    assert_eq!(mistakes(&service("80.0", "5432.0")), [""; 0]);
+    let found = mistakes(&service("80.5", "-1.0"));
+    assert!(found.len() == 2 && found[0].contains("ingress[0].port must be a whole number"), "{found:?}");
+}
+
 /// Words of parsers and of Rust, which no message may have.
 const WORDS_OF_PROGRAMMERS: [&str; 12] = [
     "serde",

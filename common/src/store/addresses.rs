@@ -8,6 +8,7 @@ use super::reply::{RawFields, read, unexpected, verdict};
 use super::scripts::{Call, address};
 use super::{Store, StoreError, keys};
 use crate::address::{AddressName, PoolAddress};
+use crate::ids::{AppName, ServiceName};
 
 /// The result of [`Store::address`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,31 @@ impl Store {
             Reply::Number(..) => Ok(GivenAddress::Unconfirmed),
             Reply::Other(outcome) => Ok(outcome),
         }
+    }
+
+    /// Returns what has an address that is confirmed; `None` if nothing has it.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn address_holder(&self, address: PoolAddress) -> Result<Option<AddressName>, StoreError> {
+        let number = address.number();
+        let field = |name: &str| cmd("HGET").arg(keys::ADDRESSES).arg(name).to_owned();
+        let name: Option<Vec<u8>> = self.link.query(&field(&format!("#{number}"))).await?;
+        let name = name.and_then(|name| String::from_utf8(name).ok()?.parse::<AddressName>().ok());
+        let Some(name) = name else { return Ok(None) };
+        // Both directions have to agree, as for the script.
+        let confirmed: Option<Vec<u8>> = self.link.query(&field(&name.to_string())).await?;
+        Ok((confirmed == Some(number.to_string().into_bytes())).then_some(name))
+    }
+
+    /// Returns the app that a service belongs to; `None` if it belongs to none, or there is no such service.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn app_of_service(&self, service: &ServiceName) -> Result<Option<AppName>, StoreError> {
+        let app: Option<Vec<u8>> =
+            self.link.query(cmd("HGET").arg(keys::service(service)).arg("app")).await?;
+        Ok(app.and_then(|app| AppName::new(String::from_utf8(app).ok()?).ok()))
     }
 
     /// Returns all addresses that are confirmed. Fields that are none are left out: they harm no others.

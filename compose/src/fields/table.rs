@@ -26,7 +26,7 @@ const fn declares(path: &'static str, advice: &'static str) -> Row {
 }
 
 const AT_USE: &str = "noted where a service uses it";
-const NO_NETWORKS: &str = "kubeleet has no networks of its own; publish ports, and use addresses of nodes";
+const NO_NETWORKS: &str = "all pods of a cluster are in one network, and reach services by name";
 const NO_LABELS: &str = "secrets and configs have no labels";
 const NO_DRIVER: &str = "the cluster stores the content as it is in the file";
 const NO_DEVICES: &str = "containers get no devices; remove it, or run this service elsewhere";
@@ -172,7 +172,10 @@ pub(crate) static TABLE: &[Row] = &[
     known("services.*.ports.name", Reading, "has no effect, as with Compose"),
     known("services.*.ports.app_protocol", Reading, "has no effect, as with Compose"),
     known("services.*.ports.mode", Reading, "a port is always that of one pod (`host`)"),
-    not_honoured("services.*.expose", "containers have no network of their own; publish the port in `ports`"),
+    not_honoured(
+        "services.*.expose",
+        "pods reach each other by name on any port; publish in `ports` what the outside is to reach",
+    ),
     not_honoured("services.*.networks", NO_NETWORKS),
     honoured("services.*.network_mode", to::network_mode, "that of the machine or of a container is refused"),
     not_honoured("services.*.links", NO_NETWORKS),

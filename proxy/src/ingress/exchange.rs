@@ -20,7 +20,7 @@ use super::answer::Problem;
 use super::connection::{Connection, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
-use super::search::{NoPod, Search};
+use super::search::{NoPod, Search, Target};
 use super::way::{self, Way};
 
 /// A request as pods get it.
@@ -72,7 +72,7 @@ pub(super) async fn exchange(
     route: &HttpRoute,
     mut request: Outgoing,
 ) -> Result<Response<FromPod>, Problem> {
-    let mut search = Search::new(shared, &route.service, route.port);
+    let mut search = Search::new(shared, Target { service: &route.service, slot: None, port: route.port });
     if let Some(service) = search.service() {
         service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, Instant::now());
     }

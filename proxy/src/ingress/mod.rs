@@ -35,6 +35,8 @@ use crate::snapshot::Snapshot;
 use crate::tunnel::Dialer;
 
 use pods::Table;
+pub(crate) use search::Target;
+pub(crate) use tcp::pass_on;
 use threads::{Accepted, Served, Threads};
 
 /// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
@@ -117,6 +119,12 @@ impl Ingress {
 
     /// As [`run`](Self::run), on a listener that exists.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+        let (shared, following) = self.share();
+        serve(shared, listener, following, shutdown).await;
+    }
+
+    /// Returns the ways to pods, and the future that keeps them up to date.
+    pub(crate) fn share(self) -> (Arc<Shared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(Table::default()));
         let shared = Arc::new(Shared {
             config: self.config,
@@ -127,7 +135,7 @@ impl Ingress {
             ablation: tests::ablation(),
         });
         let following = pods::follow(self.snapshot, sender, shared.clone());
-        serve(shared, listener, following, shutdown).await;
+        (shared, following)
     }
 }
 
@@ -205,18 +213,18 @@ pub(crate) fn describe_metrics() {
 
 /// Counts the connections of each client address.
 #[derive(Debug, Default)]
-struct Clients {
+pub(crate) struct Clients {
     connections: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// One counted connection of a client.
-struct Place {
+pub(crate) struct Place {
     clients: Arc<Clients>,
     address: IpAddr,
 }
 
 impl Clients {
-    fn enter(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Place> {
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Place> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let count = connections.entry(address).or_default();
         if *count >= most {

@@ -1,6 +1,6 @@
-//! The services that routes lead to and their ready pods, with what was learnt about each pod.
+//! The services that are followed and their pods, with what was learnt about each pod.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,15 +25,17 @@ pub(super) struct Table {
     services: HashMap<ServiceName, Arc<Service>>,
 }
 
-/// A service that a route leads to.
+/// A service that is followed.
 pub(super) struct Service {
     /// Its ready pods.
     pub(super) pods: Vec<Arc<Pod>>,
+    /// Its pods that run and are not ready: only who asks for their very slot reaches them.
+    unready: Vec<Arc<Pod>>,
     pub(super) budget: Arc<Mutex<Budget>>,
     pub(super) metrics: Arc<ServiceMetrics>,
 }
 
-/// A ready pod, and how it does.
+/// A pod, and how it does.
 pub(super) struct Pod {
     pub(super) endpoint: Endpoint,
     pub(super) pools: Arc<Pools>,
@@ -95,7 +97,17 @@ impl Pod {
 }
 
 impl Service {
-    /// Chooses a pod other than those for which `is_tried` is true.
+    /// Iterates over the pods, ready or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter().chain(&self.unready)
+    }
+
+    /// Returns the pod of a slot, ready or not, unless `is_tried` is true for it.
+    pub(super) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
+    }
+
+    /// Chooses a ready pod other than those for which `is_tried` is true.
     pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         let until: Vec<_> = self.pods.iter().map(|pod| pod.set_aside_until(now)).collect();
         let pods: Vec<&Arc<Pod>> = if until.iter().all(Option::is_none) {
@@ -119,8 +131,9 @@ impl Table {
 
     /// Makes the next table.
     fn next(&self, snapshot: &Snapshot, shared: &Shared) -> Self {
-        let routed = snapshot.routes.services();
-        let services = routed.map(|name| {
+        // A service that has a route may have no endpoints yet.
+        let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
+        let services = followed.into_iter().map(|name| {
             let endpoints = snapshot.endpoints.get(name).map_or(&[][..], Vec::as_slice);
             let before = self.services.get(name);
             (name.clone(), Arc::new(Service::next(before, name, endpoints, shared)))
@@ -132,16 +145,21 @@ impl Table {
 impl Service {
     fn next(before: Option<&Arc<Self>>, name: &ServiceName, endpoints: &[Endpoint], shared: &Shared) -> Self {
         let known = |endpoint: &Endpoint| {
-            let mut pods = before?.pods.iter();
-            pods.find(|pod| {
+            before?.all().find(|pod| {
                 pod.endpoint.pod == endpoint.pod && pod.endpoint.assignment == endpoint.assignment
             })
         };
-        let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
-        let pods =
-            ready.map(|endpoint| known(endpoint).cloned().unwrap_or_else(|| new_pod(endpoint, shared)));
+        let in_state = |state| {
+            let endpoints = endpoints.iter().filter(move |endpoint| endpoint.state == state);
+            endpoints.map(|endpoint| match known(endpoint) {
+                // What was learnt about it stays; its state may be another.
+                Some(pod) => Arc::clone(pod),
+                None => new_pod(endpoint, shared),
+            })
+        };
         Self {
-            pods: pods.collect(),
+            pods: in_state(EndpointState::Ready).collect(),
+            unready: in_state(EndpointState::Running).collect(),
             budget: before.map_or_else(
                 || Arc::new(Mutex::new(Budget::new(Instant::now()))),
                 |before| before.budget.clone(),

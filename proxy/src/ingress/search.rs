@@ -16,11 +16,20 @@ use super::way::Way;
 /// The longest wait until gates and closed ports are tried again: neither tells when it opens.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// What a request or connection is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) service: &'a ServiceName,
+    /// The slot whose pod it is for, ready or not; `None` for any ready pod.
+    pub(crate) slot: Option<u32>,
+    /// The port of the pod.
+    pub(crate) port: u16,
+}
+
 /// The search for a pod of one service, for one request or connection.
 pub(super) struct Search<'a> {
     shared: &'a Shared,
-    service: &'a ServiceName,
-    port: u16,
+    target: Target<'a>,
     table: Arc<Table>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
@@ -49,11 +58,10 @@ pub(super) enum NoPod {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(shared: &'a Shared, service: &'a ServiceName, port: u16) -> Self {
+    pub(super) fn new(shared: &'a Shared, target: Target<'a>) -> Self {
         Self {
             shared,
-            service,
-            port,
+            target,
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
@@ -63,7 +71,7 @@ impl<'a> Search<'a> {
 
     /// Returns the service as it is known now.
     pub(super) fn service(&self) -> Option<&Arc<Service>> {
-        self.table.service(self.service)
+        self.table.service(self.target.service)
     }
 
     /// Returns a pod that lets in. Waits for one if there is none.
@@ -81,11 +89,15 @@ impl<'a> Search<'a> {
 
     /// Tries the pods until one lets in.
     async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
-        let service = self.table.service(self.service)?.clone();
+        let service = self.table.service(self.target.service)?.clone();
         let begun = Instant::now();
         let now = begun.into_std();
         loop {
-            let pod = service.choose(now, |pod| self.refused.contains(&pod.endpoint.pod))?;
+            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod);
+            let pod = match self.target.slot {
+                None => service.choose(now, is_tried)?,
+                Some(slot) => service.of_slot(slot, is_tried)?,
+            };
             match self.enter(&pod).await {
                 Ok(way) => return Some((pod, way)),
                 Err(NoWay::Refused) => {
@@ -94,12 +106,12 @@ impl<'a> Search<'a> {
                     self.rule_out(&pod, false);
                 }
                 Err(NoWay::NotListening) => {
-                    pod.failed(self.service, now);
+                    pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
                 }
                 Err(NoWay::Unreachable) => {
-                    for lost in service.pods.iter().filter(|other| other.endpoint.node == pod.endpoint.node) {
-                        lost.failed(self.service, now);
+                    for lost in service.all().filter(|other| other.endpoint.node == pod.endpoint.node) {
+                        lost.failed(self.target.service, now);
                         self.rule_out(lost, true);
                     }
                     if Instant::now() >= self.deadline_since(begun) {
@@ -125,12 +137,12 @@ impl<'a> Search<'a> {
     /// Asks the proxy of the pod's own host.
     async fn enter_through(&self, tunnel: &Dialer, endpoint: &Endpoint) -> Result<Way, NoWay> {
         let begun = Instant::now();
-        match tunnel.connect(endpoint, self.port, self.shared.config.connect_within).await {
+        match tunnel.connect(endpoint, self.target.port, self.shared.config.connect_within).await {
             Ok(stream) => Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() }),
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => Err(NoWay::Refused),
             Err(TunnelError::NotListening(_)) => Err(NoWay::NotListening),
             Err(error @ TunnelError::Unreachable { .. }) => {
-                tracing::debug!(service = %self.service, pod = %endpoint.pod, %error, "Not connected");
+                tracing::debug!(service = %self.target.service, pod = %endpoint.pod, %error, "Not connected");
                 Err(NoWay::Unreachable)
             }
         }

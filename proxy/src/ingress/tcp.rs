@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::ids::ServiceName;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +15,7 @@ use crate::tunnel::TunnelStream;
 
 use super::Shared;
 use super::pods::{InFlight, Pod};
-use super::search::Search;
+use super::search::{Search, Target};
 use super::way::{self, Way};
 
 /// The wait until a port that was in use is tried again, and after a failed `accept`.
@@ -95,19 +94,36 @@ async fn accept_all(shared: Arc<Shared>, listener: TcpListener, port: u16, conne
     }
 }
 
-/// Passes a connection to a pod.
-async fn connection(shared: Arc<Shared>, port: u16, mut client: TcpStream, address: IpAddr) {
+/// Passes a connection to a pod of the service that the port's rule names.
+async fn connection(shared: Arc<Shared>, port: u16, client: TcpStream, address: IpAddr) {
     let table = shared.table.borrow().clone();
     let Some(route) = table.routes.tcp().get(&port) else { return };
-    let Some(ToPod { mut stream, pass, in_flight }) = connect(&shared, &route.service, route.port).await
-    else {
-        return;
+    let target = Target { service: &route.service, slot: None, port: route.port };
+    let count = || {
+        if let Some(service) = table.service(&route.service) {
+            service.metrics.connections.increment(1);
+        }
+        tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
     };
-    if let Some(service) = table.service(&route.service) {
-        service.metrics.connections.increment(1);
-    }
+    // Nothing more is said to a client whose connection was not taken.
+    let _ = pass_on(&shared, client, target, count).await;
+}
+
+/// Passes a connection to a pod; `taken` is called when one has taken it. Returns when the connection has ended.
+///
+/// # Errors
+/// The client's connection, if no pod took it.
+pub(crate) async fn pass_on(
+    shared: &Shared,
+    mut client: TcpStream,
+    target: Target<'_>,
+    taken: impl FnOnce(),
+) -> Result<(), TcpStream> {
+    let Some(ToPod { mut stream, pass, in_flight }) = connect(shared, target).await else {
+        return Err(client);
+    };
+    taken();
     let _ = client.set_nodelay(true);
-    tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
     // What each side ends is ended on the other, while the opposite direction goes on.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
@@ -116,6 +132,7 @@ async fn connection(shared: Arc<Shared>, port: u16, mut client: TcpStream, addre
     // The connection ends before the gate learns that it has.
     drop(stream);
     drop((in_flight, pass));
+    Ok(())
 }
 
 /// A connection to a pod, and what counts it.
@@ -127,8 +144,9 @@ struct ToPod {
 }
 
 /// Connects to a pod that lets in. Waits for one.
-async fn connect(shared: &Shared, service: &ServiceName, port: u16) -> Option<ToPod> {
-    let mut search = Search::new(shared, service, port);
+async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
+    let Target { service, port, .. } = target;
+    let mut search = Search::new(shared, target);
     loop {
         let (pod, way) = match search.next().await {
             Ok(found) => found,

@@ -8,10 +8,12 @@ use common::handover::{FromProxy, FromWorker, Lines, lines, to_line};
 use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::codec::LinesCodecError;
 
 use crate::gate::{Drained, Gates};
+use crate::names::NamesStatus;
 use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
 /// A worker that reads nothing for this long has stopped, and its connection ends.
@@ -37,6 +39,7 @@ pub(super) struct Connection {
     id: ConnectionId,
     workers: Arc<Workers>,
     gates: Arc<Gates>,
+    names: watch::Receiver<NamesStatus>,
     lines: Lines,
     /// The node that it speaks for.
     node: Option<NodeName>,
@@ -50,11 +53,13 @@ impl Connection {
         id: ConnectionId,
         workers: Arc<Workers>,
         gates: Arc<Gates>,
+        names: watch::Receiver<NamesStatus>,
         stream: UnixStream,
     ) -> Self {
         let drains = JoinSet::new();
         let handles = HashMap::new();
-        Self { id, workers, gates, lines: lines(stream), node: None, drains, handles, has_warned: false }
+        let lines = lines(stream);
+        Self { id, workers, gates, names, lines, node: None, drains, handles, has_warned: false }
     }
 
     /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes on in its
@@ -76,6 +81,8 @@ impl Connection {
                     Some(line) => self.receive(&line?).await?,
                     None => return Ok(()),
                 },
+                // Only to workers: others ask one thing and end. Without names nothing is told for ever.
+                Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
                 Some(ended) = self.drains.join_next() => {
                     // An error is a drain that was begun anew, or ended because the pod was opened.
                     if let Ok(ended) = ended {
@@ -98,7 +105,9 @@ impl Connection {
             FromWorker::Hello { node, incarnation } => {
                 self.workers.hello(self.id, &node, incarnation);
                 self.node = Some(node);
+                self.names.mark_changed();
             }
+            FromWorker::Network { gateway } => self.workers.add_gateway(gateway),
             FromWorker::Pods { pods, more } => {
                 pods.iter().filter(|pod| pod.open).for_each(|pod| self.abort_drain(&pod.assignment));
                 self.workers.replace(self.id, self.speaker()?, pods, more)?;
@@ -166,6 +175,12 @@ impl Connection {
         }
         let after_ms = after.as_millis() as u64;
         self.send(&FromProxy::Drained { pod, assignment, after_ms, cut }).await
+    }
+
+    async fn tell_names(&mut self) -> Result<(), ConnectionError> {
+        let Some(status) = self.names.borrow_and_update().clone() else { return Ok(()) };
+        let gateways = status.gateways.into_iter().collect();
+        self.send(&FromProxy::Names { problem: status.problem, gateways }).await
     }
 
     async fn send(&mut self, message: &FromProxy) -> Result<(), ConnectionError> {

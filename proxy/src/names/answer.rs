@@ -81,6 +81,8 @@ pub enum Decision {
 pub enum Needed {
     /// The address of a service or slot.
     Address(AddressName),
+    /// What has an address.
+    Holder(PoolAddress),
     /// The endpoints of a service.
     Endpoints(ServiceName),
 }
@@ -121,6 +123,12 @@ pub fn decide(request: &[u8], client: &Client<'_>, names: &impl Names) -> Decisi
     }
 }
 
+/// Returns the answer to a question that cannot be answered now; `None` if it is no question.
+pub(super) fn failure(request: &[u8], transport: Transport) -> Option<Vec<u8>> {
+    let request = Message::from_vec(request).ok()?;
+    encode(&request, transport, refusal(&request, ResponseCode::ServFail))
+}
+
 fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Found, NoAnswer> {
     let (name, kind) = (question.name(), question.query_type());
     let service_of = |label| existing(label, client, names);
@@ -129,7 +137,10 @@ fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Fou
         Subject::Nothing | Subject::Address(None) => Ok(None),
         Subject::Domain if kind == RecordType::SOA => Ok(Some(vec![soa(name)])),
         Subject::Domain => Ok(Some(Vec::new())),
-        Subject::Address(Some(address)) => pointer(name, kind, names.name_of(address)),
+        Subject::Address(Some(address)) => {
+            let holder = known(names.name_of(address), Needed::Holder(address))?;
+            Ok(holder.map(|holder| pointer(name, kind, &holder)))
+        }
         Subject::Service(label) => {
             Ok(service_of(label)?.map(|(_, address)| address_record(name, kind, address)))
         }
@@ -184,16 +195,10 @@ fn address_record(name: &Name, kind: RecordType, address: PoolAddress) -> Vec<Re
     if kind == RecordType::A { vec![record()] } else { Vec::new() }
 }
 
-fn pointer(name: &Name, kind: RecordType, holder: Lookup<AddressName>) -> Result<Found, NoAnswer> {
-    let holder = match holder {
-        Lookup::Found(holder) => holder,
-        Lookup::Missing => return Ok(None),
-        // All that is known was read at once: there is nothing to ask for.
-        Lookup::NotAsked | Lookup::Unavailable => return Err(NoAnswer::Unavailable),
-    };
-    let target = full_name(&holder).filter(|_| kind == RecordType::PTR);
+fn pointer(name: &Name, kind: RecordType, holder: &AddressName) -> Vec<Record> {
+    let target = full_name(holder).filter(|_| kind == RecordType::PTR);
     let record = |target| Record::from_rdata(name.clone(), ADDRESS_TTL, RData::PTR(PTR(target)));
-    Ok(Some(target.map(record).into_iter().collect()))
+    target.map(record).into_iter().collect()
 }
 
 /// Returns `count` of the ready slots of a service, in an order of their own for each question.

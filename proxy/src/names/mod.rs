@@ -1,14 +1,29 @@
-//! The resolver of this host's pods: it answers names of services and slots, and forwards all others.
+//! Names of services in the pods of this host: a resolver, and the listener to which connections to their addresses are
+//! redirected.
 //!
 //! - `question` says what a domain name asks for.
-//! - [`answer`] decides the answer from what is known, and `response` is the message that says it.
-//!
-//! All of it is pure. Nothing uses it yet: the server that listens and forwards, the listener of redirected connections, and the rules of the
-//! host that lead to both are still to come.
+//! - [`answer`] decides the answer from what is known, and `response` is the message that says it. All of it is pure.
+//! - `cache` is what is known from Redis, and `resolver` asks for what is not; `forward` passes other names on.
+//! - `saved` is the file of what was known, for the next process.
+//! - `dns` listens for questions, `connections` for connections.
+//! - [`rules`] are the rules of the host that lead to both, and `host` keeps all of it going.
 
 pub mod answer;
+mod cache;
+mod connections;
+mod dns;
+mod forward;
+mod host;
+pub mod probe;
 mod question;
+mod resolver;
 mod response;
+pub mod rules;
+mod saved;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use forward::{Forwarder, RESOLV_CONF};
+pub(crate) use host::{HostNames, NamesStatus, Status};
+pub(crate) use resolver::Resolver;

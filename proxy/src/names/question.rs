@@ -50,19 +50,25 @@ pub(super) fn subject(name: &Name) -> Subject {
 
 fn in_domain(labels: &[&str]) -> Subject {
     let subject = match *labels {
-        [service] => ServiceName::new(service).ok().map(Subject::Service),
-        ["all", service] => ServiceName::new(service).ok().map(Subject::ReadySlots),
+        [service] => service_name(service).map(Subject::Service),
+        ["all", service] => service_name(service).map(Subject::ReadySlots),
         [slot, service] => {
             let slot = number::<u32>(slot);
-            slot.and_then(|slot| Some(Subject::Slot(ServiceName::new(service).ok()?, slot)))
+            slot.and_then(|slot| Some(Subject::Slot(service_name(service)?, slot)))
         }
         [port, "_tcp", service] => {
             let port = port.strip_prefix('_').and_then(number::<u16>);
-            port.and_then(|port| Some(Subject::Port(ServiceName::new(service).ok()?, port)))
+            port.and_then(|port| Some(Subject::Port(service_name(service)?, port)))
         }
         _ => None,
     };
     subject.unwrap_or(Subject::Nothing)
+}
+
+/// Returns the service that a label names. Compose files have names with underscores, and their programs ask for these; the
+/// service has hyphens instead.
+fn service_name(label: &str) -> Option<ServiceName> {
+    ServiceName::new(label.replace('_', "-")).ok()
 }
 
 fn reverse(parts: [&str; 4]) -> Subject {

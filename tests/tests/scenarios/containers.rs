@@ -214,7 +214,7 @@ async fn a_crash_loop_is_reported_and_backs_off() {
     let http = api.http();
     let command = json!(["/bin/sh", "-c", "echo about to fail; exit 7"]);
     http.post("/service", &json!({"name": "crash", "image": IMAGE, "command": command})).await;
-    let pod = eventually_within(SOON, "the pod is in a crash loop", || async {
+    let pod = eventually_within(3 * SOON, "the pod is in a crash loop", || async {
         let pods = http.pods("service=crash").await;
         match pods.first() {
             Some(pod) if pod["restarts"].as_u64() >= Some(2) && pod["reason"] == "CrashLoopBackOff" => {

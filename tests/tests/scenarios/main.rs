@@ -20,6 +20,7 @@ mod recovery;
 mod registries;
 mod resources;
 mod secrets;
+mod service_names;
 mod supervisor;
 mod tunnel;
 mod upgrade;

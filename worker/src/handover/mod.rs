@@ -16,6 +16,7 @@ pub(crate) mod link;
 mod rows;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Handover {
     inner: Mutex<Inner>,
     /// Wakes the loop.
     wake: Notify,
+    /// Tells that the proxy has said something about names.
+    names_changed: Notify,
     /// Grows with each answer of the proxy, and with each change of the link.
     version: watch::Sender<u64>,
 }
@@ -37,6 +40,18 @@ pub(crate) struct Handover {
 struct Inner {
     status: LinkStatus,
     closings: HashMap<AssignmentId, Closing>,
+    /// What the proxy has said about names; `None` if it is not there, or has said nothing yet.
+    names: Option<NamesStatus>,
+    /// The address of this host in the network of its pods.
+    gateway: Option<Ipv4Addr>,
+    is_gateway_sent: bool,
+}
+
+/// Whether pods of this host reach services by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamesStatus {
+    /// Why they do not; `None` if they do.
+    pub(crate) problem: Option<String>,
 }
 
 /// A pod whose gate is to be closed for as long as a stop is under way.
@@ -63,8 +78,14 @@ impl Drop for ClosedGate<'_> {
 impl Handover {
     pub(crate) fn new(has_socket: bool) -> Self {
         let status = if has_socket { LinkStatus::Untried } else { LinkStatus::Off };
-        let inner = Mutex::new(Inner { status, closings: HashMap::new() });
-        Self { inner, wake: Notify::new(), version: watch::Sender::new(0) }
+        let closings = HashMap::new();
+        let inner = Inner { status, closings, names: None, gateway: None, is_gateway_sent: false };
+        Self {
+            inner: Mutex::new(inner),
+            wake: Notify::new(),
+            names_changed: Notify::new(),
+            version: watch::Sender::new(0),
+        }
     }
 
     /// Closes the gate of a pod; what is in flight after `within` is cut. Looks for a proxy at once if there was none
@@ -104,13 +125,36 @@ impl Handover {
         let mut inner = self.lock();
         inner.status = status;
         inner.closings.values_mut().for_each(|closing| closing.is_sent = false);
+        (inner.names, inner.is_gateway_sent) = (None, false);
         drop(inner);
         self.note_answer();
     }
 
-    /// Returns the requests to close that the proxy has not had.
+    /// Returns what the proxy has said about names; `None` if nothing, or it is not there.
+    pub(crate) fn names(&self) -> Option<NamesStatus> {
+        self.lock().names.clone()
+    }
+
+    /// Completes when the proxy has said something about names.
+    pub(crate) async fn names_changed(&self) {
+        self.names_changed.notified().await;
+    }
+
+    /// New containers are in the network in which this host has the address `gateway`: the proxy is told.
+    pub(crate) fn set_gateway(&self, gateway: Ipv4Addr) {
+        let mut inner = self.lock();
+        if inner.gateway.replace(gateway) != Some(gateway) {
+            inner.is_gateway_sent = false;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Returns what the proxy has not had: the address in the network of pods, and requests to close.
     fn unsent(&self) -> Vec<FromWorker> {
         let mut inner = self.lock();
+        let gateway = inner.gateway.filter(|_| !inner.is_gateway_sent);
+        inner.is_gateway_sent = true;
+        let network = gateway.map(|gateway| FromWorker::Network { gateway });
         let unsent = inner.closings.iter_mut().filter(|(_, closing)| !closing.is_sent);
         let messages = unsent.map(|(assignment, closing)| {
             closing.is_sent = true;
@@ -120,7 +164,7 @@ impl Handover {
                 within_ms: closing.within.as_millis() as u64,
             }
         });
-        messages.collect()
+        network.into_iter().chain(messages).collect()
     }
 
     /// Notes what the proxy has answered.
@@ -141,6 +185,10 @@ impl Handover {
                     let after = Duration::from_millis(*after_ms);
                     closing.progress = DrainProgress::Drained { in_flight, after, cut: *cut };
                 }
+            }
+            FromProxy::Names { problem, .. } => {
+                inner.names = Some(NamesStatus { problem: problem.clone() });
+                self.names_changed.notify_one();
             }
             FromProxy::Pong => {}
         }

@@ -1,13 +1,14 @@
 //! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
 //! [`common::failpoint`].
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::failpoint::{self, Side};
-use common::ids::NodeName;
+use common::ids::{ClusterId, NodeName};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -67,6 +68,21 @@ impl Runtime for FailpointRuntime {
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         with_failpoints("run", self.0.run(request))
+    }
+
+    fn has_pod_networks(&self) -> bool {
+        self.0.has_pod_networks()
+    }
+
+    fn join_pod_network<'a>(
+        &'a self,
+        cluster: &'a ClusterId,
+    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
+        self.0.join_pod_network(cluster)
+    }
+
+    fn leave_pod_network(&self) {
+        self.0.leave_pod_network();
     }
 
     fn has_sandboxes(&self) -> bool {

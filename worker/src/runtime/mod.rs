@@ -17,12 +17,13 @@ pub mod sim;
 pub(crate) mod testing;
 mod volume;
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::ids::{NodeName, PodId};
+use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
@@ -144,6 +145,25 @@ pub trait Runtime: Send + Sync + 'static {
     fn uses_host_network(&self) -> bool {
         false
     }
+
+    /// Returns whether containers can be in a network for pods.
+    fn has_pod_networks(&self) -> bool {
+        false
+    }
+
+    /// Makes sure that there is a network for the pods of this cluster, in which new containers are from now on. Returns the
+    /// address of the engine's host in it.
+    fn join_pod_network<'a>(
+        &'a self,
+        _cluster: &'a ClusterId,
+    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
+        let refused = RuntimeError::Refused("this runtime has no networks for pods".to_owned());
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
+    /// From now on new containers are in the engine's own network. Before either is called they are in the network for
+    /// pods if it exists: names worked before this process began.
+    fn leave_pod_network(&self) {}
 
     /// Returns the health check that an image describes; `None` if it describes none, or is not there.
     fn image_check<'a>(

@@ -16,6 +16,7 @@ use super::create::create_body;
 use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
 use super::lenient;
+use super::network::PodNetwork;
 use super::view::{Inspected, inspected};
 use crate::runtime::{Container, ContainerRequest, ContainerState, Identity, RuntimeError, label};
 
@@ -29,9 +30,14 @@ pub(super) async fn run(
     client: &Client,
     request: &ContainerRequest,
     dropped_capabilities: &[String],
+    network: &PodNetwork,
 ) -> Result<Container, RuntimeError> {
     let name = request.identity.container_name();
-    let body = create_body(request, dropped_capabilities);
+    let network = match &request.sandbox {
+        Some(_) => None,
+        None => network.of_container(client, request.identity.cluster.as_ref()).await?,
+    };
+    let body = create_body(request, dropped_capabilities, network.as_ref());
     let deadline = tokio::time::Instant::now() + WRITE;
     while tokio::time::Instant::now() < deadline {
         match create(client, &name, body.clone()).await {

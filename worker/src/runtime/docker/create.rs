@@ -9,6 +9,7 @@ use bollard::models::{
 };
 use common::spec::{Command, MAX_PIDS, Port, Ulimit};
 
+use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::runtime::ContainerRequest;
 
@@ -20,6 +21,7 @@ use crate::runtime::ContainerRequest;
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
+    network: Option<&JoinedNetwork>,
 ) -> ContainerCreateBody {
     let container = &request.container;
     let labels = request.identity.labels();
@@ -39,7 +41,7 @@ pub(super) fn create_body(
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
         // The worker checks, also what the image describes. Two checks would cost twice, and could disagree.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
-        host_config: Some(host_config(request, dropped_capabilities)),
+        host_config: Some(host_config(request, dropped_capabilities, network)),
         ..Default::default()
     }
 }
@@ -49,7 +51,14 @@ fn own_ports(request: &ContainerRequest) -> &[Port] {
     if request.sandbox.is_some() { &[] } else { &request.container.ports }
 }
 
-fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> HostConfig {
+fn host_config(
+    request: &ContainerRequest,
+    dropped_capabilities: &[String],
+    network: Option<&JoinedNetwork>,
+) -> HostConfig {
+    // A container of a sandbox has the sandbox's network and resolver.
+    let network = network.filter(|_| request.sandbox.is_none());
+    let of_sandbox = request.sandbox.as_ref().map(|sandbox| format!("container:{sandbox}"));
     let container = &request.container;
     let memory = container.memory.map(|memory| i64::try_from(memory.bytes()).unwrap_or(i64::MAX));
     let reservation = container.memory_reservation.and_then(|memory| i64::try_from(memory.bytes()).ok());
@@ -83,7 +92,10 @@ fn host_config(request: &ContainerRequest, dropped_capabilities: &[String]) -> H
         init: container.init.then_some(true),
         cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
         port_bindings: Some(port_bindings(own_ports(request))),
-        network_mode: request.sandbox.as_ref().map(|sandbox| format!("container:{sandbox}")),
+        network_mode: of_sandbox.or_else(|| network.map(|network| network.name.clone())),
+        dns: network.map(|network| vec![network.resolver.to_string()]),
+        dns_search: network.map(|network| vec![network.domain.to_owned()]),
+        dns_options: network.map(|network| network.resolver_options.clone()),
         privileged: Some(false),
         publish_all_ports: Some(false),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
@@ -132,7 +144,7 @@ mod tests {
             sandbox: None,
             files: Vec::new(),
         };
-        create_body(&request, &["NET_RAW".to_owned()]).host_config.unwrap()
+        create_body(&request, &["NET_RAW".to_owned()], None).host_config.unwrap()
     }
 
     #[test]
@@ -178,7 +190,7 @@ mod tests {
             sandbox: None,
             files: Vec::new(),
         };
-        let body = create_body(&request, &["NET_RAW".to_owned()]);
+        let body = create_body(&request, &["NET_RAW".to_owned()], None);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
         assert_eq!((body.working_dir.as_deref(), body.user.as_deref()), (Some("/srv"), Some("1000:1000")));
@@ -235,7 +247,7 @@ mod tests {
             files: Vec::new(),
         };
         request.files.push(MountedFile { source: "/m/0-db".into(), target: "/run/secrets/db".to_owned() });
-        let mounts = create_body(&request, &[]).host_config.unwrap().mounts.unwrap();
+        let mounts = create_body(&request, &[], None).host_config.unwrap().mounts.unwrap();
         let [mount] = mounts.as_slice() else { panic!("{mounts:?}") };
         assert_eq!(
             (mount.source.as_deref(), mount.target.as_deref()),
@@ -250,7 +262,7 @@ mod tests {
         let identity = identity("node", "pod", "assignment");
         let request =
             ContainerRequest { identity, container, sandbox: Some("id".to_owned()), files: Vec::new() };
-        let body = create_body(&request, &[]);
+        let body = create_body(&request, &[], None);
         assert_eq!(body.exposed_ports, Some(Vec::new()));
         let host = body.host_config.unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("container:id"));
@@ -266,7 +278,7 @@ mod tests {
             sandbox: None,
             files: Vec::new(),
         };
-        let body = create_body(&request, &[]);
+        let body = create_body(&request, &[], None);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
         assert_eq!(body.healthcheck.unwrap().test, Some(vec!["NONE".to_owned()]), "the worker checks");
         assert_eq!(body.labels.unwrap()["kubeleet.pod"], "pod");

@@ -31,6 +31,9 @@ pub(super) enum EngineCall {
     InspectExec,
     ListVolumes,
     RemoveVolume,
+    InspectNetwork,
+    CreateNetwork,
+    RemoveNetwork,
 }
 
 impl EngineCall {
@@ -57,6 +60,9 @@ impl EngineCall {
             EngineCall::InspectExec => "inspect_exec",
             EngineCall::ListVolumes => "list_volumes",
             EngineCall::RemoveVolume => "remove_volume",
+            EngineCall::InspectNetwork => "inspect_network",
+            EngineCall::CreateNetwork => "create_network",
+            EngineCall::RemoveNetwork => "remove_network",
         }
     }
 }
@@ -84,6 +90,9 @@ impl fmt::Display for EngineCall {
             EngineCall::InspectExec => "read how a command in the container ended",
             EngineCall::ListVolumes => "list volumes",
             EngineCall::RemoveVolume => "remove the volume",
+            EngineCall::InspectNetwork => "inspect the pods' network",
+            EngineCall::CreateNetwork => "create the pods' network",
+            EngineCall::RemoveNetwork => "remove the pods' network",
         })
     }
 }

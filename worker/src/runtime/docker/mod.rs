@@ -4,7 +4,8 @@
 //! container may have. [`errors`] sorts the engine's errors. [`containers`] and [`image`] are the calls that
 //! change something, [`exec`] those that run commands in a container. [`view`] translates the engine's answers,
 //! [`image_check`] the check that an image describes. The only state kept here is which pulls are under way, which
-//! images were just seen, and which commands in containers have not ended.
+//! images were just seen, which commands in containers have not ended, and whether new containers join the
+//! [`network`] of pods.
 
 mod binds;
 mod client;
@@ -18,6 +19,7 @@ mod files;
 mod image;
 mod image_check;
 mod lenient;
+mod network;
 mod registry;
 mod sandbox;
 #[cfg(test)]
@@ -26,6 +28,7 @@ mod view;
 mod volumes;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,7 +40,7 @@ use bollard::query_parameters::{
 };
 use bytes::Bytes;
 use common::config::PodPolicy;
-use common::ids::{NodeName, PodId};
+use common::ids::{ClusterId, NodeName, PodId};
 use common::spec::{HealthCheck, Port, PullPolicy, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -71,6 +74,7 @@ pub struct DockerRuntime {
     info: Mutex<Option<EngineInfo>>,
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,
+    network: network::PodNetwork,
 }
 
 impl DockerRuntime {
@@ -90,6 +94,7 @@ impl DockerRuntime {
             bind_prefixes: Vec::new(),
             info: Mutex::default(),
             sandbox_image: tokio::sync::Mutex::default(),
+            network: network::PodNetwork::default(),
         })
     }
 
@@ -107,6 +112,11 @@ impl DockerRuntime {
     /// Lets containers have these paths of the host, with all below them.
     pub fn allowing_binds(self, bind_prefixes: Vec<PathBuf>) -> Self {
         Self { bind_prefixes, ..self }
+    }
+
+    /// Removes the network of a cluster's pods, unless a container is in it.
+    pub async fn remove_pod_network(&self, cluster: &ClusterId) -> Result<(), RuntimeError> {
+        network::remove(&self.client, cluster).await
     }
 
     /// Returns whether the engine has this image.
@@ -335,7 +345,7 @@ impl Runtime for DockerRuntime {
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(async {
             let request = &*binds::resolved(request, &self.bind_prefixes, self.client.socket()).await?;
-            let run = containers::run(&self.client, request, &self.dropped_capabilities).await;
+            let run = containers::run(&self.client, request, &self.dropped_capabilities, &self.network).await;
             if matches!(run, Err(RuntimeError::Image(_))) {
                 self.images.mark_missing(&request.container.image);
             }
@@ -353,6 +363,21 @@ impl Runtime for DockerRuntime {
         ports: &'a [Port],
     ) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(sandbox::run(self, identity, ports))
+    }
+
+    fn has_pod_networks(&self) -> bool {
+        true
+    }
+
+    fn join_pod_network<'a>(
+        &'a self,
+        cluster: &'a ClusterId,
+    ) -> BoxFuture<'a, Result<Ipv4Addr, RuntimeError>> {
+        Box::pin(async { self.network.join(&self.client, cluster).await })
+    }
+
+    fn leave_pod_network(&self) {
+        self.network.leave();
     }
 
     fn image_check<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<HealthCheck>, RuntimeError>> {

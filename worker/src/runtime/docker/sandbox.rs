@@ -29,7 +29,7 @@ pub(super) async fn run(
         files: Vec::new(),
     };
     ensure_image(docker).await?;
-    containers::run(&docker.client, &request, &docker.dropped_capabilities).await
+    containers::run(&docker.client, &request, &docker.dropped_capabilities, &docker.network).await
 }
 
 fn spec(ports: &[Port]) -> ContainerSpec {

@@ -293,7 +293,7 @@ async fn a_created_container_is_started_by_the_next_run() {
     let name = request.identity.container_name();
     let options = bollard::query_parameters::CreateContainerOptionsBuilder::default().name(&name).build();
     let engine = fixture.docker.client.docker().unwrap();
-    engine.create_container(Some(options), create::create_body(&request, &[])).await.unwrap();
+    engine.create_container(Some(options), create::create_body(&request, &[], None)).await.unwrap();
     assert_eq!(fixture.list().await[0].state, ContainerState::Created);
     assert_eq!(fixture.docker.run(&request).await.unwrap().state, ContainerState::Running);
     assert_eq!(fixture.list().await.len(), 1);
@@ -429,6 +429,9 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         if line.starts_with("GET /images/") {
             REQUESTS.fetch_add(1, Ordering::SeqCst);
             return Some((200, "{}".to_owned()));
+        }
+        if line.starts_with("GET /networks/") {
+            return Some((404, r#"{"message":"network not found"}"#.to_owned()));
         }
         assert!(line.starts_with("POST /containers/create"), "{line}");
         Some((404, r#"{"message":"No such image: busy:latest"}"#.to_owned()))

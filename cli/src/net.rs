@@ -1,0 +1,164 @@
+//! `kubeleet net`: what this host needs so that pods reach services by name.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use common::config::Config;
+use proxy::names::probe;
+use proxy::names::rules::{self, RulesError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::daemons::cancel_on_signal;
+use crate::healthcheck::check_proxy;
+use crate::settings::SettingFlags;
+
+/// Between two looks with `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long a pod may take to answer: longer than a connection waits for one that is ready.
+const ANSWER_WITHIN: Duration = Duration::from_secs(12);
+
+/// Arguments of `net`.
+#[derive(Args)]
+pub(crate) struct NetOptions {
+    #[command(subcommand)]
+    command: NetCommand,
+}
+
+#[derive(Subcommand)]
+enum NetCommand {
+    /// Set the rules of this host that lead from pods to its proxy, and close the host to pods. Takes the right of root.
+    Rules(RulesOptions),
+    /// Say what is in the way of pods of this host that reach services by name.
+    Check(Box<CheckOptions>),
+}
+
+#[derive(Args)]
+struct CheckOptions {
+    /// A name to try, and a port of its pods: `web`, `0.web:8080`
+    #[arg(value_name = "NAME[:PORT]")]
+    target: Option<String>,
+    #[command(flatten)]
+    settings: SettingFlags,
+}
+
+#[derive(Args, Clone, Copy)]
+struct RulesOptions {
+    /// Stay, and set them again when something has removed them
+    #[arg(long)]
+    watch: bool,
+    /// Remove them
+    #[arg(long, conflicts_with = "watch")]
+    remove: bool,
+}
+
+/// Runs `kubeleet net`.
+pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
+    match &options.command {
+        NetCommand::Rules(RulesOptions { remove: true, .. }) => Ok(rules::remove().await?),
+        NetCommand::Rules(RulesOptions { watch: true, .. }) => watch().await,
+        NetCommand::Rules(_) => Ok(rules::set().await?),
+        NetCommand::Check(options) => check(&options.settings.load()?, options.target.as_deref()).await,
+    }
+}
+
+/// Tries one thing after the other, each of which needs those before it.
+async fn check(config: &Config, target: Option<&str>) -> anyhow::Result<()> {
+    let mut problems = Vec::new();
+    let mut report = |what: &str, result: Result<String, String>| -> io::Result<()> {
+        match result {
+            Ok(found) => writeln!(io::stdout(), "ok    {what}{found}"),
+            Err(why) => {
+                problems.push(what.to_owned());
+                writeln!(io::stdout(), "FAIL  {what}: {why}")
+            }
+        }
+    };
+    report("names are wanted", wanted(config))?;
+    report("the proxy of this host", check_proxy(config).await.map(|()| String::new()))?;
+    report("the rules of this host", check_rules().await)?;
+    report("the resolver at 198.18.0.1", check_resolver().await)?;
+    if let Some(target) = target {
+        report(target, check_target(target).await)?;
+    }
+    if problems.is_empty() { Ok(()) } else { anyhow::bail!("in the way: {}", problems.join(", ")) }
+}
+
+fn wanted(config: &Config) -> Result<String, String> {
+    if config.names { Ok(String::new()) } else { Err("KUBELEET_NAMES is off".to_owned()) }
+}
+
+async fn check_rules() -> Result<String, String> {
+    match rules::missing().await {
+        Ok(missing) if missing.is_empty() => Ok(String::new()),
+        Ok(missing) => {
+            Err(format!("missing in iptables: {}; run `kubeleet net rules` as root", missing.join(" | ")))
+        }
+        // Whether they lead to the resolver is found out without looking at them.
+        Err(RulesError::NotAllowed) => Ok(" (not looked at, which takes the right of root)".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn check_resolver() -> Result<String, String> {
+    let why = "no answer: the proxy listens on port 7053 if `net rules` are set and KUBELEET_NAMES is on; its log says more";
+    if probe::resolver_answers().await { Ok(String::new()) } else { Err(why.to_owned()) }
+}
+
+async fn check_target(target: &str) -> Result<String, String> {
+    let (name, port) = match target.split_once(':') {
+        Some((name, port)) => (name, Some(port.parse().map_err(|_| format!("{port:?} is no port"))?)),
+        None => (target, None),
+    };
+    let no_address = || "no address: there is no such service or slot, or Redis is away".to_owned();
+    let address = probe::address_of(name).await.ok_or_else(no_address)?;
+    let Some(port) = port else { return Ok(format!(" is {address}")) };
+    let begun = Instant::now();
+    let answered = timeout(ANSWER_WITHIN, ask_pod(address, port)).await;
+    let took = begun.elapsed().as_millis();
+    match answered {
+        Ok(Ok(())) => Ok(format!(" is {address}, and a pod answered in {took} ms")),
+        Ok(Err(error)) => {
+            Err(format!("{address} is its address, but no pod took a connection to port {port}: {error}"))
+        }
+        Err(_) => Ok(format!(" is {address}, and a pod took a connection, but says nothing to HTTP")),
+    }
+}
+
+/// Asks as HTTP does. Every answer is one, also the end of the connection by a program that speaks something else. The proxy
+/// accepts before it has found a pod, and resets the connection if it finds none for 10 s.
+async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
+    let mut stream = TcpStream::connect((address, port)).await?;
+    stream.write_all(b"HEAD / HTTP/1.0\r\n\r\n").await?;
+    match stream.read_u8().await {
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Keeps the rules set until SIGTERM.
+async fn watch() -> anyhow::Result<()> {
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(shutdown.clone())?;
+    let mut has_failed = false;
+    loop {
+        match rules::set().await {
+            Ok(()) => has_failed = false,
+            Err(error @ (RulesError::NotAllowed | RulesError::NotInstalled)) => return Err(error.into()),
+            Err(error) if !has_failed => {
+                has_failed = true;
+                tracing::warn!(%error, "the rules of this host cannot be set; trying again every 30 s");
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+            () = shutdown.cancelled() => return Ok(()),
+        }
+    }
+}

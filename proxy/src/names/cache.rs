@@ -1,0 +1,157 @@
+//! What Redis has answered, for a while. Pure.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::answer::Lookup;
+
+/// How long Redis is not asked again after it gave no answer.
+const FAILURE_KEPT: Duration = Duration::from_secs(3);
+/// For how long what was found is used while it is asked for again. An address that was given back is not given
+/// again for an hour.
+const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
+/// Entries above this number are forgotten when they say that there is nothing: a pod may ask for any name.
+const MAX_MISSING: usize = 20_000;
+
+/// What is known of keys, and until when it counts as known.
+#[derive(Debug)]
+pub(super) struct Cache<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    found_kept: Duration,
+    missing_kept: Duration,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    known: Known<V>,
+    until: Instant,
+}
+
+#[derive(Debug)]
+enum Known<V> {
+    Found(V),
+    Missing,
+    Unavailable,
+}
+
+/// Redis gave no answer that can be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unanswered;
+
+impl<K: Hash + Eq, V: Clone> Cache<K, V> {
+    /// Returns an empty cache. What is found is asked for again after `found_kept`, what is not after `missing_kept`.
+    pub(super) fn new(found_kept: Duration, missing_kept: Duration) -> Self {
+        Self { entries: HashMap::new(), found_kept, missing_kept }
+    }
+
+    /// Returns what is known of a key.
+    pub(super) fn get(&self, key: &K, now: Instant) -> Lookup<V> {
+        let Some(Entry { known, until }) = self.entries.get(key) else { return Lookup::NotAsked };
+        match known {
+            Known::Found(value) if now < *until + STALE_KEPT => Lookup::Found(value.clone()),
+            Known::Missing if now < *until => Lookup::Missing,
+            Known::Unavailable if now < *until => Lookup::Unavailable,
+            Known::Found(_) | Known::Missing | Known::Unavailable => Lookup::NotAsked,
+        }
+    }
+
+    /// Returns whether what was found of a key is to be asked for again, meanwhile it is used. Only the first caller in a
+    /// while is told so.
+    pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
+        match self.entries.get_mut(key) {
+            Some(Entry { known: Known::Found(_), until }) if now >= *until => {
+                *until = now + FAILURE_KEPT;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Takes in what a process before this one had found. It is used, and asked for again at once.
+    pub(super) fn restore(&mut self, key: K, value: V, now: Instant) {
+        self.entries.insert(key, Entry { known: Known::Found(value), until: now });
+    }
+
+    /// Iterates over what was found, however long ago.
+    pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().filter_map(|(key, entry)| match &entry.known {
+            Known::Found(value) => Some((key, value)),
+            Known::Missing | Known::Unavailable => None,
+        })
+    }
+
+    /// Takes in an answer. Without one, what was known before stays.
+    pub(super) fn set(&mut self, key: K, answer: Result<Option<V>, Unanswered>, now: Instant) {
+        let (known, kept) = match answer {
+            Ok(Some(value)) => (Known::Found(value), self.found_kept),
+            Ok(None) => (Known::Missing, self.missing_kept),
+            Err(Unanswered) => match self.entries.remove(&key) {
+                Some(Entry { known, .. }) => (known, FAILURE_KEPT),
+                None => (Known::Unavailable, FAILURE_KEPT),
+            },
+        };
+        if self.entries.len() >= MAX_MISSING {
+            self.entries.retain(|_, entry| matches!(entry.known, Known::Found(_)));
+        }
+        self.entries.insert(key, Entry { known, until: now + kept });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_is_missing_counts_for_a_moment_and_what_was_found_while_it_is_asked_for_again() {
+        let start = Instant::now();
+        let mut cache = Cache::new(60 * SECOND, 2 * SECOND);
+        assert_eq!(cache.get(&"web", start), Lookup::NotAsked);
+        cache.set("web", Ok(Some(7)), start);
+        cache.set("db", Ok(None), start);
+        assert!(!cache.is_due(&"web", start + 59 * SECOND));
+        let later = start + 60 * SECOND;
+        assert!(cache.is_due(&"web", later));
+        assert!(!cache.is_due(&"web", later), "it is being asked for");
+        assert_eq!(cache.get(&"web", later), Lookup::Found(7));
+        cache.set("web", Ok(Some(8)), later);
+        assert_eq!(cache.get(&"web", later), Lookup::Found(8));
+        let long_after = later + 60 * SECOND + STALE_KEPT;
+        assert_eq!(cache.get(&"web", long_after), Lookup::NotAsked, "another may have the address");
+        assert_eq!(cache.get(&"db", start + SECOND), Lookup::Missing);
+        assert_eq!(cache.get(&"db", start + 2 * SECOND), Lookup::NotAsked, "it may be there now");
+        assert!(!cache.is_due(&"db", later));
+    }
+
+    #[test]
+    fn while_redis_is_away_what_was_known_stays() {
+        let start = Instant::now();
+        let mut cache = Cache::new(60 * SECOND, 2 * SECOND);
+        cache.set("web", Ok(Some(7)), start);
+        cache.set("db", Ok(None), start);
+        let hours = start + 7200 * SECOND;
+        for key in ["web", "db", "cache"] {
+            cache.set(key, Err(Unanswered), hours);
+        }
+        assert_eq!(cache.get(&"web", hours), Lookup::Found(7));
+        assert_eq!(cache.get(&"db", hours), Lookup::Missing);
+        assert_eq!(cache.get(&"cache", hours), Lookup::Unavailable);
+        assert_eq!(cache.get(&"cache", hours + FAILURE_KEPT), Lookup::NotAsked, "it may be back");
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_not_kept_without_end() {
+        let now = Instant::now();
+        let mut cache = Cache::new(SECOND, SECOND);
+        cache.set(usize::MAX, Ok(Some(())), now);
+        for key in 0..3 * MAX_MISSING {
+            cache.set(key, Ok(None), now);
+        }
+        assert!(cache.entries.len() <= MAX_MISSING);
+        assert_eq!(cache.get(&usize::MAX, now), Lookup::Found(()));
+    }
+}

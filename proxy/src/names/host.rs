@@ -1,0 +1,143 @@
+//! Keeps names working on this host: the rules, and a listener in each network of pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::dns::DnsListener;
+use super::resolver::Resolver;
+use super::rules::{self, RulesError};
+use super::{connections, probe, saved};
+use crate::ingress::Shared;
+
+/// Between two looks at the rules while they lead here, and while they do not.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What workers are told. `None` until it is known.
+pub(crate) type NamesStatus = Option<Status>;
+
+/// Whether pods of this host reach services by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Why they do not; `None` if they do.
+    pub(crate) problem: Option<String>,
+    /// The addresses of this host at which they ask.
+    pub(crate) gateways: BTreeSet<Ipv4Addr>,
+}
+
+impl Status {
+    /// What workers are told when the operator does not want names.
+    pub(crate) fn off() -> Self {
+        let problem = Some("KUBELEET_NAMES is off for the proxy of this host".to_owned());
+        Self { problem, gateways: BTreeSet::new() }
+    }
+}
+
+/// Names on this host.
+pub(crate) struct HostNames {
+    pub(crate) resolver: Arc<Resolver>,
+    /// The ways to pods.
+    pub(crate) shared: Arc<Shared>,
+    /// The addresses of this host in the networks of pods, as workers name them.
+    pub(crate) gateways: watch::Receiver<BTreeSet<Ipv4Addr>>,
+    /// For the workers.
+    pub(crate) status: watch::Sender<NamesStatus>,
+    /// The file of what is known.
+    pub(crate) file: PathBuf,
+}
+
+/// The listeners, by address. When this is dropped they end.
+type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
+
+impl HostNames {
+    /// Serves until `shutdown`.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        self.resolver.restore(saved::read(&self.file));
+        let saving = saved::keep(self.resolver.clone(), self.file.clone());
+        let serve = async { tokio::join!(self.serve(), saving) };
+        shutdown.run_until_cancelled(serve).await;
+    }
+
+    async fn serve(&mut self) {
+        let mut listeners = Listeners::default();
+        let mut refused = None;
+        loop {
+            // For people on the host, and for the probe. One of several proxies on a host has it.
+            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST).await;
+            // Without the right to set rules: root may have set them, which is found out without any right.
+            if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
+                refused = rules::set().await.err();
+            }
+            let mut problem = match probe::resolver_answers().await {
+                true => None,
+                false => Some(why_not(refused.as_ref())),
+            };
+            let wanted = self.gateways.borrow_and_update().clone();
+            let mut gateways = BTreeSet::new();
+            for gateway in wanted {
+                match self.listen(&mut listeners, gateway).await {
+                    Ok(()) => drop(gateways.insert(gateway)),
+                    // New containers are not to ask where nothing answers.
+                    Err(error) => problem = Some(not_listening(gateway, &error)),
+                }
+            }
+            let wait = if problem.is_none() { CHECK_INTERVAL } else { RETRY_INTERVAL };
+            self.tell(Status { problem, gateways });
+            tokio::select! {
+                Ok(()) = self.gateways.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Listens on an address, unless it does already.
+    async fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr) -> io::Result<()> {
+        if listeners.contains_key(&address) {
+            return Ok(());
+        }
+        let (questions, connections) = (DnsListener::bind(address).await?, connections::bind(address).await?);
+        let (resolver, shared) = (self.resolver.clone(), self.shared.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(questions.run(resolver.clone()));
+        tasks.spawn(connections::accept_all(connections, resolver, shared));
+        listeners.insert(address, tasks);
+        Ok(())
+    }
+
+    fn tell(&self, status: Status) {
+        let before = self.status.borrow().as_ref().map(|status| status.problem.clone());
+        if before.as_ref() != Some(&status.problem) {
+            match &status.problem {
+                None => tracing::info!("pods of this host reach services by name"),
+                Some(problem) => tracing::warn!("pods of this host reach no service by name: {problem}"),
+            }
+        }
+        self.status.send_if_modified(|told| {
+            let is_new = told.as_ref() != Some(&status);
+            *told = Some(status);
+            is_new
+        });
+    }
+}
+
+fn not_listening(gateway: Ipv4Addr, error: &io::Error) -> String {
+    format!("it cannot listen at {gateway}: {error}; the engine has to be on this host, with one proxy")
+}
+
+fn why_not(refused: Option<&RulesError>) -> String {
+    let set_them = "start the proxy as root, or run `kubeleet net rules` as root";
+    match refused {
+        Some(error) => format!("the rules of this host that lead to the resolver are missing: {error}; {set_them}"),
+        None => "the rules of this host that lead to the resolver are set, and no answer comes: look for other rules \
+                 about 198.18.0.0/15 in `iptables-save`"
+            .to_owned(),
+    }
+}

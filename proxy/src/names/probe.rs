@@ -1,0 +1,57 @@
+//! Asks the resolver as a program of this host does: an answer comes only if the host's rules lead to one.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use common::address::PoolAddress;
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RData, RecordType};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use super::question::DOMAIN;
+
+/// How long an answer may take, and how often it is asked for.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+const TRIES: usize = 3;
+
+/// Returns whether a resolver answers at its address, where only rules of this host lead to.
+pub async fn resolver_answers() -> bool {
+    let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
+    // Any other resolver at this address would not know of the domain.
+    matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
+}
+
+/// Returns the address of a service or slot, as a pod of no app is told it; `None` if it is told none.
+pub async fn address_of(name: &str) -> Option<Ipv4Addr> {
+    let name =
+        Name::from_ascii(format!("{}.{DOMAIN}.", name.trim_end_matches(&format!(".{DOMAIN}")))).ok()?;
+    let answer = ask(&name, RecordType::A).await?;
+    answer.answers.iter().find_map(|record| match &record.data {
+        RData::A(address) => Some(address.0),
+        _ => None,
+    })
+}
+
+async fn ask(name: &Name, kind: RecordType) -> Option<Message> {
+    for _ in 0..TRIES {
+        if let Ok(Ok(answer)) = timeout(ANSWER_WITHIN, ask_once(name, kind)).await {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+async fn ask_once(name: &Name, kind: RecordType) -> io::Result<Message> {
+    let id = rand::random();
+    let mut question = Message::new(id, MessageType::Query, OpCode::Query);
+    question.add_query(Query::query(name.clone(), kind));
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
+    socket.connect((PoolAddress::RESOLVER.ip(), 53)).await?;
+    socket.send(&question.to_vec().map_err(io::Error::other)?).await?;
+    let mut answer = [0; 512];
+    let length = socket.recv(&mut answer).await?;
+    let answer = Message::from_vec(&answer[..length]).map_err(io::Error::other)?;
+    if answer.metadata.id == id { Ok(answer) } else { Err(io::Error::other("an answer to another question")) }
+}

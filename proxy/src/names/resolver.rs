@@ -1,0 +1,299 @@
+//! Answers questions: decides from what is known, and asks Redis or the upstream resolver for what is not.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::address::{AddressName, PoolAddress};
+use common::endpoint::EndpointState;
+use common::ids::{AppName, ServiceName};
+use common::store::{GivenAddress, Store, StoreError};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::answer::{Client, Decision, Lookup, Names, Needed, Transport, decide, failure};
+use super::cache::{Cache, Unanswered};
+use super::forward::Forwarder;
+use crate::follow::Interest;
+use crate::gate::Gates;
+use crate::snapshot::Snapshot;
+use crate::turns::Turns;
+
+/// Addresses and apps are asked for again after this.
+const FOUND_KEPT: Duration = Duration::from_secs(60);
+/// A service that does not exist may be created at any moment.
+const MISSING_KEPT: Duration = Duration::from_secs(1);
+/// How long an answer of Redis may take: a program asks again after 5 s.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long the first answer about a service's endpoints may take.
+const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
+/// The most questions to Redis in this time.
+const ASKS: usize = 500;
+const ASKS_PER: Duration = Duration::from_secs(1);
+/// How often an answer is decided: each of an app's short name, a name, a slot and the endpoints may have to be asked for,
+/// and then the addresses of all slots together.
+const MAX_ROUNDS: usize = 5;
+
+/// The resolver of this host.
+pub(crate) struct Resolver {
+    store: Store,
+    interest: Interest,
+    snapshot: watch::Receiver<Arc<Snapshot>>,
+    gates: Arc<Gates>,
+    forwarder: Forwarder,
+    answers: Mutex<Answers>,
+    /// For questions to Redis.
+    asks: Turns,
+}
+
+/// What Redis has answered.
+struct Answers {
+    addresses: Cache<AddressName, PoolAddress>,
+    holders: Cache<PoolAddress, AddressName>,
+    apps: Cache<ServiceName, AppName>,
+}
+
+/// What is known at one moment.
+struct Known<'a> {
+    answers: &'a Answers,
+    snapshot: &'a Snapshot,
+    /// Services whose endpoints were asked for in vain.
+    unanswered: &'a HashSet<ServiceName>,
+    now: Instant,
+    /// Names whose address was used.
+    used: RefCell<Vec<AddressName>>,
+}
+
+impl Names for Known<'_> {
+    fn address(&self, name: &AddressName) -> Lookup<PoolAddress> {
+        let known = self.answers.addresses.get(name, self.now);
+        if matches!(known, Lookup::Found(_)) {
+            self.used.borrow_mut().push(name.clone());
+        }
+        known
+    }
+
+    fn name_of(&self, address: PoolAddress) -> Lookup<AddressName> {
+        self.answers.holders.get(&address, self.now)
+    }
+
+    fn ready_slots(&self, service: &ServiceName) -> Lookup<Vec<u32>> {
+        let Some(endpoints) = self.snapshot.endpoints.get(service) else {
+            let is_unanswered = self.unanswered.contains(service);
+            return if is_unanswered { Lookup::Unavailable } else { Lookup::NotAsked };
+        };
+        let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
+        Lookup::Found(ready.map(|endpoint| endpoint.replica).collect())
+    }
+}
+
+impl Resolver {
+    pub(crate) fn new(
+        store: Store,
+        interest: Interest,
+        snapshot: watch::Receiver<Arc<Snapshot>>,
+        gates: Arc<Gates>,
+        forwarder: Forwarder,
+    ) -> Self {
+        let answers = Answers {
+            addresses: Cache::new(FOUND_KEPT, MISSING_KEPT),
+            holders: Cache::new(FOUND_KEPT, MISSING_KEPT),
+            apps: Cache::new(FOUND_KEPT, FOUND_KEPT),
+        };
+        let asks = Turns::new(ASKS, ASKS_PER);
+        Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), asks }
+    }
+
+    /// Takes in what a process before this one knew.
+    pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
+        let (mut answers, now) = (self.answers(), Instant::now());
+        for (name, address) in known {
+            self.interest.want(&name.service);
+            answers.holders.restore(address, name.clone(), now);
+            answers.addresses.restore(name, address, now);
+        }
+    }
+
+    /// Returns all names whose address is known.
+    pub(super) fn known_addresses(&self) -> Vec<(AddressName, PoolAddress)> {
+        let answers = self.answers();
+        answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
+    }
+
+    /// Returns the answer to a message from `client`; `None` if none is to be sent.
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: IpAddr,
+        transport: Transport,
+    ) -> Option<Vec<u8>> {
+        let app = match self.gates.service_at(client) {
+            Some(service) => self.app_of(service).await,
+            None => None,
+        };
+        let client = Client { app: app.as_ref(), transport, random: rand::random() };
+        let mut unanswered = HashSet::new();
+        for _ in 0..MAX_ROUNDS {
+            match self.decide(request, &client, &unanswered) {
+                Decision::Answer(answer) => return Some(answer),
+                Decision::Ignore => return None,
+                Decision::Forward => {
+                    let answer = self.forwarder.forward(request, transport).await;
+                    return answer.or_else(|| failure(request, transport));
+                }
+                Decision::Ask(needed) => self.ask(needed, &mut unanswered).await,
+            }
+        }
+        failure(request, transport)
+    }
+
+    /// Returns the answer if all that it takes is known already.
+    pub(super) fn answer_at_once(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: IpAddr,
+        transport: Transport,
+    ) -> Option<Vec<u8>> {
+        let app = match self.gates.service_at(client) {
+            None => None,
+            Some(service) => match self.answers().apps.get(&service, Instant::now()) {
+                Lookup::Found(app) => Some(app),
+                Lookup::Missing => None,
+                Lookup::NotAsked | Lookup::Unavailable => return None,
+            },
+        };
+        let client = Client { app: app.as_ref(), transport, random: rand::random() };
+        match self.decide(request, &client, &HashSet::new()) {
+            Decision::Answer(answer) => Some(answer),
+            Decision::Ask(_) | Decision::Forward | Decision::Ignore => None,
+        }
+    }
+
+    fn decide(
+        self: &Arc<Self>,
+        request: &[u8],
+        client: &Client<'_>,
+        unanswered: &HashSet<ServiceName>,
+    ) -> Decision {
+        let (snapshot, now) = (self.snapshot.borrow().clone(), Instant::now());
+        let mut answers = self.answers();
+        let known =
+            Known { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
+        let decision = decide(request, client, &known);
+        let used = known.used.into_inner();
+        for name in used.into_iter().filter(|name| answers.addresses.is_due(name, now)) {
+            let resolver = self.clone();
+            tokio::spawn(async move { resolver.ask_address(name).await });
+        }
+        decision
+    }
+
+    /// Returns the service or slot that has an address; `None` if none has it, or it cannot be found out.
+    pub(super) async fn holder(self: &Arc<Self>, address: PoolAddress) -> Option<AddressName> {
+        if self.answers().holders.is_due(&address, Instant::now()) {
+            let resolver = self.clone();
+            tokio::spawn(async move { resolver.ask_holder(address).await });
+        }
+        let known = self.answers().holders.get(&address, Instant::now());
+        let known = match known {
+            Lookup::NotAsked => {
+                self.ask_holder(address).await;
+                self.answers().holders.get(&address, Instant::now())
+            }
+            known => known,
+        };
+        match known {
+            Lookup::Found(name) => Some(name),
+            Lookup::Missing | Lookup::NotAsked | Lookup::Unavailable => None,
+        }
+    }
+
+    /// From now on the endpoints of the service are followed.
+    pub(super) fn want(&self, service: &ServiceName) {
+        self.interest.want(service);
+    }
+
+    async fn app_of(&self, service: ServiceName) -> Option<AppName> {
+        if self.answers().apps.get(&service, Instant::now()) == Lookup::NotAsked {
+            self.asks.wait().await;
+            let answer = self.within(self.store.app_of_service(&service)).await;
+            self.answers().apps.set(service.clone(), answer, Instant::now());
+        }
+        match self.answers().apps.get(&service, Instant::now()) {
+            Lookup::Found(app) => Some(app),
+            Lookup::Missing | Lookup::NotAsked | Lookup::Unavailable => None,
+        }
+    }
+
+    async fn ask(&self, needed: Vec<Needed>, unanswered: &mut HashSet<ServiceName>) {
+        let (mut addresses, mut services) = (Vec::new(), Vec::new());
+        for needed in needed {
+            match needed {
+                Needed::Address(name) => addresses.push(name),
+                Needed::Holder(address) => self.ask_holder(address).await,
+                Needed::Endpoints(service) => services.push(service),
+            }
+        }
+        futures_util::future::join_all(addresses.into_iter().map(|name| self.ask_address(name))).await;
+        for service in services {
+            if !self.wait_for_endpoints(&service).await {
+                unanswered.insert(service);
+            }
+        }
+    }
+
+    async fn ask_address(&self, name: AddressName) {
+        self.asks.wait().await;
+        let answer = match self.within(self.store.address(&name)).await {
+            Ok(GivenAddress::Confirmed(address)) => Ok(Some(address)),
+            Ok(GivenAddress::Missing) => Ok(None),
+            Ok(GivenAddress::Unconfirmed) => Err(Unanswered),
+            Ok(GivenAddress::Full) => {
+                tracing::warn!(%name, "no address is free in the pool for services; its name is not resolved");
+                Err(Unanswered)
+            }
+            Err(Unanswered) => Err(Unanswered),
+        };
+        if let Ok(Some(address)) = answer {
+            // A connection to it will follow.
+            self.want(&name.service);
+            self.answers().holders.set(address, Ok(Some(name.clone())), Instant::now());
+        }
+        self.answers().addresses.set(name, answer, Instant::now());
+    }
+
+    async fn ask_holder(&self, address: PoolAddress) {
+        self.asks.wait().await;
+        let answer = self.within(self.store.address_holder(address)).await;
+        self.answers().holders.set(address, answer, Instant::now());
+    }
+
+    /// Returns whether the endpoints of the service became known.
+    async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
+        self.want(service);
+        let mut snapshot = self.snapshot.clone();
+        let known = snapshot.wait_for(|snapshot| snapshot.endpoints.contains_key(service));
+        timeout(ENDPOINTS_WITHIN, known).await.is_ok_and(|known| known.is_ok())
+    }
+
+    /// Waits for an answer of Redis, though not for long.
+    async fn within<T>(&self, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Unanswered> {
+        match timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "what a name needs cannot be read: what is known stays");
+                Err(Unanswered)
+            }
+            Err(_) => Err(Unanswered),
+        }
+    }
+
+    fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! The rules of this host that lead from pods to the proxy, set by `iptables` as the engine sets its own.
+//!
+//! They name no address that is known only when the proxy runs: networks of pods are told by the beginning of their
+//! interface's name, and ports are fixed. So root sets them once, and the proxy needs no right to.
+
+use std::io;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::{connections, dns};
+
+/// With what the names of the interfaces of pods' networks begin.
+const INTERFACES: &str = "kl-";
+/// Seconds to wait for another program that changes rules.
+const LOCK_WAIT: &str = "5";
+
+/// Why the rules are not set.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// There is no such program.
+    #[error("`iptables` is not installed: install the package iptables")]
+    NotInstalled,
+    /// It is not allowed.
+    #[error("setting rules takes the right of root (CAP_NET_ADMIN and CAP_NET_RAW)")]
+    NotAllowed,
+    /// Anything else.
+    #[error("{command}: {detail}")]
+    Failed {
+        /// The command.
+        command: String,
+        /// What it said.
+        detail: String,
+    },
+}
+
+/// A rule that leads to one of our chains. It stands first in its chain.
+struct Jump {
+    table: &'static str,
+    chain: &'static str,
+    condition: String,
+    target: &'static str,
+}
+
+/// Our chains and their rules, which replace whatever was in them.
+fn chains(has_docker_user: bool) -> String {
+    let (questions, connections) = (dns::PORT, connections::PORT);
+    let resolver = common::address::PoolAddress::RESOLVER.ip();
+    let forward = if has_docker_user {
+        "-A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
+         -A KUBELEET-TO-PODS -j DROP\n\
+         -A KUBELEET-FROM-PODS -d 169.254.0.0/16 -j REJECT\n\
+         -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n"
+    } else {
+        ""
+    };
+    format!(
+        "*nat\n\
+         :KUBELEET - [0:0]\n\
+         -A KUBELEET -d {resolver} -p udp --dport 53 -j REDIRECT --to-ports {questions}\n\
+         -A KUBELEET -d {resolver} -p tcp --dport 53 -j REDIRECT --to-ports {questions}\n\
+         -A KUBELEET -p tcp -j REDIRECT --to-ports {connections}\n\
+         COMMIT\n\
+         *filter\n\
+         :KUBELEET-HOST - [0:0]\n\
+         :KUBELEET-PORTS - [0:0]\n\
+         :KUBELEET-TO-PODS - [0:0]\n\
+         :KUBELEET-FROM-PODS - [0:0]\n\
+         -A KUBELEET-HOST -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n\
+         -A KUBELEET-HOST -p udp --dport {questions} -m conntrack --ctstate DNAT -j ACCEPT\n\
+         -A KUBELEET-HOST -p tcp --dport {questions}:{connections} -m conntrack --ctstate DNAT -j ACCEPT\n\
+         -A KUBELEET-HOST -p icmp -j ACCEPT\n\
+         -A KUBELEET-HOST -j REJECT\n\
+         -A KUBELEET-PORTS -i lo -j RETURN\n\
+         -A KUBELEET-PORTS -j DROP\n\
+         {forward}\
+         COMMIT\n"
+    )
+}
+
+/// The rules that lead to our chains.
+fn jumps(has_docker_user: bool) -> Vec<Jump> {
+    let (questions, connections) = (dns::PORT, connections::PORT);
+    let jump = |table, chain, condition: String, target| Jump { table, chain, condition, target };
+    let pool = "-d 198.18.0.0/15";
+    let mut jumps = vec![
+        jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
+        // For people on the host.
+        jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
+        // Neighbours do not reach the proxy's ports by the host's address in a network of pods.
+        jump("filter", "INPUT", format!("! -i {INTERFACES}+ -p udp --dport {questions}"), "KUBELEET-PORTS"),
+        jump(
+            "filter",
+            "INPUT",
+            format!("! -i {INTERFACES}+ -p tcp --dport {questions}:{connections}"),
+            "KUBELEET-PORTS",
+        ),
+        jump("filter", "INPUT", format!("-i {INTERFACES}+"), "KUBELEET-HOST"),
+    ];
+    if has_docker_user {
+        let through = |condition, target| jump("filter", "DOCKER-USER", condition, target);
+        jumps.push(through(format!("! -i {INTERFACES}+ -o {INTERFACES}+"), "KUBELEET-TO-PODS"));
+        jumps.push(through(format!("-i {INTERFACES}+"), "KUBELEET-FROM-PODS"));
+    }
+    jumps
+}
+
+impl Jump {
+    fn arguments<'a>(&'a self, action: &'a str) -> Vec<&'a str> {
+        let mut arguments = vec!["-w", LOCK_WAIT, "-t", self.table, action, self.chain];
+        arguments.extend(self.condition.split(' '));
+        arguments.extend(["-j", self.target]);
+        arguments
+    }
+}
+
+/// Returns the rules that are missing, as `iptables` is to be told them.
+///
+/// # Errors
+/// See [`RulesError`].
+pub async fn missing() -> Result<Vec<String>, RulesError> {
+    let missing = missing_jumps(has_docker_user().await?).await;
+    Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
+}
+
+async fn missing_jumps(has_docker_user: bool) -> Vec<Jump> {
+    let mut missing = Vec::new();
+    for jump in jumps(has_docker_user) {
+        if run("iptables", &jump.arguments("-C"), "").await.is_err() {
+            missing.push(jump);
+        }
+    }
+    missing
+}
+
+/// Sets the rules, unless they are there. Repeating it changes nothing.
+///
+/// # Errors
+/// See [`RulesError`].
+pub async fn set() -> Result<(), RulesError> {
+    let has_docker_user = has_docker_user().await?;
+    let missing = missing_jumps(has_docker_user).await;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains(has_docker_user)).await?;
+    for jump in missing {
+        run("iptables", &jump.arguments("-I"), "").await?;
+    }
+    Ok(())
+}
+
+/// Removes the rules and our chains.
+///
+/// # Errors
+/// See [`RulesError`].
+pub async fn remove() -> Result<(), RulesError> {
+    let has_docker_user = has_docker_user().await?;
+    for jump in jumps(has_docker_user) {
+        // As often as it is there.
+        while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
+    }
+    let chains = [
+        ("nat", "KUBELEET"),
+        ("filter", "KUBELEET-HOST"),
+        ("filter", "KUBELEET-PORTS"),
+        ("filter", "KUBELEET-TO-PODS"),
+        ("filter", "KUBELEET-FROM-PODS"),
+    ];
+    for (table, chain) in chains {
+        if run("iptables", &["-w", LOCK_WAIT, "-t", table, "-F", chain], "").await.is_ok() {
+            run("iptables", &["-w", LOCK_WAIT, "-t", table, "-X", chain], "").await?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether this host has a network of pods, of any cluster: then the rules are in use.
+pub fn are_in_use() -> bool {
+    let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))
+}
+
+/// Returns whether the engine has its chain for rules of others.
+async fn has_docker_user() -> Result<bool, RulesError> {
+    // The first call of all: it finds out whether there is the program, and the right.
+    run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
+    Ok(run("iptables", &["-w", LOCK_WAIT, "-S", "DOCKER-USER"], "").await.is_ok())
+}
+
+async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), RulesError> {
+    let failed = |detail: String| {
+        let command = [&[program], arguments].concat().join(" ");
+        RulesError::Failed { command, detail }
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => RulesError::NotInstalled,
+        _ => failed(error.to_string()),
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends before it has read all tells why.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    }
+    let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let detail = said.lines().find(|line| !line.starts_with('#')).unwrap_or("it failed").to_owned();
+    let is_refused = ["Permission denied", "Operation not permitted", "must be root"];
+    Err(match is_refused.iter().any(|text| said.contains(text)) {
+        true => RulesError::NotAllowed,
+        false => failed(detail),
+    })
+}

@@ -1,0 +1,72 @@
+//! The file with the addresses that a proxy knew, so that one that is restarted without Redis resolves them.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::address::{AddressName, PoolAddress};
+use serde::{Deserialize, Serialize};
+
+use super::resolver::Resolver;
+use crate::known_file;
+
+/// What changes within this time is saved at once.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// As in Redis: the fields of `addresses`, with a name.
+#[derive(Serialize, Deserialize)]
+struct File {
+    addresses: BTreeMap<String, u32>,
+}
+
+/// Reads the file. What is no address of a name is left out; without a file nothing is known.
+pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
+    let file = match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice::<File>(&text).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(error) => Err(error.to_string()),
+    };
+    let addresses = match file {
+        Ok(File { addresses }) => addresses,
+        Err(why) => {
+            tracing::warn!("{} cannot be read: {why}; no name is known until Redis answers", path.display());
+            return Vec::new();
+        }
+    };
+    let known = addresses.into_iter();
+    known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
+}
+
+/// Saves what the resolver knows whenever it has changed, for ever.
+pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
+    let text = || text(&resolver.known_addresses());
+    known_file::keep(path, SAVE_INTERVAL, text(), text, "will know no names").await;
+}
+
+fn text(known: &[(AddressName, PoolAddress)]) -> String {
+    let addresses = known.iter().map(|(name, address)| (name.to_string(), address.number())).collect();
+    serde_json::to_string(&File { addresses }).expect("texts and numbers serialize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("names.json");
+        assert_eq!(read(&path), []);
+        let known: Vec<(AddressName, PoolAddress)> = [("0.web", 8), ("web", 7)]
+            .map(|(name, number)| (name.parse().unwrap(), PoolAddress::from_number(number).unwrap()))
+            .into();
+        known_file::write(&path, &text(&known)).unwrap();
+        assert_eq!(read(&path), known);
+        for broken in ["{", r#"{"addresses":{"Web":7,"web":0,"x":4294967295}}"#] {
+            known_file::write(&path, broken).unwrap();
+            assert_eq!(read(&path), [], "{broken}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Pods reach services by name: real containers ask the proxy of their host with the C library's resolver, and connect
+//! with a plain TCP client.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::cluster::{Daemon, binary};
+use kubeleet_tests::docker::Docker;
+use kubeleet_tests::exclusive::{beside_others, exclusive};
+use kubeleet_tests::http::Http;
+use kubeleet_tests::{Cluster, Timing};
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+use testkit::require;
+
+use crate::SOON;
+use crate::handover::{free_ports, service};
+
+/// The port of the sample application.
+const PORT: u16 = 8000;
+/// Restarts of the only pod while requests come.
+const RESTARTS: u64 = 3;
+
+fn free_address() -> String {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
+}
+
+/// One host with containers, another one with plain processes, and a proxy each.
+struct Hosts {
+    http: Http,
+    /// The container from which everything is tried, in the app `shop`.
+    tool: String,
+    here: Daemon,
+    _daemons: Vec<Daemon>,
+    cluster: Cluster,
+    /// Dropped last: workers that live would start their containers again, and make their network.
+    docker: Docker,
+}
+
+impl Hosts {
+    async fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            require::skipped("netns", "the rules of a host take the right of root");
+            return None;
+        }
+        let cluster = Cluster::new(Timing::Short).await;
+        let docker = Docker::find(&cluster.prefix).await?;
+        docker.make_name_images().await;
+        let (api, scheduler) = (cluster.api().await, cluster.scheduler());
+        let (here, there) = (cluster.folder().join("here"), cluster.folder().join("there"));
+        let (tunnel_here, tunnel_there) = (free_address(), free_address());
+        let proxy_here = cluster
+            .proxy(&here, &[("KUBELEET_INGRESS_LISTEN", "off"), ("KUBELEET_TUNNEL_LISTEN", &tunnel_here)]);
+        let proxy_there = cluster.proxy(
+            &there,
+            &[
+                ("KUBELEET_INGRESS_LISTEN", "off"),
+                ("KUBELEET_TUNNEL_LISTEN", &tunnel_there),
+                ("KUBELEET_NAMES", "off"),
+            ],
+        );
+        let socket = |host: &std::path::Path| host.join("proxy.sock").display().to_string();
+        let (socket_here, socket_there) = (socket(&here), socket(&there));
+        let worker_here =
+            cluster.worker_with("here", "docker", &[("KUBELEET_PROXY_SOCKET", socket_here.as_str())]);
+        let worker_there =
+            cluster.worker_with("there", "process", &[("KUBELEET_PROXY_SOCKET", socket_there.as_str())]);
+        let http = api.http();
+        http.nodes_ready(2).await;
+        eventually_within(SOON, "containers are to reach services by name", || async {
+            check(worker_here.log().contains("new containers reach services by name"), || {
+                format!("{}\n{}", worker_here.log(), proxy_here.log())
+            })
+        })
+        .await;
+        let daemons = vec![api, scheduler, proxy_there, worker_here, worker_there];
+        let tool = String::new();
+        let mut hosts = Self { cluster, docker, http, tool, here: proxy_here, _daemons: daemons };
+        hosts.only_on("here").await;
+        let waits = "trap 'exit 0' TERM; sleep 86400 & wait $!";
+        hosts
+            .post(json!({
+                "name": "shop-tool", "app": "shop", "image": "kubeleet-test/names:1",
+                "command": ["/bin/bash", "-c", waits], "pull_policy": "never",
+            }))
+            .await;
+        hosts.tool = hosts.container_of("shop-tool").await;
+        Some(hosts)
+    }
+
+    async fn post(&self, service: Value) {
+        self.http.post("/service", &service).await;
+        let replicas = service["replicas"].as_u64().unwrap_or(1);
+        self.http.runs(SOON, service["name"].as_str().unwrap(), replicas).await;
+    }
+
+    /// New pods are placed on this host only.
+    async fn only_on(&self, host: &str) {
+        for other in ["here", "there"] {
+            let action = if other == host { "uncordon" } else { "cordon" };
+            let path = format!("/node/{}/{action}", self.cluster.node(other));
+            self.http.send(Method::POST, &path, None).await;
+        }
+    }
+
+    async fn container_of(&self, service: &str) -> String {
+        let containers = self.docker.containers().await;
+        let is_of_service = |labels: &std::collections::HashMap<String, String>| {
+            labels.get("kubeleet.service").is_some_and(|name| name == service)
+        };
+        containers.into_iter().find(|one| one.running && is_of_service(&one.labels)).unwrap().name
+    }
+
+    /// Runs a line of bash in the container from which everything is tried.
+    async fn run(&self, line: &str) -> String {
+        self.docker.exec(&self.tool, &["/bin/bash", "-c", line]).await
+    }
+
+    /// Asks the sample application behind a name who it is.
+    async fn greeting(&self, name: &str) -> String {
+        let request = format!(
+            "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 20 cat <&3"
+        );
+        self.run(&request).await.lines().last().unwrap_or_default().to_owned()
+    }
+
+    async fn answers(&self, name: &str) {
+        eventually_within(SOON, &format!("{name} answers"), || async {
+            let greeting = self.greeting(name).await;
+            check(greeting.starts_with("hello from "), || format!("{greeting:?}"))
+        })
+        .await;
+    }
+
+    /// Runs `net check`. Returns whether it found nothing in the way, and what it printed.
+    async fn net_check(&self, target: &str) -> (bool, String) {
+        let mut command = tokio::process::Command::new(binary());
+        command.args(["net", "check", target]);
+        command.env("KUBELEET_PROXY_SOCKET", self.cluster.folder().join("here").join("proxy.sock"));
+        let output = command.output().await.unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    async fn address(&self, name: &str) -> Option<Ipv4Addr> {
+        let said = self.run(&format!("getent ahostsv4 {name}")).await;
+        said.split_whitespace().next().and_then(|address| address.parse().ok())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a_host() {
+    let _lock = beside_others().await;
+    // The rules of this machine, and the ports to which they lead.
+    let _host = exclusive("names").await;
+    let Some(hosts) = Hosts::new().await else { return };
+    let hello = json!({
+        "name": "web", "replicas": 2, "image": "kubeleet-test/hello:1", "pull_policy": "never",
+    });
+    hosts.post(hello.clone()).await;
+    let mut db = hello;
+    (db["name"], db["app"], db["replicas"]) = (json!("shop-db"), json!("shop"), json!(1));
+    hosts.post(db).await;
+    hosts.only_on("there").await;
+    let first_port = free_ports();
+    let mut far: Value = service(first_port);
+    (far["name"], far["replicas"]) = (json!("far"), json!(1));
+    hosts.post(far).await;
+    hosts.only_on("here").await;
+
+    // A service has one address, which stays; any of its pods answers.
+    hosts.answers("web").await;
+    let address = hosts.address("web").await.unwrap();
+    assert_eq!(address.octets()[0], 198, "{address}");
+    // A pod that was slow to accept once is asked less for some seconds.
+    let mut greetings = BTreeSet::new();
+    let until = Instant::now() + 2 * SOON;
+    while greetings.len() < 2 {
+        greetings.insert(hosts.greeting("web").await);
+        assert!(Instant::now() < until, "only one of two pods is reached: {greetings:?}");
+    }
+    // The same from the host, by the command that says what is in the way.
+    let (is_well, said) = hosts.net_check(&format!("web:{PORT}")).await;
+    assert!(is_well && said.contains("a pod answered"), "{said}");
+    let (is_well, said) = hosts.net_check("nothing").await;
+    assert!(!is_well && said.contains("FAIL  nothing: no address"), "{said}");
+    // A slot has its own, and is always the same pod.
+    let slots = [hosts.greeting("0.web").await, hosts.greeting("1.web.kubeleet").await];
+    assert_eq!(BTreeSet::from(slots), greetings);
+    assert_eq!(hosts.greeting("0.web").await, hosts.greeting("0.web").await);
+    // Within an app its short names come first, and elsewhere they are no names.
+    hosts.answers("db").await;
+    assert_eq!(hosts.address("db").await, hosts.address("shop-db").await);
+    // A pod of another host, on its own port.
+    let echo = format!("exec 3<>/dev/tcp/far/{first_port} && echo hi >&3 && timeout 20 head -n 1 <&3");
+    eventually_within(SOON, "the pod of the other host answers", || async {
+        let said = hosts.run(&echo).await;
+        check(said == "hi\n", || format!("{said:?}"))
+    })
+    .await;
+    // No name, no address; and what listens on the host is not reached, nor the pod by its own address.
+    assert_eq!(hosts.address("nothing").await, None);
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let host_port = listener.local_addr().unwrap().port();
+    let route = hosts.run("cat /proc/net/route").await;
+    let gateway = gateway_of(&route);
+    for target in
+        [format!("{gateway}/{host_port}"), format!("{gateway}/7054"), "169.254.169.254/80".to_owned()]
+    {
+        let said = hosts.run(&format!("timeout 2 bash -c '</dev/tcp/{target}' 2>&1 && echo reached")).await;
+        assert!(!said.contains("reached"), "{target}: {said}");
+    }
+    let pod = hosts.http.pods("service=web").await[0]["address"].as_str().unwrap().to_owned();
+    let said = hosts.run(&format!("timeout 2 bash -c '</dev/tcp/{pod}/{PORT}' 2>&1 && echo reached")).await;
+    assert!(!said.contains("reached"), "{pod}: {said}");
+
+    // The only pod of a service is replaced, and no request by name fails.
+    let asking = async {
+        let mut answered = 0;
+        loop {
+            let greeting = hosts.greeting("db").await;
+            assert!(greeting.starts_with("hello from "), "after {answered}: {greeting:?}");
+            answered += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = asking => {}
+        () = restarts(&hosts.http) => {}
+    }
+
+    // Without Redis what is known is served.
+    hosts.cluster.redis.freeze();
+    for name in ["web", "db", "0.web"] {
+        let greeting = hosts.greeting(name).await;
+        assert!(greeting.starts_with("hello from "), "{name}: {greeting:?}");
+    }
+    hosts.cluster.redis.thaw();
+    assert!(!hosts.here.log().contains("panicked"));
+}
+
+async fn restarts(http: &Http) {
+    for number in 1..=RESTARTS {
+        http.send(Method::POST, "/service/shop-db/restart", None).await;
+        eventually_within(3 * SOON, &format!("restart {number} is done"), || async {
+            let service = http.get("/service/shop-db").await;
+            let is_new = service["generation"].as_u64() > Some(number) && service["status"]["updated"] == 1;
+            check(is_new && service["status"]["running"] == 1, || service["status"].to_string())
+        })
+        .await;
+    }
+}
+
+/// Returns the gateway of the default route in the text of `/proc/net/route`.
+fn gateway_of(route: &str) -> Ipv4Addr {
+    let default = route.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let gateway = default.into_iter().find(|fields| fields.get(1) == Some(&"00000000")).unwrap()[2];
+    Ipv4Addr::from(u32::from_str_radix(gateway, 16).unwrap().to_le_bytes())
+}
