@@ -186,17 +186,16 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
-    /// Makes an image of the sample application, and one with a shell and the C library's resolver.
+    /// Makes an image of `greeter`, and one with a shell and the C library's resolver.
     ///
     /// # Panics
     /// If the engine cannot.
-    pub async fn make_name_images(&self) {
+    pub async fn make_name_images(&self, greeter: &Path) {
         let _lock = exclusive("images").await;
         let docker = DockerRuntime::connect(None).unwrap();
-        let programs = [(crate::cluster::binary(), "/kubeleet")];
-        let entrypoint = &["/kubeleet", "hello"];
+        let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
         let recipe = Recipe { programs: &programs, entrypoint, ..Recipe::default() };
-        import_recipe(&docker, recipe, "kubeleet-test/hello:1").await.unwrap();
+        import_recipe(&docker, recipe, "kubeleet-test/greeter:1").await.unwrap();
         let programs = [
             (Path::new("/bin/bash"), "/bin/bash"),
             (Path::new("/bin/cat"), "/bin/cat"),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::cluster::{Daemon, binary};
@@ -18,7 +19,7 @@ use testkit::require;
 use crate::SOON;
 use crate::handover::{free_ports, service};
 
-/// The port of the sample application.
+/// The port of the server in the containers.
 const PORT: u16 = 8000;
 /// Restarts of the only pod while requests come.
 const RESTARTS: u64 = 3;
@@ -47,7 +48,7 @@ impl Hosts {
         }
         let cluster = Cluster::new(Timing::Short).await;
         let docker = Docker::find(&cluster.prefix).await?;
-        docker.make_name_images().await;
+        docker.make_name_images(Path::new(env!("CARGO_BIN_EXE_greeter"))).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let (here, there) = (cluster.folder().join("here"), cluster.folder().join("there"));
         let (tunnel_here, tunnel_there) = (free_address(), free_address());
@@ -61,7 +62,7 @@ impl Hosts {
                 ("KUBELEET_NAMES", "off"),
             ],
         );
-        let socket = |host: &std::path::Path| host.join("proxy.sock").display().to_string();
+        let socket = |host: &Path| host.join("proxy.sock").display().to_string();
         let (socket_here, socket_there) = (socket(&here), socket(&there));
         let worker_here =
             cluster.worker_with("here", "docker", &[("KUBELEET_PROXY_SOCKET", socket_here.as_str())]);
@@ -118,7 +119,7 @@ impl Hosts {
         self.docker.exec(&self.tool, &["/bin/bash", "-c", line]).await
     }
 
-    /// Asks the sample application behind a name who it is.
+    /// Asks the server behind a name in which container it is.
     async fn greeting(&self, name: &str) -> String {
         let request = format!(
             "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 20 cat <&3"
@@ -157,7 +158,7 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     let _host = exclusive("names").await;
     let Some(hosts) = Hosts::new().await else { return };
     let hello = json!({
-        "name": "web", "replicas": 2, "image": "kubeleet-test/hello:1", "pull_policy": "never",
+        "name": "web", "replicas": 2, "image": "kubeleet-test/greeter:1", "pull_policy": "never",
     });
     hosts.post(hello.clone()).await;
     let mut db = hello;
