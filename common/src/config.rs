@@ -287,6 +287,8 @@ pub struct Config {
     pub ingress_listen: Option<SocketAddr>,
     /// Where the proxy takes connections from the proxies of other hosts.
     pub tunnel_listen: TunnelListen,
+    /// How long a request or connection waits for a pod that takes it.
+    pub pod_wait: Duration,
     /// Whether containers have a network of their own, in which they reach services by name.
     pub names: bool,
     /// Proxies before the ingress whose forwarding headers are kept.
@@ -377,6 +379,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "KUBELEET_TUNNEL_LISTEN",
         "address on which the proxy takes connections from those of other hosts, or off",
     ),
+    ("KUBELEET_POD_WAIT", "how long a request or connection waits for a pod that takes it"),
     ("KUBELEET_NAMES", "off: containers are in the engine's own network, and reach no service by name"),
     ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
     ("KUBELEET_DATA_DIR", "directory for pods of the process runtime"),
@@ -507,6 +510,7 @@ impl Sources<'_> {
             proxy_socket: self.proxy_socket(p),
             ingress_listen: self.read(p, "KUBELEET_INGRESS_LISTEN", Some(INGRESS_LISTEN), ingress_address),
             tunnel_listen: self.read(p, "KUBELEET_TUNNEL_LISTEN", TunnelListen::Auto, tunnel_address),
+            pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),

@@ -44,8 +44,8 @@ pub use pod::{OnDisconnect, PodSpec};
 pub use pull_policy::PullPolicy;
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
-pub(crate) use units::replicas;
 pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
+pub(crate) use units::{replicas, whole};
 pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.

@@ -86,7 +86,8 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
         let interest = follower.interest();
         let resolver = Resolver::new(store, interest, snapshot.clone(), gates.clone(), forwarder);
         // Its own view of how pods do: its connections last, and those of ingress do not.
-        let (shared, following) = ways(IngressConfig::default()).share();
+        let (shared, following) =
+            ways(IngressConfig { wait: config.pod_wait, ..IngressConfig::default() }).share();
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
         let file = socket.with_extension("names.json");
         (HostNames { resolver, shared, gateways, status, file }, following)
@@ -140,7 +141,8 @@ fn tunnel(
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();
-    Some(IngressConfig { listen, tcp_address: listen.ip(), trusted, ..IngressConfig::default() })
+    let (tcp_address, wait) = (listen.ip(), config.pod_wait);
+    Some(IngressConfig { listen, tcp_address, wait, trusted, ..IngressConfig::default() })
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -8,6 +8,7 @@ use serde::forward_to_deserialize_any;
 
 use super::mistake::{ReadError, one_of};
 use super::node::{Entry, Node, Step, Value};
+use crate::spec::whole;
 
 /// A deserializer over a part of a document. Its errors know the path from here on.
 pub(super) struct Part<'de>(pub(super) &'de Node);
@@ -21,15 +22,16 @@ impl<'de> Part<'de> {
         }
     }
 
-    /// Whole numbers may be written as `3.0`: JSON has one type for both, and some writers choose that form.
+    /// Whole numbers may be written as `3.0`.
     fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let value = match &self.0.value {
             Value::Plain(value, _) => value,
             value => value,
         };
-        match value {
-            Value::Float(n) if n.fract() == 0.0 && (0.0..9e15).contains(n) => visitor.visit_u64(*n as u64),
-            value => Self::visit(value, visitor),
+        let number = if let Value::Float(n) = value { whole(*n) } else { None };
+        match number {
+            Some(n) => visitor.visit_u64(n),
+            None => Self::visit(value, visitor),
         }
     }
 

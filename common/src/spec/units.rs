@@ -438,8 +438,14 @@ pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D:
     whole_number(deserializer, u16::MAX.into())
 }
 
-/// Reads a whole number that may be written as `3.0`: JSON has one type for both, and some writers choose that form.
-/// Errors name `max` as the largest valid number.
+/// Returns the whole number that was written as `3.0`; `None` if it has a fraction or is negative. JSON has one type for
+/// both, and some writers choose that form.
+pub(crate) fn whole(n: f64) -> Option<u64> {
+    // Up to here a float holds each whole number.
+    (n.fract() == 0.0 && (0.0..9e15).contains(&n)).then_some(n as u64)
+}
+
+/// Reads a whole number that may be written as `3.0`. Errors name `max` as the largest valid number.
 ///
 /// # Errors
 /// If the number has a fraction, or does not fit `T`.
@@ -463,8 +469,7 @@ where
             u64::try_from(n).map_err(|_| E::invalid_value(de::Unexpected::Signed(n), &self))
         }
         fn visit_f64<E: de::Error>(self, n: f64) -> Result<u64, E> {
-            let is_whole = n.fract() == 0.0 && (0.0..9e15).contains(&n);
-            if is_whole { Ok(n as u64) } else { Err(E::invalid_value(de::Unexpected::Float(n), &self)) }
+            whole(n).ok_or_else(|| E::invalid_value(de::Unexpected::Float(n), &self))
         }
     }
     let number = deserializer.deserialize_u64(Reader { max })?;

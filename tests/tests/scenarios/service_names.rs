@@ -21,6 +21,8 @@ use crate::handover::{free_ports, service};
 
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
+/// A container of a machine whose disk is busy takes longer to listen than the 10 s that requests wait without it.
+const POD_WAIT: &str = "60s";
 /// Restarts of the only pod while requests come.
 const RESTARTS: u64 = 3;
 
@@ -52,8 +54,14 @@ impl Hosts {
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let (here, there) = (cluster.folder().join("here"), cluster.folder().join("there"));
         let (tunnel_here, tunnel_there) = (free_address(), free_address());
-        let proxy_here = cluster
-            .proxy(&here, &[("KUBELEET_INGRESS_LISTEN", "off"), ("KUBELEET_TUNNEL_LISTEN", &tunnel_here)]);
+        let proxy_here = cluster.proxy(
+            &here,
+            &[
+                ("KUBELEET_INGRESS_LISTEN", "off"),
+                ("KUBELEET_TUNNEL_LISTEN", &tunnel_here),
+                ("KUBELEET_POD_WAIT", POD_WAIT),
+            ],
+        );
         let proxy_there = cluster.proxy(
             &there,
             &[
@@ -122,7 +130,7 @@ impl Hosts {
     /// Asks the server behind a name in which container it is.
     async fn greeting(&self, name: &str) -> String {
         let request = format!(
-            "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 20 cat <&3"
+            "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 90 cat <&3"
         );
         self.run(&request).await.lines().last().unwrap_or_default().to_owned()
     }
