@@ -51,8 +51,8 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// Stops what must not run without this lease. Returns whether nothing was left to stop; then the others that
-/// run are reported.
+/// Stops what must not run without this lease. Returns whether nothing was left to stop; and the others that run were
+/// reported.
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
@@ -65,14 +65,24 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     }
     let mut left = list_own(runtime, node, cluster.as_ref()).await?;
     left.retain(|container| container.state == ContainerState::Running);
-    if !left.is_empty() {
-        let count = left.len();
-        tracing::warn!(
-            node = %worker.node, former = %node, count,
-            "containers of another node name run on this machine, and its worker has no lease: was this node \
-             renamed? They go on, and their pods move to other nodes. Start a worker with that name again, \
-             or remove them on the engine: they have the label kubeleet.node={node}"
-        );
+    Ok(left.is_empty() || tell(worker, node, left.len()).await)
+}
+
+/// Says in the log and by an event that containers of a former name go on. Returns whether it was said: this node has to
+/// be registered first.
+async fn tell(worker: &Worker, former: &NodeName, count: usize) -> bool {
+    let node = &worker.node;
+    match worker.store.report_former_containers(node, former, count).await {
+        Ok(true) => {}
+        Ok(false) => return false,
+        // The log has it. An event that is lost with Redis away is not worth another look at the engine each second.
+        Err(error) => tracing::debug!(%error, "the event about containers of a former name is not recorded"),
     }
-    Ok(true)
+    tracing::warn!(
+        %node, %former, count,
+        "containers of another node name run on this machine, and its worker has no lease: was this node renamed? \
+         They go on, and their pods move to other nodes. Start a worker with that name again, or remove them on the \
+         engine: they have the label kubeleet.node={former}"
+    );
+    true
 }

@@ -7,7 +7,7 @@ use redis::cmd;
 
 use super::link::DedicatedConnection;
 use super::reply::{corrupt, payloads, read, unexpected, verdict, word};
-use super::scripts::{ack, claim, in_flight, take_work};
+use super::scripts::{ack, claim, distinct, in_flight, take_work};
 use super::session::{Fenced, Session, SessionResult};
 use super::{StoreError, keys};
 use crate::ids::{AssignmentId, NodeName, ServiceName};
@@ -170,6 +170,9 @@ impl Session {
         pause: Duration,
     ) -> SessionResult<ClaimReply> {
         let what = "claiming pods";
+        let (services, service_index) = distinct(items.iter().map(|item| item.service.as_ref()));
+        let pushed_pods: Vec<_> =
+            (1_usize..).zip(items).filter(|(_, item)| item.payload.spec.is_none()).collect();
         let mut call = claim::Head {
             node_key: keys::node(&self.node),
             rq: keys::rq(&self.node),
@@ -180,22 +183,33 @@ impl Session {
             incarnation: &self.incarnation,
             max_attempts: attempts_allowed,
             pause_ms: pause,
+            service_count: services.len(),
+            pushed_pod_count: pushed_pods.len(),
         }
         .call();
-        for ClaimItem { payload, request, host_ports, service } in items {
-            call.add(claim::Pod {
-                pod_key: keys::pod(&payload.id),
-                wanted_key: keys::wanted(service.as_ref()),
-                ep_key: keys::endpoints_of(service.as_ref()),
-                payload: &payload.raw,
-                uuid: &payload.id,
+        for service in services {
+            call.add(claim::Service {
+                wanted_key: keys::wanted(service),
+                ep_key: keys::endpoints_of(service),
+            });
+        }
+        for (pod_index, ClaimItem { payload, request, host_ports, .. }) in pushed_pods {
+            call.add(claim::PushedPod {
+                pod_index,
                 new_assignment: AssignmentId::random(),
-                name: &payload.name,
                 image: &payload.image,
                 replica: payload.replica,
-                in_service: payload.spec.is_some(),
                 ports: host_ports.as_str(),
                 resources: request,
+            });
+        }
+        for (ClaimItem { payload, .. }, service_index) in items.iter().zip(service_index) {
+            call.add(claim::Pod {
+                pod_key: keys::pod(&payload.id),
+                payload: &payload.raw,
+                uuid: &payload.id,
+                name: &payload.name,
+                service_index,
             });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
@@ -220,6 +234,7 @@ impl Session {
     /// See [`StoreError`].
     pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
         let what = "acknowledging pods";
+        let (services, service_index) = distinct(items.iter().map(|item| item.payload.service()));
         let mut call = ack::Head {
             node_key: keys::node(&self.node),
             rq: keys::rq(&self.node),
@@ -227,12 +242,17 @@ impl Session {
             stop_set: keys::stop(&self.node),
             node: &self.node,
             incarnation: &self.incarnation,
+            service_count: services.len(),
         }
         .call();
-        for AckItem { payload, assignment, network, starting } in items {
+        for service in services {
+            call.add(ack::Service { ep_key: keys::endpoints_of(service.as_ref()) });
+        }
+        for (AckItem { payload, assignment, network, starting }, service_index) in
+            items.iter().zip(service_index)
+        {
             call.add(ack::Pod {
                 pod_key: keys::pod(&payload.id),
-                ep_key: keys::endpoints_of(payload.service().as_ref()),
                 payload: &payload.raw,
                 uuid: &payload.id,
                 assignment,
@@ -240,6 +260,7 @@ impl Session {
                 published: published_field(assignment, &network.ports),
                 name: &payload.name,
                 starting: starting.as_str(),
+                service_index,
             });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;

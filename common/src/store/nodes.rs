@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 
 use super::broken::length_or_broken;
 use super::reply::{Fields, corrupt, names as read_names, unexpected, word};
-use super::scripts::{cordon, node_remove};
+use super::scripts::{cordon, former_containers, node_remove};
 use super::{BrokenKey, Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::ids::NodeName;
@@ -148,6 +148,21 @@ impl Store {
     pub async fn cordon(&self, name: &NodeName, cordoned: bool) -> Result<bool, StoreError> {
         let cordon = cordon::Head { node_key: keys::node(name), node: name, cordoned };
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
+    }
+
+    /// Records that containers with a former name of a node run on its machine, and tells by an event if that is new.
+    /// Returns whether the node has a record.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn report_former_containers(
+        &self,
+        node: &NodeName,
+        former: &NodeName,
+        containers: usize,
+    ) -> Result<bool, StoreError> {
+        let call = former_containers::Head { node_key: keys::node(node), node, former, containers }.call();
+        Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
     /// Removes a dead node whose queues are empty, with all its keys.

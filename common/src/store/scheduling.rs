@@ -8,7 +8,7 @@ use redis::{Value, cmd};
 
 use super::link::DedicatedConnection;
 use super::reply::{list, payloads, read, unexpected, word};
-use super::scripts::{Call, assign, park, take, unpark};
+use super::scripts::{Call, assign, distinct, park, take, unpark};
 use super::{Store, StoreError, keys};
 use crate::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
 use crate::node::Resources;
@@ -274,23 +274,15 @@ fn assign_call(
     // Each node and each different request is passed once; pods refer to them by index from 1.
     let mut nodes: Vec<&Assignment> = Vec::new();
     let mut node_index = HashMap::new();
-    let mut requests: Vec<(&Resources, &HostPorts)> = Vec::new();
-    let mut request_index = Vec::with_capacity(assignments.len());
     for assignment in assignments {
         node_index.entry(&assignment.node).or_insert_with(|| {
             nodes.push(assignment);
             nodes.len()
         });
-        // Requests are few, and mostly the last one.
-        let request = (&assignment.request, &assignment.host_ports);
-        let known = requests.iter().rposition(|known| *known == request);
-        request_index.push(
-            1 + known.unwrap_or_else(|| {
-                requests.push(request);
-                requests.len() - 1
-            }),
-        );
     }
+    let (requests, request_index) = distinct(assignments.iter().map(|one| (&one.request, &one.host_ports)));
+    let pushed_pods: Vec<_> =
+        (1_usize..).zip(assignments).filter(|(_, one)| one.payload.spec.is_none()).collect();
     let mut call = assign::Head {
         in_flight: keys::in_flight(id),
         pushed: keys::PUSHED,
@@ -299,6 +291,7 @@ fn assign_call(
         node_count: nodes.len(),
         request_count: requests.len(),
         volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),
+        pushed_pod_count: pushed_pods.len(),
         dead_after_ms: dead_after,
     }
     .call();
@@ -327,6 +320,9 @@ fn assign_call(
             });
         }
     }
+    for (pod_index, Assignment { payload, .. }) in pushed_pods {
+        call.add(assign::PushedPod { pod_index, image: &payload.image, replica: payload.replica });
+    }
     for (Assignment { payload, node, .. }, request_index) in assignments.iter().zip(request_index) {
         call.add(assign::Pod {
             pod_key: keys::pod(&payload.id),
@@ -336,9 +332,6 @@ fn assign_call(
             request_index,
             new_assignment: AssignmentId::random(),
             name: &payload.name,
-            image: &payload.image,
-            replica: payload.replica,
-            in_service: payload.spec.is_some(),
         });
     }
     call

@@ -87,6 +87,35 @@ async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_th
     assert_eq!(http.get("/status").await["pause"], json!(null));
 }
 
+/// A worker that comes back under another name says what it finds of the former one: nothing else does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut former = cluster.worker("former", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    for (name, on_disconnect) in [("web", "keep"), ("db", "stop")] {
+        http.post("/service", &sleeper(name, 2, on_disconnect)).await;
+        http.runs(SOON, name, 2).await;
+    }
+    former.kill();
+    let _renamed = cluster.worker("renamed", "process");
+    eventually_within(SOON, "an event tells of them", || async {
+        let events: Vec<(String, Vec<String>)> = cluster.redis.cli(&["XRANGE", "events", "-", "+"]).await;
+        let told = events.iter().find(|(_, fields)| fields.iter().any(|field| field == "FormerName"));
+        let Some((_, fields)) = told else { return Err(format!("{events:?}")) };
+        // Those that must not run twice were stopped.
+        let expected = format!("2 containers of the node name {} run on", cluster.node("former"));
+        check(fields.last().is_some_and(|message| message.starts_with(&expected)), || format!("{fields:?}"))
+    })
+    .await;
+    for name in ["web", "db"] {
+        http.runs(SOON, name, 2).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_returning_worker_stops_the_pods_that_have_moved() {
     let _lock = beside_others().await;

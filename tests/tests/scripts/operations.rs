@@ -157,7 +157,9 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             operation!(None, [store, service] store.follow_endpoints(&service, None))
         }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
-        | "node_remove" | "register" | "repair" | "usage_correct" => nodes(fixture, case, placed).await,
+        | "former_containers" | "node_remove" | "register" | "repair" | "usage_correct" => {
+            nodes(fixture, case, placed).await
+        }
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
         _ => worker(fixture, case, placed).await,
     }
@@ -435,6 +437,9 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     let (store, name) = (fixture.store.clone(), node(NODE));
     match case.script {
         "cordon" => operation!(None, [store, name] store.cordon(&name, true)),
+        "former_containers" => {
+            operation!(None, [store, name] store.report_former_containers(&name, &name, 2))
+        }
         "declare_dead" => {
             fixture.silence(NODE).await;
             let seen = store.node(&name).await.unwrap().unwrap();

@@ -4,7 +4,7 @@
 --        | 'stale' (not this worker's: remove the container)
 --        | 'broken' (its record is none that kubeleet writes: nothing is recorded, the container runs on)}
 local node_key, rq, cs, stop_set = head_keys()
-local node, incarnation = head_args()
+local _, node, incarnation = head_args()
 local records = {}
 redis.call('LLEN', rq)
 redis.call('SCARD', cs)
@@ -16,12 +16,18 @@ for p = 1, pod_count do
   if record and record[1] == 'stopping' then redis.call('SCARD', stop_set) end
 end
 
+-- By their index as text, as pods refer to them.
+local ep_keys = {}
+for s = 1, service_count do
+  local ep_key = service_keys(s)
+  ep_keys[tostring(s)] = ep_key
+end
 local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running')
 local message = 'started on ' .. node
 for p = 1, pod_count do
-  local pod_key, ep_key = pod_keys(p)
+  local pod_key = pod_keys(p)
   -- What the pod still waits for before it is ready; '' if it is ready as it runs.
-  local payload, uuid, assignment, address, published, name, starting = pod_args(p)
+  local payload, uuid, assignment, address, published, name, starting, service_index = pod_args(p)
   local phase, holder, current_assignment, reason, known_address = unpack(records[p] or {}, 1, 5)
   if not records[p] then
     replies[p + 1] = 'broken'
@@ -41,7 +47,7 @@ for p = 1, pod_count do
       elseif (reason or '') ~= '' then
         redis.call('HSET', pod_key, 'reason', '', 'message', '')
       end
-      endpoint(ep_key, pod_key, uuid)
+      endpoint(ep_keys[service_index], pod_key, uuid)
       add(started, uuid, name, node, message)
       replies[p + 1] = 'ok'
     else

@@ -10,7 +10,7 @@
 --          of Redis which volumes it has: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
 local in_flight, pushed, volumes, reports = head_keys()
-local _, _, _, dead_after_ms = head_args()
+local _, _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
 redis.call('LLEN', in_flight)
@@ -113,7 +113,7 @@ local volumes_of = read_volumes()
 
 -- Returns whether all volumes of a pod are on this node, or nowhere yet.
 local function has_data_here(node, of_pod)
-  for _, volume in ipairs(of_pod or {}) do
+  for _, volume in ipairs(of_pod) do
     local record = volume.record
     local is_elsewhere = not record.is_shared and record.node and record.node ~= node.name
     if record.state == 'removing' or is_elsewhere then return false end
@@ -123,7 +123,7 @@ end
 -- Returns whether a node that has not reported may have the data of a volume of this pod.
 local unreported
 local function may_be_unreported(of_pod)
-  for _, volume in ipairs(of_pod or {}) do
+  for _, volume in ipairs(of_pod) do
     if not volume.record.is_certain then
       unreported = unreported or unreported_nodes(reports)
       if #unreported > 0 then return true end
@@ -133,7 +133,7 @@ local function may_be_unreported(of_pod)
 end
 -- Binds the volumes of a pod that are nowhere yet.
 local function bind(node, of_pod)
-  for _, volume in ipairs(of_pod or {}) do
+  for _, volume in ipairs(of_pod) do
     local record = volume.record
     if record.is_shared then
       if not record.state then
@@ -170,33 +170,41 @@ local function take_out(payload, p)
   return true
 end
 
+-- What only the record of a pod that a user pushed needs, by the index of the pod.
+local pushed_pods = {}
+for q = 1, pushed_pod_count do
+  local pod_index, image, replica = pushed_pod_args(q)
+  pushed_pods[pod_index] = { image = image, replica = replica }
+end
+
 -- The same uuid twice in one batch is one pod: the second copy is stale.
 local replies, assigned, scheduled = {}, {}, batch_event('PodScheduled', 'assigned')
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  local uuid, payload, node_index, request_index, new_assignment, name, image, replica, in_service =
-    pod_args(p)
+  local uuid, payload, node_index, request_index, new_assignment, name = pod_args(p)
   local node, request, record = nodes[node_index], requests[request_index], records[p]
+  local of_pod = volume_count > 0 and volumes_of[tostring(p)]
   local phase, attempts, reason = unpack(record, RESOURCE_COUNT + 1, RESOURCE_COUNT + 3)
+  local pushed_pod = not phase and pushed_pods[tostring(p)]
   if assigned[pod_key] or (phase and phase ~= 'pending') then
     take_out(payload, p)
     replies[p] = 'stale'
-  elseif not phase and in_service == '1' then
+  elseif not (phase or pushed_pod) then
     replies[p] = 'unknown_service'
   elseif node.refusal then
     replies[p] = node.refusal
   elseif node.free_pods < 1 or not fits(request, node.free)
     or (request.ports ~= '' and not has_free_ports(node, uuid, request.ports)) then
     replies[p] = 'full'
-  elseif not has_data_here(node, volumes_of[tostring(p)]) then
+  elseif of_pod and not has_data_here(node, of_pod) then
     replies[p] = 'volume'
-  elseif may_be_unreported(volumes_of[tostring(p)]) then
+  elseif of_pod and may_be_unreported(of_pod) then
     replies[p] = 'unreported'
   elseif not take_out(payload, p) then
     replies[p] = 'gone'
   else
-    if not phase then
-      create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, request.texts)
+    if pushed_pod then
+      create_pushed_pod(pod_key, pushed, uuid, name, pushed_pod.image, pushed_pod.replica, payload, request.texts)
     end
     if (attempts or '0') ~= '0' or (reason or '') ~= '' then
       redis.call('HSET', pod_key, 'attempts', 0, 'reason', '', 'message', '')
@@ -212,7 +220,7 @@ for p = 1, pod_count do
       free[r], reserved[r] = free[r] - amount, reserved[r] + amount
     end
     reserve_ports(node.key, pod_key, uuid, name, request.ports)
-    bind(node, volumes_of[tostring(p)])
+    if of_pod then bind(node, of_pod) end
     node.queue[#node.queue + 1] = payload
     add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'

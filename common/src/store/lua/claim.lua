@@ -10,7 +10,7 @@
 --   'broken'          its record is none that kubeleet writes: reject it
 --   'gone'            it is not in rq any more
 local node_key, rq, pushed, stop_set, cs = head_keys()
-local node, incarnation, max_attempts, pause_ms = head_args()
+local _, _, node, incarnation, max_attempts, pause_ms = head_args()
 max_attempts = tonumber(max_attempts)
 local records = {}
 redis.call('LLEN', rq)
@@ -20,12 +20,14 @@ if left > 0 then return { 'PAUSED', left } end
 -- Keys that most pods do not need are read only if one pod needs them.
 local any_unknown, any_stopping = false, false
 for p = 1, pod_count do
-  local pod_key, wanted_key = pod_keys(p)
+  local pod_key = pod_keys(p)
   local record = read_record(pod_key, 'attempts')
   records[p] = record
   any_unknown = any_unknown or (record and not record[1])
   if record and record[1] == 'stopping' then
     any_stopping = true
+    local _, _, _, service_index = pod_args(p)
+    local wanted_key = service_keys(tonumber(service_index))
     check_wanted_type(wanted_key)
   end
 end
@@ -33,6 +35,13 @@ if any_unknown then redis.call('SCARD', pushed) end
 if any_stopping then
   redis.call('SCARD', stop_set)
   redis.call('SCARD', cs)
+end
+-- What only the record of a pod that a user pushed needs, by the index of the pod.
+local pushed_pods = {}
+for q = 1, pushed_pod_count do
+  local pod_index, new_assignment, image, replica, ports = pushed_pod_args(q)
+  pushed_pods[pod_index] = { assignment = new_assignment, image = image, replica = replica, ports = ports,
+    request = pushed_pod_resources(q) }
 end
 -- The number of copies of each payload in rq.
 local copies = {}
@@ -49,22 +58,23 @@ end
 
 local replies = { 'OK' }
 for p = 1, pod_count do
-  local pod_key, wanted_key, ep_key = pod_keys(p)
-  local payload, uuid, new_assignment, name, image, replica, in_service, ports = pod_args(p)
+  local pod_key = pod_keys(p)
+  local payload, uuid, name, service_index = pod_args(p)
   local phase, holder, assignment, attempts = unpack(changed[pod_key] or records[p] or {}, 1, 4)
+  local pushed_pod = not phase and pushed_pods[tostring(p)]
   local verdict
   if (copies[payload] or 0) == 0 then
     verdict = { 'gone' }
   elseif not records[p] then
     verdict = { 'broken' }
-  elseif not phase and in_service == '1' then
+  elseif not (phase or pushed_pod) then
     verdict = { 'unknown_service' }
-  elseif not phase then
-    local request = pod_resources(p)
-    create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, request,
+  elseif pushed_pod then
+    local new_assignment, request = pushed_pod.assignment, pushed_pod.request
+    create_pushed_pod(pod_key, pushed, uuid, name, pushed_pod.image, pushed_pod.replica, payload, request,
       'phase', 'assigned', 'node', node, 'assignment', new_assignment, 'attempts', 1)
     reserve(node_key, 1, request)
-    reserve_ports(node_key, pod_key, uuid, name, ports)
+    reserve_ports(node_key, pod_key, uuid, name, pushed_pod.ports)
     emit('pod', uuid, 'PodPushed', name, node, 'assigned', 'pushed onto the queue of ' .. node)
     changed[pod_key] = { 'assigned', node, new_assignment, 1 }
     verdict = { 'start', new_assignment, 1 }
@@ -78,6 +88,7 @@ for p = 1, pod_count do
     drop(payload)
     verdict = { 'running', assignment, 0 }
   elseif holder == node and phase == 'stopping' then
+    local wanted_key, ep_key = service_keys(tonumber(service_index))
     drop(payload)
     end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
     endpoint(ep_key, pod_key, uuid)

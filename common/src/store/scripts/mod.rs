@@ -87,7 +87,8 @@ impl Group {
 
 /// A list of items of the same kind, each with the same keys and arguments.
 ///
-/// A batch that another one follows has its length in the head argument `<name>_count`.
+/// A batch that another one follows has its length in the head argument `<name>_count`. The length of the last one follows
+/// from its arguments.
 struct Batch {
     name: &'static str,
     item: Group,
@@ -145,6 +146,10 @@ impl Script {
         let mut items = Vec::new();
         for batch in self.batches {
             let size = batch.item.arg_count();
+            // What has keys only.
+            if size == 0 {
+                continue;
+            }
             let count =
                 if self.is_last(batch) { rest.len() / size } else { head.number(&batch.count_name()) };
             let (batch_values, later) = rest.split_at((count * size).min(rest.len()));
@@ -251,6 +256,21 @@ impl DerefMut for Call<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.invocation
     }
+}
+
+/// Returns each different value once, and for each value the index among those, from 1: what many items of a batch share
+/// is passed once. There are few different ones, and mostly it is the last.
+pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
+    let mut distinct: Vec<T> = Vec::new();
+    let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {
+        Some(known) => known + 1,
+        None => {
+            distinct.push(value);
+            distinct.len()
+        }
+    });
+    let index = index.collect();
+    (distinct, index)
 }
 
 /// One item of a batch.

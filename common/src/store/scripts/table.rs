@@ -93,10 +93,14 @@ scripts! {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, cs, stop_set],
-        args: [node, incarnation],
+        args: [service_count, node, incarnation],
+        batch Service service {
+            keys: [ep_key],
+            args: [],
+        }
         batch Pod pod {
-            keys: [pod_key, ep_key],
-            args: [payload, uuid, assignment, address, published, name, starting],
+            keys: [pod_key],
+            args: [payload, uuid, assignment, address, published, name, starting, service_index],
         }
         moves: [Ack],
     }
@@ -110,7 +114,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [in_flight, pushed, volumes, reports],
-        args: [node_count, request_count, volume_count, dead_after_ms],
+        args: [node_count, request_count, volume_count, pushed_pod_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
             args: [node, seen_incarnation, expected_pods],
@@ -123,11 +127,13 @@ scripts! {
             keys: [volume_key],
             args: [pod_index, name, service, source, replica, space],
         }
+        batch PushedPod pushed_pod {
+            keys: [],
+            args: [pod_index, image, replica],
+        }
         batch Pod pod {
             keys: [pod_key],
-            args: [
-                uuid, payload, node_index, request_index, new_assignment, name, image, replica, in_service
-            ],
+            args: [uuid, payload, node_index, request_index, new_assignment, name],
         }
         creates: Assigned,
         moves: [Assign],
@@ -136,10 +142,18 @@ scripts! {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key, rq, pushed, stop_set, cs],
-        args: [node, incarnation, max_attempts, pause_ms],
+        args: [service_count, pushed_pod_count, node, incarnation, max_attempts, pause_ms],
+        batch Service service {
+            keys: [wanted_key, ep_key],
+            args: [],
+        }
+        batch PushedPod pushed_pod {
+            keys: [],
+            args: [pod_index, new_assignment, image, replica, ports, resources],
+        }
         batch Pod pod {
-            keys: [pod_key, wanted_key, ep_key],
-            args: [payload, uuid, new_assignment, name, image, replica, in_service, ports, resources],
+            keys: [pod_key],
+            args: [payload, uuid, name, service_index],
         }
         creates: Assigned,
         moves: [Stopped],
@@ -223,6 +237,12 @@ scripts! {
             keys: [pod_key],
             args: [uuid],
         }
+    }
+    former_containers {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, former, containers],
     }
     give_back {
         run_by: [Worker],
