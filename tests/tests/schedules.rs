@@ -346,7 +346,7 @@ macro_rules! ablations {
 
 ablations! {
     switches {
-    without_the_startup_fence, seed 152: no_startup_fence => "invariant 5";
+    without_the_startup_fence, seed 237: no_startup_fence => "invariant 5";
     with_a_fence_after_death, seed 34: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 6: no_sweep => "does not converge";
     }
