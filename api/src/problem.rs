@@ -92,6 +92,7 @@ kinds! {
     InsufficientPids = "insufficient-pids", CONFLICT, "Insufficient processes";
     InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
+    NothingToUndo = "nothing-to-undo", CONFLICT, "Nothing to undo";
     RouteTaken = "route-taken", CONFLICT, "Route is taken";
     VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";
     OtherCluster = "other-cluster", CONFLICT, "Another cluster";

@@ -6,13 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::RedisMillis;
 use common::api::{
-    DeadLetterView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, ServiceStatus, ServiceView,
-    rfc3339,
+    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode,
+    ServiceStatus, ServiceView, rfc3339,
 };
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::service::Service;
+use common::spec::PodSpec;
 use common::store::{DeadLetter, NodeQueues, UnschedulablePod};
 
 /// Returns a service with its status.
@@ -36,6 +37,13 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         status,
         durability: None,
     }
+}
+
+/// Returns a generation of a service; `until` is when it was replaced.
+pub(crate) fn generation(generation: u64, until: Option<RedisMillis>, pod: PodSpec) -> GenerationView {
+    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
+    let until = until.map(rfc3339);
+    GenerationView { generation, until, on_disconnect, stop_grace_period, drain, containers }
 }
 
 /// Returns a pod without its refusals.

@@ -31,7 +31,7 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
             command.mut_subcommand(&name, |sub| hide_unused(sub, &format!("{path} {name}"), globals))
         });
     }
-    let uses_timeout = path.ends_with("restart") || has_wait_flag(&command);
+    let uses_timeout = path.ends_with("restart") || path == "rollout status" || has_wait_flag(&command);
     let is_unused = |arg: &&Arg| {
         let id = arg.get_id().as_str();
         unused(path).contains(&id) || (id == TIMEOUT && !uses_timeout)

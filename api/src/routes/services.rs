@@ -1,6 +1,8 @@
 //! `/service`: what users want to run.
 
+mod change;
 mod dependencies;
+mod history;
 mod selection;
 mod stored;
 
@@ -10,14 +12,14 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use common::api::{List, ScaleInput, ServiceView};
 use common::ids::{AppName, ServiceName};
-use common::service::Service;
 use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
 use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StoreError};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use self::change::Change;
 use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
 use self::stored::{being_deleted, not_found, read, respond, respond_stored, revision_conflict, with_etag};
@@ -33,8 +35,8 @@ use crate::views;
 
 /// Services whose pods are counted at the same time.
 const MAX_CONCURRENT_COUNTS: usize = 16;
-/// Attempts to patch a service that others change at the same time.
-const MAX_ATTEMPTS: usize = 5;
+
+pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]
@@ -195,25 +197,8 @@ pub(crate) async fn patch_service(
     Params(options): Params<PlacementOptions>,
     JsonOrYaml(patch): JsonOrYaml<Value>,
 ) -> Result<Response, ApiProblem> {
-    let patch = patch::fields(patch)?;
-    for _ in 0..MAX_ATTEMPTS {
-        let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
-        if condition.revision().is_some_and(|expected| expected != service.revision) {
-            return Err(revision_conflict(&name, service.revision));
-        }
-        let desired = patched(&name, &service, &patch)?;
-        check_dependencies(&app, &desired).await?;
-        app.admit(Growth::of(&desired, Some(&service))).await?;
-        check_capacity(&app, &Demand::of(&desired, Some(&service)), options).await?;
-        let expected = Some(service.revision);
-        match app.store.put_service(&desired, PutMode::Replace, expected).await? {
-            // Another client changed the service in between: the patch applies to what is stored now.
-            (PutOutcome::Conflict { .. }, _) => {}
-            (outcome, written) => return respond(&app, &name, outcome, 0, written).await,
-        }
-    }
-    let detail = format!("other clients changed service {name} during {MAX_ATTEMPTS} attempts; try again");
-    Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
+    let change = Change::Patch(patch::fields(patch)?);
+    change.apply(&app, &name, condition, options).await
 }
 
 /// What goes with a deleted service.
@@ -359,16 +344,6 @@ async fn check_new(
         Err(problem) if app.store.service(&desired.name).await?.is_none() => Err(problem),
         _ => Ok(()),
     }
-}
-
-fn patched(
-    name: &ServiceName,
-    service: &Service,
-    patch: &Map<String, Value>,
-) -> Result<DesiredService, ApiProblem> {
-    let input = patch::apply(service, patch)?;
-    check_name(name, &input)?;
-    Ok(input.normalize()?)
 }
 
 fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {

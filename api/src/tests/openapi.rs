@@ -31,6 +31,8 @@ async fn the_document_lists_the_routes_there_are() {
         ("/service/{name}", "delete"),
         ("/service/{name}/scale", "post"),
         ("/service/{name}/restart", "post"),
+        ("/service/{name}/history", "get"),
+        ("/service/{name}/undo", "post"),
         ("/pod", "get"),
         ("/pod/{uuid}", "get"),
         ("/pod/{uuid}", "delete"),

@@ -1,9 +1,9 @@
 //! The API's routes, one method each.
 
 use common::api::{
-    DeadLetterView, FindingView, List, NodeView, PodView, QueueView, QueuesView, RecoveryView, RegistryInput,
-    RegistryView, RouteView, ScaleInput, ServiceView, StatusView, ValueComparison, ValueInput, ValueView,
-    VolumeView,
+    DeadLetterView, FindingView, GenerationView, List, NodeView, PodView, QueueView, QueuesView,
+    RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView, StatusView,
+    ValueComparison, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
@@ -135,6 +135,22 @@ impl Client {
     pub(crate) async fn restart(&self, name: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("restarting service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, "restart"], &[])).await
+    }
+
+    /// Returns the current generation of a service, then its former ones, the newest first.
+    pub(crate) async fn history(&self, name: &str) -> Result<Vec<GenerationView>, ClientError> {
+        let operation = format!("reading the history of service {name}");
+        let request = self.request(Method::GET, &["service", name, "history"], &[]);
+        let list: List<GenerationView> = self.send_for_json(&operation, request).await?;
+        Ok(list.items)
+    }
+
+    /// Asks for the pods of a service, which must have this revision, to get the specification of a former generation.
+    pub(crate) async fn undo(&self, name: &str, to: u64, revision: u64) -> Result<ServiceView, ClientError> {
+        let operation = format!("undoing a change of service {name}");
+        let query = [("to", to.to_string())];
+        let request = self.request(Method::POST, &["service", name, "undo"], &query);
+        self.send_for_json(&operation, request.header("if-match", format!("\"{revision}\""))).await
     }
 
     /// Asks for a service and its pods to be deleted.

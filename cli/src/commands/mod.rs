@@ -34,6 +34,7 @@ mod recent_events;
 mod registry;
 mod resolve;
 mod restart;
+mod rollout;
 mod route;
 mod run;
 mod scale;
@@ -120,6 +121,9 @@ pub(crate) enum UserCommand {
     Edit(operations::EditArgs),
     /// Replace the pods of services, step by step.
     Restart(operations::RestartArgs),
+    /// Show what a service was before, undo a change, follow one.
+    #[command(subcommand)]
+    Rollout(rollout::RolloutCommand),
     /// Change one field of a service.
     #[command(subcommand)]
     Set(set::SetCommand),
@@ -211,6 +215,7 @@ async fn dispatch(
         UserCommand::Scale(args) => scale::run(&args, &mut context).await,
         UserCommand::Edit(args) => operations::edit(args, &mut context).await,
         UserCommand::Restart(args) => operations::restart(args, &mut context).await,
+        UserCommand::Rollout(command) => rollout::run(command, &mut context).await,
         UserCommand::Set(command) => set::run(command, &mut context).await,
         UserCommand::Cordon(nodes) => node::run(NodeCommand::Cordon(nodes), &mut context).await,
         UserCommand::Drain(args) => drain::run(&args, &mut context).await,

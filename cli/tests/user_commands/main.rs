@@ -268,6 +268,17 @@ fn services_are_edited_printed_and_applied_again() {
     let (_, after, _) = run("ps -q");
     assert_eq!(after.lines().count(), 3, "{after}");
     assert!(after.lines().all(|pod| !before.contains(pod)), "{before}{after}");
+    assert_eq!(run("rollout undo web").0, 3, "its pods never were anything else");
+    assert_eq!(edit("sed -i s/MODE/OTHER/").1, "service/web edited\n");
+    let (exit, out, _) = run("rollout undo web --dry-run");
+    assert!(exit == 0 && out.contains("# 3 pods would be replaced\n"), "{out}");
+    let (exit, out, err) = run("rollout undo web --wait --timeout 60s");
+    assert!(exit == 0 && out.starts_with("service/web undone: generation "), "{out}{err}");
+    let (exit, out, err) = run("rollout history web");
+    assert!(exit == 0 && out.lines().count() > 2, "{out}{err}");
+    assert_eq!(run("rollout status web --timeout 30s").0, 0);
+    let (exit, _, err) = run("rollout undo web --wait --timeout 60s");
+    assert_eq!(exit, 0, "{err}");
     let (exit, _, err) = parts(&kubeleet_with(&cluster.api, "delete -f - --wait --timeout 30s", &printed));
     assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
 }

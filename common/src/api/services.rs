@@ -152,6 +152,25 @@ pub enum DurabilityState {
     SingleMachine,
 }
 
+/// A generation of a service: what its pods are, or were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GenerationView {
+    /// Its number. An undone change is a new generation with a former specification.
+    pub generation: u64,
+    /// Until when it was wanted. The current generation has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// What a worker does with its pods while it cannot reach Redis.
+    pub on_disconnect: OnDisconnect,
+    /// Seconds between SIGTERM and SIGKILL when one of its pods is stopped.
+    pub stop_grace_period: Seconds,
+    /// Seconds that requests in flight have to end before one of its pods is stopped, if they were set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Seconds>,
+    /// Containers of each pod. Environment values are included: treat this document as confidential.
+    pub containers: Vec<ContainerSpec>,
+}
+
 /// The desired number of pods of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

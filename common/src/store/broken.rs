@@ -67,6 +67,11 @@ impl BrokenKey {
         Self::new(keys::slots(name), error)
     }
 
+    /// Describes the unreadable history of a service.
+    pub fn history(name: &ServiceName, error: &StoreError) -> Self {
+        Self::new(keys::history(name), error)
+    }
+
     /// Describes the unreadable set of the names of all services.
     pub fn services(error: &StoreError) -> Self {
         Self::new(keys::SERVICES, error)

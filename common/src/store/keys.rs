@@ -55,6 +55,7 @@ keys! {
     pod(PodId) = "pod:";
     service(ServiceName) = "service:";
     slots(ServiceName) = "slots:";
+    history(ServiceName) = "history:";
     spec(SpecId) = "spec:";
     in_flight(SchedulerId) = "fq:";
     lease(str) = "lease:";
@@ -118,9 +119,8 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" => "string",
-            "node" | "pod" | "service" | "slots" | "secret" | "config" | "registry" | "volume" | "ep" => {
-                "hash"
-            }
+            "node" | "pod" | "service" | "slots" | "history" => "hash",
+            "secret" | "config" | "registry" | "volume" | "ep" => "hash",
             "log" => "stream",
             _ => return None,
         },

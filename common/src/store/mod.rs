@@ -22,6 +22,7 @@ mod external_workers;
 mod foreign_keys;
 mod healing;
 mod held;
+mod history;
 mod keys;
 pub mod link;
 mod logs;
@@ -63,6 +64,7 @@ pub use external_workers::{ExternalBeat, ExternalSign};
 pub use foreign_keys::ForeignKey;
 pub use healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use held::{HeldNode, HoldReason};
+pub use history::FormerGeneration;
 pub use keys::channel;
 use link::Link;
 pub use link::{

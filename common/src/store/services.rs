@@ -339,6 +339,7 @@ impl Store {
             ep_key: keys::endpoints(&service.name),
             addresses: keys::ADDRESSES,
             freed: keys::FREED_ADDRESSES,
+            history: keys::history(&service.name),
             service: &service.name,
             address_count: PoolAddress::COUNT,
         };
@@ -507,6 +508,7 @@ fn put_call(
         labels: to_json(&desired.labels),
         app: desired.app.as_ref().map(AppName::as_str).unwrap_or_default(),
         routes: keys::ROUTES,
+        history: keys::history(&desired.name),
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
         routes_text: routes_text(desired),

@@ -340,3 +340,74 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     let (outcome, made, _) = changing_nothing(&fixture, fixture.store.create_service(&again)).await.unwrap();
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
+
+async fn history(fixture: &Fixture) -> Vec<(u64, String)> {
+    let former = fixture.store.former_generations(&WEB).await.unwrap();
+    former.into_iter().map(|one| (one.generation, one.pod.image().to_owned())).collect()
+}
+
+fn former(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+    expected.iter().map(|(generation, image)| (*generation, (*image).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_service_remembers_its_last_ten_specifications_each_once() {
+    let fixture = Fixture::new().await;
+    let change = async |image: &str| put(&fixture, desired(image, 1), PutMode::Upsert, None).await;
+    change("a").await;
+    assert_eq!(history(&fixture).await, former(&[]), "the current one is in the service");
+    change("b").await;
+    put(&fixture, desired("b", 3), PutMode::Upsert, None).await;
+    fixture.store.restart_service(&WEB, None).await.unwrap();
+    assert_eq!(history(&fixture).await, former(&[(1, "a")]), "neither scaling nor a restart is another one");
+    change("a").await;
+    assert_eq!(history(&fixture).await, former(&[(3, "b")]), "it was undone: what is current is not former");
+    change("b").await;
+    change("c").await;
+    assert_eq!(history(&fixture).await, former(&[(5, "b"), (4, "a")]));
+    for number in 0..12 {
+        change(&format!("x{number}")).await;
+    }
+    let kept = history(&fixture).await;
+    assert_eq!((kept.len(), kept[0].clone(), kept[9].clone()), (10, (17, "x10".into()), (8, "x1".into())));
+    fixture.store.delete_service(&WEB).await.unwrap();
+    let service = fixture.store.service(&WEB).await.unwrap().unwrap();
+    assert!(fixture.store.forget_service(&service).await.unwrap());
+    let exists: bool = fixture.redis.cli(&["EXISTS", "history:web"]).await;
+    assert!(!exists, "it goes with the service");
+}
+
+#[tokio::test]
+async fn a_history_that_was_written_by_hand_stops_no_change() {
+    let fixture = Fixture::new().await;
+    let change = async |image: &str| put(&fixture, desired(image, 1), PutMode::Upsert, None).await;
+    let () = fixture.redis.cli(&["SET", "history:web", "of a service before"]).await;
+    change("a").await;
+    let () = fixture.redis.cli(&["SET", "history:web", "no hash"]).await;
+    assert_eq!(change("b").await, PutOutcome::Replaced { generation: 2 });
+    assert_eq!(history(&fixture).await, former(&[(1, "a")]));
+    let aside: String = fixture.redis.cli(&["GET", "broken:history:web"]).await;
+    assert_eq!(aside, "no hash");
+    for (field, value) in
+        [("0", "nonsense"), ("x", "1 ab\n{}"), ("99", "1 ab\n{}"), ("-1", "1 ab\n{}"), ("1e300", "")]
+    {
+        let _new: u64 = fixture.redis.cli(&["HSET", "history:web", field, value]).await;
+    }
+    assert_eq!(history(&fixture).await, former(&[(1, "a")]), "what cannot be read is left out");
+    change("c").await;
+    assert_eq!(history(&fixture).await, former(&[(2, "b"), (1, "a")]));
+    let fields: u64 = fixture.redis.cli(&["HLEN", "history:web"]).await;
+    assert_eq!(fields, 2, "what is none of kubeleet's goes");
+}
+
+/// A version without fingerprints leaves that of the specification before.
+#[tokio::test]
+async fn a_specification_that_an_older_version_stored_is_remembered_by_its_text() {
+    let fixture = Fixture::new().await;
+    let change = async |image: &str| put(&fixture, desired(image, 1), PutMode::Upsert, None).await;
+    change("a").await;
+    let () = fixture.redis.cli(&["HSET", "service:web", "fingerprint", "other 00"]).await;
+    change("b").await;
+    change("a").await;
+    assert_eq!(history(&fixture).await, former(&[(2, "b")]));
+}

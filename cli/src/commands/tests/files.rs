@@ -1,6 +1,6 @@
 //! Commands that read files: `apply`, `diff` and `delete -f`.
 
-use common::api::ServiceView;
+use common::api::{GenerationView, List, ServiceView};
 
 use super::*;
 
@@ -197,4 +197,66 @@ async fn an_api_without_restarts_is_said_to_be_too_old() {
     };
     let (exit, shown, _) = run_line("restart web", respond).await;
     assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Error, ""));
+}
+
+/// A service that had another image before.
+fn api_with_history(request: &str) -> String {
+    let service = fixtures::service("web");
+    let generation = |generation: u64, until: Option<&str>, image: &str| {
+        let mut containers = service.containers.clone();
+        containers[0].image = image.to_owned();
+        GenerationView {
+            generation,
+            until: until.map(str::to_owned),
+            on_disconnect: service.on_disconnect,
+            stop_grace_period: service.stop_grace_period,
+            drain: None,
+            containers,
+        }
+    };
+    let now = generation(1, None, "nginx:1.27");
+    let mut first = generation(3, Some("2026-01-31T00:00:00Z"), "nginx:1.25");
+    first.containers[0].memory = None;
+    let items = vec![now, generation(4, Some("2026-01-31T00:01:00Z"), "nginx:1.26"), first];
+    match request.split(" HTTP").next().unwrap() {
+        "GET /service/web" => ok_json(&service),
+        "GET /service/web/history" => ok_json(&List { items, next: None }),
+        "POST /service/web/undo?to=4" | "POST /service/web/undo?to=3" => {
+            ok_json(&ServiceView { generation: 5, ..service.clone() })
+        }
+        _ => problem(404),
+    }
+}
+
+#[tokio::test]
+async fn a_history_says_what_changed_and_undo_goes_back() {
+    let (exit, shown, _) = run_line("rollout history web", api_with_history).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["GENERATION", "WANTED", "IMAGE", "CHANGED"]);
+    assert_eq!(
+        (rows[1][..4].to_vec(), rows[2][0], rows[3][0]),
+        (vec!["1", "now", "nginx:1.27", "image"], "4", "3")
+    );
+    assert!(shown.contains("image, memory"), "{shown}");
+
+    let (_, shown, requests) = run_line("rollout undo web", api_with_history).await;
+    assert_eq!(shown, "service/web undone: generation 5 is as 4 was\n");
+    assert_eq!(requests.last().unwrap(), "POST /service/web/undo?to=4");
+    let (_, shown, _) = run_line("rollout undo web --to 3", api_with_history).await;
+    assert_eq!(shown, "service/web undone: generation 5 is as 3 was\n");
+
+    let (exit, shown, requests) = run_line("rollout undo web --dry-run --to 3", api_with_history).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    for line in ["-image: nginx:1.27\n+image: nginx:1.25\n", "-memory: ", "# 3 pods would be replaced"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert_eq!(requests, ["GET /service/web", "GET /service/web/history"]);
+    for (line, said) in [
+        ("rollout undo web --to 1", "is the current one"),
+        ("rollout undo web --to 2 --dry-run", "no former generation 2; `kubeleet rollout history web`"),
+    ] {
+        let error = run_line(line, api_with_history).await.0.unwrap_err().to_string();
+        assert!(error.contains(said), "{line}: {error}");
+    }
 }

@@ -1,7 +1,7 @@
 -- Forgets a deleted service once no slot of it is taken.
 -- Reply: 'OK' | 'WANTED' (it is not being deleted) | 'BUSY' (it still has pods)
 -- `spec_key` is the specification of its last generation.
-local service_key, services, slots, spec_key, routes, ep_key, addresses, freed = head_keys()
+local service_key, services, slots, spec_key, routes, ep_key, addresses, freed, history = head_keys()
 -- The number of addresses that there are at all.
 local service, address_count = head_args()
 local state, routes_text, slot_addresses = unpack(
@@ -32,6 +32,7 @@ if routes_text then write_routes(routes, services, service, routes_text, '') end
 redis.call('SREM', services, service)
 -- A proxy that still follows it makes it again, empty.
 redis.call('DEL', ep_key)
+redis.call('DEL', history)
 redis.call('EXPIRE', spec_key, TOMBSTONE_SECONDS)
 emit('service', service, 'ServiceGone', service, '', '', 'its last pod is gone')
 return 'OK'

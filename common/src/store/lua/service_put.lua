@@ -1,7 +1,7 @@
 -- Stores the desired state of a service.
 -- Reply: {'CREATED', time ms} | {'REPLACED' | 'SCALED' | 'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'}
 --        | {'DELETING'} | {'CONFLICT', revision} | {'ROUTE', route, the other service that has it}
-local service_key, services, spec_key, unconfirmed, former_specs, routes = head_keys()
+local service_key, services, spec_key, unconfirmed, former_specs, routes, history = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
 -- `depends_on` and `ingress` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
@@ -33,6 +33,8 @@ if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
   and #depends_on <= #current_depends_on and #ingress <= #current_ingress
   and #routes_text <= #current_routes then allow_at_maxmemory() end
+-- What it was before only informs, so a key of another type in its place stops no change.
+if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 
 -- A service without an app, dependencies or ingress has no such field, as those of earlier versions.
@@ -46,12 +48,40 @@ local function set_optionals()
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
+-- Notes what the service was until now, so that it can be had again. A field for each former generation:
+-- "<time until which it was wanted, ms> <fingerprint>\n<specification>". Each specification stands once, and not
+-- while it is the current one. What was written by hand and cannot be read goes.
+local MAX_FORMER = 10
+local function note_former()
+  local kept, current = {}, current_spec or ''
+  local known = string.sub(current_fingerprint or '', 1, #current + 1) == current .. ' '
+    and string.sub(current_fingerprint, #current + 2) or ''
+  local entries = redis.call('HGETALL', history)
+  for f = 1, #entries, 2 do
+    local number = string.match(entries[f], '^%d+$') and tonumber(entries[f])
+    local entry_fingerprint, text = string.match(entries[f + 1], '^%d+ (%x*)[^\n]*\n(.*)$')
+    local is_repeated = text == spec_text or text == current_text
+      or entry_fingerprint == fingerprint or (known ~= '' and entry_fingerprint == known)
+    if number and number < generation and text and not is_repeated then
+      kept[#kept + 1] = entries[f]
+    else
+      redis.call('HDEL', history, entries[f])
+    end
+  end
+  table.sort(kept, function(a, b) return tonumber(a) > tonumber(b) end)
+  for f = MAX_FORMER, #kept do redis.call('HDEL', history, kept[f]) end
+  if current_text then
+    redis.call('HSET', history, string.format('%.0f', generation), STAMP .. ' ' .. known .. '\n' .. current_text)
+  end
+end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
 end
 if not state then
   redis.call('SET', spec_key, spec_text)
   reuse_spec(former_specs, spec, write)
+  -- Of a service of this name that a version forgot which has no histories.
+  redis.call('DEL', history)
   redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
     'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
     'created_at', STAMP, 'updated_at', STAMP,
@@ -88,6 +118,7 @@ if is_same then
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
 end
+note_former()
 generation = generation + 1
 -- Its id is made of what it says: if the service had it before, some of its pods may have it still.
 redis.call('SET', spec_key, spec_text)

@@ -454,13 +454,13 @@ scripts! {
     service_forget {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [service_key, services, slots, spec_key, routes, ep_key, addresses, freed],
+        keys: [service_key, services, slots, spec_key, routes, ep_key, addresses, freed, history],
         args: [service, address_count],
     }
     service_put {
         run_by: [Api],
         at_maxmemory: Shrinking,
-        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes],
+        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
                ingress, routes_text, expected_revision, write],
     }

@@ -1,0 +1,75 @@
+//! A change of a service that exists, which begins again if another client was faster.
+
+use axum::response::Response;
+use common::ids::ServiceName;
+use common::service::Service;
+use common::spec::DesiredService;
+use common::store::{PutMode, PutOutcome};
+use serde_json::{Map, Value};
+
+use super::dependencies::check_dependencies;
+use super::history::undone;
+use super::stored::{not_found, read, respond, revision_conflict};
+use super::{check_capacity, check_name};
+use crate::capacity::Demand;
+use crate::growth::Growth;
+use crate::params::{IfMatch, PlacementOptions};
+use crate::patch;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+/// Attempts to change a service that others change at the same time.
+const MAX_ATTEMPTS: usize = 5;
+
+/// What becomes of a service.
+pub(super) enum Change {
+    /// Some of its fields get other values: a merge patch.
+    Patch(Map<String, Value>),
+    /// Its pods get the specification of this former generation, or of the latest.
+    Undo {
+        /// The generation.
+        to: Option<u64>,
+    },
+}
+
+impl Change {
+    async fn desired(&self, app: &AppState, service: &Service) -> Result<DesiredService, ApiProblem> {
+        match self {
+            Self::Patch(fields) => {
+                let input = patch::apply(service, fields)?;
+                check_name(&service.name, &input)?;
+                Ok(input.normalize()?)
+            }
+            Self::Undo { to } => undone(app, service, *to).await,
+        }
+    }
+
+    /// Changes a service, and responds.
+    pub(super) async fn apply(
+        &self,
+        app: &AppState,
+        name: &ServiceName,
+        condition: IfMatch,
+        options: PlacementOptions,
+    ) -> Result<Response, ApiProblem> {
+        for _ in 0..MAX_ATTEMPTS {
+            let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+            if condition.revision().is_some_and(|expected| expected != service.revision) {
+                return Err(revision_conflict(name, service.revision));
+            }
+            let desired = self.desired(app, &service).await?;
+            check_dependencies(app, &desired).await?;
+            app.admit(Growth::of(&desired, Some(&service))).await?;
+            check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
+            let expected = Some(service.revision);
+            match app.store.put_service(&desired, PutMode::Replace, expected).await? {
+                // Another client changed the service in between: the change applies to what is stored now.
+                (PutOutcome::Conflict { .. }, _) => {}
+                (outcome, written) => return respond(app, name, outcome, 0, written).await,
+            }
+        }
+        let detail =
+            format!("other clients changed service {name} during {MAX_ATTEMPTS} attempts; try again");
+        Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
+    }
+}

@@ -1,0 +1,175 @@
+//! `rollout`: the changes of a service's pods. What it was before, back to that, and how far the present change is.
+
+use clap::{Args, Subcommand};
+use common::api::{GenerationView, ServiceView};
+use serde_json::{Map, Value};
+
+use super::context::Context;
+use super::durability::warn_if_unconfirmed;
+use super::error::CommandError;
+use super::restart::{self, RestartArgs};
+use super::wait::Goal;
+use super::{object, service_form};
+use crate::client::ClientError;
+use crate::exit::Exit;
+use crate::output::line_diff::line_diff;
+use crate::output::{generations, humanize};
+
+/// Subcommands of `rollout`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RolloutCommand {
+    /// Show what a service was before: its last ten specifications.
+    History(HistoryArgs),
+    /// Replace the pods of a service by pods of a former specification, step by step.
+    Undo(UndoArgs),
+    /// Wait until all pods of a service are of its current generation and ready.
+    Status {
+        /// Name of the service.
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
+        service: String,
+    },
+    /// Replace the pods of services, step by step.
+    Restart(RestartArgs),
+}
+
+/// Arguments of `rollout history`.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Name of the service.
+    #[arg(value_name = "SERVICE", value_parser = object::service)]
+    service: String,
+}
+
+/// Arguments of `rollout undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: kubeleet rollout undo web --dry-run\n\n\
+                        Only the pods change: replicas, labels, dependencies and ingress stay as they are. \
+                        Typed twice, it undoes itself.")]
+pub(crate) struct UndoArgs {
+    /// Name of the service.
+    #[arg(value_name = "SERVICE", value_parser = object::service)]
+    service: String,
+    /// The generation to go back to, as `rollout history` names it; by default the latest former one.
+    #[arg(long, visible_alias = "to-revision", value_name = "GENERATION")]
+    to: Option<u64>,
+    /// Only show what would change.
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until all pods are replaced.
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+}
+
+/// Runs a subcommand.
+pub(super) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        RolloutCommand::History(args) => history(&args.service, context).await,
+        RolloutCommand::Undo(args) => undo(args, context).await,
+        RolloutCommand::Status { service } => {
+            let generation = context.client.service(&service).await?.generation;
+            Ok(context.waiter().wait_for(Goal::Ready { service, generation }).await)
+        }
+        RolloutCommand::Restart(args) => restart::run(&args, context).await,
+    }
+}
+
+async fn history(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let service = context.client.service(name).await?;
+    let views = generations_of(name, context).await?;
+    let forms: Vec<Map<String, Value>> = views.iter().map(|view| fields(&service, view)).collect();
+    let changed = |index: usize| match forms.get(index + 1) {
+        Some(before) => differing(before, &forms[index]),
+        None => Vec::new(),
+    };
+    let changed: Vec<_> = (0..views.len()).map(changed).collect();
+    let rows: Vec<_> =
+        views.into_iter().zip(changed).map(|(view, changed)| generations::row(view, changed)).collect();
+    context.output.print_list(&rows, "")?;
+    Ok(Exit::Ok)
+}
+
+async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let UndoArgs { service: name, to, dry_run, wait } = args;
+    let service = context.client.service(&name).await?;
+    let views = generations_of(&name, context).await?;
+    let mut former = views.iter().filter(|view| view.until.is_some());
+    let view = match to {
+        Some(to) => former.find(|view| view.generation == to),
+        None => former.next(),
+    };
+    let Some(view) = view else { return Err(nothing_to_undo(&service, &views, to)) };
+    if dry_run {
+        context.output.print_bytes(difference(&service, view)?.as_bytes())?;
+        return Ok(Exit::Ok);
+    }
+    // What was read is what is undone: if another client has changed the service since, this is refused.
+    let revision = if service.revision > 0 { service.revision } else { service.generation };
+    let after = context.client.undo(&name, view.generation, revision).await?;
+    warn_if_unconfirmed(&after);
+    let result = format!("undone: generation {} is as {} was", after.generation, view.generation);
+    context.output.print_result(&after, &result)?;
+    if !wait {
+        return Ok(Exit::Ok);
+    }
+    let goal = Goal::Ready { service: name, generation: after.generation };
+    Ok(context.waiter().wait_for(goal).await)
+}
+
+fn nothing_to_undo(service: &ServiceView, views: &[GenerationView], to: Option<u64>) -> CommandError {
+    let name = &service.name;
+    match to {
+        Some(to) if to == service.generation => {
+            CommandError::Other(format!("generation {to} of service {name} is the current one"))
+        }
+        Some(to) if views.len() > 1 => CommandError::NotFound(format!(
+            "service {name} has no former generation {to}; `kubeleet rollout history {name}` lists them"
+        )),
+        _ => CommandError::NotFound(format!(
+            "service {name} has no former generation: its pods never had another specification"
+        )),
+    }
+}
+
+async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<GenerationView>, CommandError> {
+    // The caller has read the service: it is the route that does not exist.
+    let too_old = |error: ClientError| match error.status() {
+        Some(404) => CommandError::Other(format!(
+            "service {name} has no history: the API is too old, it must be upgraded first"
+        )),
+        _ => error.into(),
+    };
+    context.client.history(name).await.map_err(too_old)
+}
+
+/// Returns the service as it would be with the pods of a generation.
+fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
+    let GenerationView { on_disconnect, stop_grace_period, drain, containers, .. } = view.clone();
+    ServiceView { on_disconnect, stop_grace_period, drain, containers, ..service.clone() }
+}
+
+fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, CommandError> {
+    let before = service_form::yaml(&service_form::stored(service))?;
+    let after = service_form::yaml(&service_form::stored(&with_pods(service, view)))?;
+    let (name, current) = (&service.name, service.generation);
+    let lines = line_diff(&before, &after);
+    let pods = humanize::count(u64::from(service.replicas), "pod");
+    let head = format!(
+        "--- service/{name} (generation {current}, current)\n+++ service/{name} (generation {})\n",
+        view.generation
+    );
+    Ok(format!("{head}{lines}# {pods} would be replaced\n"))
+}
+
+/// Returns the fields of the service as a file has them.
+fn fields(service: &ServiceView, view: &GenerationView) -> Map<String, Value> {
+    let form = service_form::stored(&with_pods(service, view));
+    match serde_json::to_value(form) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn differing(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<String> {
+    let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
+}

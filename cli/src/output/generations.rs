@@ -1,0 +1,40 @@
+//! Generations of a service as table rows.
+
+use common::api::GenerationView;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{TableRow, humanize};
+
+/// A generation in a history.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct GenerationRow {
+    view: GenerationView,
+    /// The fields that differ from the generation before it in the history.
+    #[serde(skip)]
+    changed: Vec<String>,
+}
+
+/// Returns the row of a generation; `changed` are the fields in which it differs from the one before it.
+pub(crate) fn row(view: GenerationView, changed: Vec<String>) -> GenerationRow {
+    GenerationRow { view, changed }
+}
+
+impl TableRow for GenerationRow {
+    fn titles(_wide: bool) -> Vec<&'static str> {
+        vec!["GENERATION", "WANTED", "IMAGE", "CHANGED"]
+    }
+
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
+        let GenerationView { generation, until, containers, .. } = &self.view;
+        let wanted =
+            until.as_ref().map_or("now".to_owned(), |at| format!("until {} ago", humanize::age(at, now)));
+        let image = containers.first().map(|container| container.image.clone()).unwrap_or_default();
+        vec![generation.to_string(), wanted, image, self.changed.join(", ")]
+    }
+
+    fn name(&self) -> String {
+        format!("generation/{}", self.view.generation)
+    }
+}
