@@ -31,8 +31,7 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
 /// `InvalidBody` if the result is not a service.
 pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
     let patch = with_canonical_replicas(patch)?;
-    let Service { name, replicas, labels, app, depends_on, ingress, pod, .. } = service.clone();
-    let input = ServiceInput::from(DesiredService { name, replicas, labels, app, depends_on, ingress, pod });
+    let input = ServiceInput::from(DesiredService::from(service.clone()));
     let mut document = if patch.contains_key("containers") { long_form(&input)? } else { json(&input)? };
     json_patch::merge(&mut document, &Value::Object(patch));
     read_value(&document)
@@ -80,9 +79,10 @@ mod tests {
 
     fn stored(input: Value) -> Service {
         let input = ServiceInput::from_value(&input).unwrap();
-        let DesiredService { name, replicas, labels, app, depends_on, ingress, pod } =
+        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, pod } =
             input.normalize().unwrap();
-        Service { name, replicas, labels, app, depends_on, ingress, pod, ..testkit::fixtures::service() }
+        let fixture = testkit::fixtures::service();
+        Service { name, replicas, labels, app, depends_on, ingress, update, pod, ..fixture }
     }
 
     fn full() -> Value {

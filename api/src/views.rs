@@ -6,13 +6,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::RedisMillis;
 use common::api::{
-    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode,
-    ServiceStatus, ServiceView, rfc3339,
+    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, RolloutState,
+    RolloutView, ServiceStatus, ServiceView, rfc3339,
 };
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
-use common::service::Service;
+use common::service::{RolloutMarks, Service};
 use common::spec::PodSpec;
 use common::store::{DeadLetter, NodeQueues, UnschedulablePod};
 
@@ -28,6 +28,8 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         app: service.app,
         depends_on: service.depends_on,
         ingress: service.ingress,
+        update: service.update,
+        rollout: rollout(service.generation, service.rollout),
         on_disconnect: service.pod.on_disconnect,
         stop_grace_period: service.pod.stop_grace_period,
         drain: service.pod.drain,
@@ -37,6 +39,13 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         status,
         durability: None,
     }
+}
+
+/// Returns what there is to say about the rollout of a generation.
+fn rollout(generation: u64, marks: RolloutMarks) -> Option<RolloutView> {
+    let view = |state, generation, message| RolloutView { state, generation, message };
+    let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));
+    paused.or_else(|| marks.rolled_back.map(|(failed, why)| view(RolloutState::RolledBack, failed, why)))
 }
 
 /// Returns a generation of a service; `until` is when it was replaced.

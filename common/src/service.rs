@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::ingress::IngressRule;
-use crate::spec::{DependsOn, PodSpec};
+use crate::spec::{DependsOn, DesiredService, PodSpec, UpdatePolicy};
 use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -52,12 +52,40 @@ pub struct Service {
     /// What of the service is reached from outside the cluster.
     #[serde(default)]
     pub ingress: Vec<IngressRule>,
+    /// How its pods are replaced when their specification changes.
+    #[serde(default)]
+    pub update: Option<UpdatePolicy>,
+    /// How far the rollout of its generation is.
+    #[serde(default)]
+    pub rollout: RolloutMarks,
     /// Time at which the service was created.
     pub created_at: RedisMillis,
     /// Time of the last change.
     pub updated_at: RedisMillis,
     /// Specification of each pod.
     pub pod: PodSpec,
+}
+
+/// What is noted about the rollout of a service's generation. Only services with an [`UpdatePolicy`] are judged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolloutMarks {
+    /// Why no further pod is replaced.
+    pub paused: Option<String>,
+    /// Whether it goes on although pods are bad: it was paused, and resumed by hand.
+    pub is_resumed: bool,
+    /// Whether all pods were good at the same time. What happens to them later is no failure of the rollout.
+    pub is_settled: bool,
+    /// The fingerprint of the last specification with which all pods were good.
+    pub settled_fingerprint: Option<String>,
+    /// The generation before this one, if its rollout failed and this one takes it back, and why it failed.
+    pub rolled_back: Option<(u64, String)>,
+}
+
+impl From<Service> for DesiredService {
+    fn from(service: Service) -> Self {
+        let Service { name, replicas, labels, app, depends_on, ingress, update, pod, .. } = service;
+        Self { name, replicas, labels, app, depends_on, ingress, update, pod }
+    }
 }
 
 impl Service {

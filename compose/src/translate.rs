@@ -299,6 +299,26 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("restart", field, policy);
 }
 
+/// The fields that kubeleet has under another name, or not.
+pub(crate) fn update_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let mut update = Node::empty_map(field.place);
+    for part in field.value.fields().filter(|part| !part.value.is_null()) {
+        match part.name {
+            "parallelism" | "max_failure_ratio" => update.set(part.name, part.place, part.value.unquoted()),
+            "failure_action" => update.set("on_failure", part.place, part.value.clone()),
+            "order" if part.value.scalar().as_deref() == Some("start-first") => {
+                let detail = "deploy.update_config.order: start-first is not honoured: a pod is stopped before its \
+                              successor starts";
+                draft.note(NoteKind::NotHonoured, part.place, detail);
+            }
+            "order" => {}
+            name if name.starts_with("x-") => {}
+            name => update.set(name, part.place, part.value.clone()),
+        }
+    }
+    draft.set("update", field, if field.value.is_map() { update } else { field.value.clone() });
+}
+
 pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if let Some(mode) = field.value.scalar().filter(|mode| mode != "replicated") {
         let detail =

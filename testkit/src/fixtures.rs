@@ -43,6 +43,8 @@ pub fn service() -> Service {
         app: None,
         depends_on: Default::default(),
         ingress: Vec::new(),
+        update: None,
+        rollout: Default::default(),
         created_at: 0,
         updated_at: 0,
         pod: PodSpec {

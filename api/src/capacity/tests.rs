@@ -60,12 +60,14 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService { name, app, depends_on, ingress, replicas, labels, pod } = desired(fields);
+    let DesiredService { name, app, depends_on, ingress, update, replicas, labels, pod } = desired(fields);
     let (state, spec_id) = (ServiceState::Active, SpecId::random());
     Service {
         app,
         depends_on,
         ingress,
+        update,
+        rollout: Default::default(),
         name,
         state,
         generation: 1,

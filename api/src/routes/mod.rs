@@ -40,6 +40,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(services::restart_service))
         .routes(routes!(services::list_history))
         .routes(routes!(services::undo_service))
+        .routes(routes!(services::pause_service))
+        .routes(routes!(services::resume_service))
         .routes(routes!(ingress::list_cluster_routes))
         .routes(routes!(secrets::create_secret, secrets::list_secrets))
         .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))

@@ -3,6 +3,7 @@
 mod change;
 mod dependencies;
 mod history;
+mod rollout;
 mod selection;
 mod stored;
 
@@ -37,6 +38,7 @@ use crate::views;
 const MAX_CONCURRENT_COUNTS: usize = 16;
 
 pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
+pub(crate) use self::rollout::{__path_pause_service, __path_resume_service, pause_service, resume_service};
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]

@@ -33,6 +33,8 @@ async fn the_document_lists_the_routes_there_are() {
         ("/service/{name}/restart", "post"),
         ("/service/{name}/history", "get"),
         ("/service/{name}/undo", "post"),
+        ("/service/{name}/pause", "post"),
+        ("/service/{name}/resume", "post"),
         ("/pod", "get"),
         ("/pod/{uuid}", "get"),
         ("/pod/{uuid}", "delete"),

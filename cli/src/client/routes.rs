@@ -153,6 +153,12 @@ impl Client {
         self.send_for_json(&operation, request.header("if-match", format!("\"{revision}\""))).await
     }
 
+    /// Pauses or resumes the replacement of a service's pods: `pause` or `resume`.
+    pub(crate) async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
+        let operation = format!("{what} of the rollout of service {name}");
+        self.send_for_json(&operation, self.request(Method::POST, &["service", name, what], &[])).await
+    }
+
     /// Asks for a service and its pods to be deleted.
     /// With `volumes`, its persistent volumes go as well.
     pub(crate) async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {

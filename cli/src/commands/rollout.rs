@@ -28,6 +28,18 @@ pub(crate) enum RolloutCommand {
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
     },
+    /// Replace no further pod of a service, until it is resumed or changed again.
+    Pause {
+        /// Name of the service.
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
+        service: String,
+    },
+    /// Replace the pods of a service further, also if new ones are bad.
+    Resume {
+        /// Name of the service.
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
+        service: String,
+    },
     /// Replace the pods of services, step by step.
     Restart(RestartArgs),
 }
@@ -68,6 +80,16 @@ pub(super) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> R
         RolloutCommand::Status { service } => {
             let generation = context.client.service(&service).await?.generation;
             Ok(context.waiter().wait_for(Goal::Ready { service, generation }).await)
+        }
+        RolloutCommand::Pause { service } => {
+            let after = context.client.mark_rollout(&service, "pause").await?;
+            context.output.print_result(&after, "paused")?;
+            Ok(Exit::Ok)
+        }
+        RolloutCommand::Resume { service } => {
+            let after = context.client.mark_rollout(&service, "resume").await?;
+            context.output.print_result(&after, "resumed")?;
+            Ok(Exit::Ok)
         }
         RolloutCommand::Restart(args) => restart::run(&args, context).await,
     }

@@ -171,6 +171,7 @@ impl RunArgs {
             app: None,
             depends_on: Default::default(),
             ingress: self.ingress.clone(),
+            update: None,
             pod,
         }))
     }

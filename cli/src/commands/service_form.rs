@@ -15,6 +15,7 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         app: service.app.clone(),
         depends_on: service.depends_on.clone(),
         ingress: service.ingress.clone(),
+        update: service.update.clone(),
         pod: PodSpec {
             containers: service.containers.clone(),
             on_disconnect: service.on_disconnect,

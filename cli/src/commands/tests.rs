@@ -90,6 +90,8 @@ fn accepts_valid_command_lines() {
         "rollout undo svc/web --to 3 --wait",
         "rollout undo web --dry-run",
         "rollout status web --timeout 5s",
+        "rollout pause web",
+        "rollout resume svc/web",
         "rollout restart web --wait",
         "set image web nginx:2 --wait",
         "set image svc/web web=nginx:2",

@@ -75,6 +75,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         app: None,
         depends_on: Default::default(),
         ingress,
+        update: None,
         pod,
     })
 }

@@ -1,6 +1,6 @@
 //! Services as table rows and descriptions.
 
-use common::api::{PodView, ServiceView};
+use common::api::{PodView, RolloutState, RolloutView, ServiceView};
 use common::event::ClusterEvent;
 use common::spec::OnDisconnect;
 use jiff::Timestamp;
@@ -87,6 +87,7 @@ pub(crate) fn describe(
         .field("Pods", pod_counts(service))
         .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
+        .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())
         .field("Generation", service.generation.to_string())
         .fields("Labels", humanize::labels(&service.labels))
         .field("Created", with_age(&service.created_at))
@@ -108,6 +109,15 @@ pub(crate) fn describe(
         ],
     );
     layout.finish()
+}
+
+/// Returns what has become of the latest change, in a sentence.
+pub(crate) fn rollout_line(rollout: &RolloutView) -> String {
+    let RolloutView { state, generation, message } = rollout;
+    match state {
+        RolloutState::Paused => format!("generation {generation} is paused: {message}"),
+        RolloutState::RolledBack => format!("generation {generation} was rolled back: {message}"),
+    }
 }
 
 fn on_disconnect(service: &ServiceView) -> &'static str {

@@ -284,6 +284,39 @@ fn services_are_edited_printed_and_applied_again() {
 }
 
 #[test]
+fn an_update_that_fails_rolls_back_by_itself_and_says_why() {
+    let Some(cluster) = Cluster::start() else { return };
+    let run = |line: &str| parts(&kubeleet(&cluster.api, line));
+    let apply = |image: &str| {
+        let file = format!(
+            "name: web\nimage: {image}\nreplicas: 4\n\
+             update: {{parallelism: 1, monitor: 1s, on_failure: rollback}}\n"
+        );
+        parts(&kubeleet_with(&cluster.api, "apply -f - --wait --timeout 60s", &file))
+    };
+    assert_eq!(apply("hello:1").0, 0);
+    let (_, before, _) = run("ps -q");
+    let (exit, _, err) = apply("crash:2");
+    assert_ne!(exit, 0);
+    assert!(err.contains("generation 2 was rolled back: web-3"), "{err}");
+    assert_eq!(run("rollout status web --timeout 60s").0, 0, "it is as before");
+    let (_, after, _) = run("ps -q");
+    assert_eq!(after.lines().filter(|pod| before.contains(pod)).count(), 3, "only one was touched");
+    let (_, out, _) = run("describe svc/web");
+    assert!(out.contains("generation 2 was rolled back: web-3"), "{out}");
+    let (_, out, _) = run("events");
+    assert!(out.contains("ServiceRolledBack") && out.contains("RolloutCompleted"), "{out}");
+
+    let (exit, out, err) = run("rollout pause web");
+    assert_eq!((exit, out.as_str()), (0, "service/web paused\n"), "{err}");
+    let (exit, _, err) = run("rollout status web");
+    assert!(exit != 0 && err.contains("paused by hand"), "{err}");
+    assert_eq!(run("rollout resume web").1, "service/web resumed\n");
+    let (exit, _, err) = apply("hello:2");
+    assert_eq!(exit, 0, "{err}");
+}
+
+#[test]
 fn a_lost_cluster_is_shown_first_and_recovered_with_yes() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));

@@ -28,7 +28,10 @@ pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView}
 pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use registries::{RegistryInput, RegistryView};
 pub use routes::RouteView;
-pub use services::{DurabilityState, DurabilityView, GenerationView, ScaleInput, ServiceStatus, ServiceView};
+pub use services::{
+    DurabilityState, DurabilityView, GenerationView, RolloutState, RolloutView, ScaleInput, ServiceStatus,
+    ServiceView,
+};
 pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, StatusView};
 pub use values::{ValueComparison, ValueInput, ValueView};
 pub use volumes::VolumeView;

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::ids::{AppName, ServiceName};
 use crate::ingress::IngressRule;
 use crate::service::ServiceState;
-use crate::spec::{ContainerSpec, DependsOn, OnDisconnect, Seconds};
+use crate::spec::{ContainerSpec, DependsOn, OnDisconnect, Seconds, UpdatePolicy};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,6 +35,12 @@ pub struct ServiceView {
     /// What of the service is reached from outside the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ingress: Vec<IngressRule>,
+    /// How its pods are replaced when their specification changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdatePolicy>,
+    /// What has become of its latest change, if it is paused or was rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutView>,
     /// What a worker does with the service's pods while it cannot reach Redis.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when a pod is stopped.
@@ -150,6 +156,27 @@ pub enum DurabilityState {
     Unconfirmed,
     /// On the master, which has no replicas.
     SingleMachine,
+}
+
+/// What has become of a change of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RolloutView {
+    /// What happened.
+    pub state: RolloutState,
+    /// The generation that it is about: the current one, or the one that was rolled back.
+    pub generation: u64,
+    /// Why.
+    pub message: String,
+}
+
+/// What has become of a change of a service, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutState {
+    /// No further pod is replaced.
+    Paused,
+    /// It failed, and the service has the specification before it again.
+    RolledBack,
 }
 
 /// A generation of a service: what its pods are, or were.

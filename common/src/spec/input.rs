@@ -7,7 +7,9 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContainerSpec, DependsOn, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, Violation, units};
+use super::{
+    ContainerSpec, DependsOn, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, UpdatePolicy, Violation, units,
+};
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::{AppName, ServiceName};
 use crate::ingress::{self, IngressRule};
@@ -51,6 +53,12 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
+    /// How the pods are replaced when their specification changes: `parallelism`, `delay`, `monitor`,
+    /// `max_failure_ratio` and `on_failure`, which is `pause`, `rollback` or `continue`. Without it a quarter of them at
+    /// a time, and what does not become ready holds up the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"on_failure": "rollback"}))]
+    pub update: Option<UpdatePolicy>,
 }
 
 fn one() -> u32 {
@@ -144,7 +152,7 @@ impl ServiceInput {
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self {
-            service: ServiceFields { name, replicas, labels, app, depends_on, ingress },
+            service: ServiceFields { name, replicas, labels, app, depends_on, ingress, update },
             mut pod,
             form,
         } = self;
@@ -158,6 +166,7 @@ impl ServiceInput {
         violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
         violations.extend(depends_on.service_violations(&name));
         violations.extend(ingress::violations(&ingress));
+        violations.extend(update.iter().flat_map(UpdatePolicy::violations));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -168,7 +177,7 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, pod })
+        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, update, pod })
     }
 }
 
@@ -256,15 +265,18 @@ pub struct DesiredService {
     pub depends_on: DependsOn,
     /// What of the service is reached from outside the cluster.
     pub ingress: Vec<IngressRule>,
+    /// How its pods are replaced when their specification changes.
+    pub update: Option<UpdatePolicy>,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, app, depends_on, ingress, pod } = desired;
+        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, pod } = desired;
         let form = Form::of(&pod.containers);
-        Self { service: ServiceFields { name, replicas, labels, app, depends_on, ingress }, pod, form }
+        let service = ServiceFields { name, replicas, labels, app, depends_on, ingress, update };
+        Self { service, pod, form }
     }
 }
 

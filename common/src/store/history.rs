@@ -22,6 +22,8 @@ pub struct FormerGeneration {
     pub generation: u64,
     /// Until when it was wanted.
     pub until: RedisMillis,
+    /// The fingerprint of its specification; empty if a version without fingerprints stored it.
+    pub fingerprint: String,
     /// Specification of its pods.
     pub pod: PodSpec,
 }
@@ -32,8 +34,10 @@ impl FormerGeneration {
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
-        let until = head.split(' ').next()?.parse().ok()?;
-        Some(Self { generation, until, pod: SpecFile::read(text.as_bytes()).ok()? })
+        let mut words = head.split(' ');
+        let until = words.next()?.parse().ok()?;
+        let fingerprint = words.next().unwrap_or_default().to_owned();
+        Some(Self { generation, until, fingerprint, pod: SpecFile::read(text.as_bytes()).ok()? })
     }
 }
 

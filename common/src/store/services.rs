@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::confirm::WriteReceipt;
 use super::reconciling::{CreateOutcome, create_call, read_created};
 use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
+use super::rollout_marks::rollout_marks;
 use super::rollouts::ValueRollout;
 use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
 use super::stored_spec::SpecFile;
@@ -17,7 +18,7 @@ use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::ingress::{IngressRule, stored_rules};
-use crate::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use crate::service::{PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
 use crate::spec::{DesiredService, MAX_REPLICAS, PodSpec};
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
@@ -144,9 +145,22 @@ impl Store {
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
         let write = WriteId::random();
-        let put = put_call(desired, mode, expected, &write);
+        let put = put_call(desired, mode, expected, "", &write);
         let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
         Ok((read_put(desired, reply)?, receipt))
+    }
+
+    /// Takes the generation of a service back whose rollout failed: its pods get the specification of a former one.
+    /// `why` is noted and told in an event. Returns false if the service has changed since it was read.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn roll_back(&self, service: &Service, to: PodSpec, why: &str) -> Result<bool, StoreError> {
+        let desired = DesiredService { pod: to, ..DesiredService::from(service.clone()) };
+        let write = WriteId::random();
+        let put = put_call(&desired, PutMode::Replace, Some(service.revision), why, &write);
+        let (reply, _) = self.write_service(&desired.name, write, &put).await?;
+        Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
 
     /// Stores a service that must not exist. If it has at most [`PODS_CREATED_INLINE`] replicas, its pods are
@@ -160,7 +174,7 @@ impl Store {
         desired: &DesiredService,
     ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
         let write = WriteId::random();
-        let put = put_call(desired, PutMode::Create, None, &write);
+        let put = put_call(desired, PutMode::Create, None, "", &write);
         // The id of the write is fresh, so the second script creates nothing if the first one refuses.
         let pods = (desired.replicas <= PODS_CREATED_INLINE).then(|| {
             let service = just_created(desired, 0);
@@ -484,6 +498,7 @@ fn put_call(
     desired: &DesiredService,
     mode: PutMode,
     expected: Option<u64>,
+    failure: &str,
     write: &WriteId,
 ) -> Call<'static> {
     let file = SpecFile::new(&desired.name, &desired.pod);
@@ -511,6 +526,8 @@ fn put_call(
         history: keys::history(&desired.name),
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
+        update: desired.update.as_ref().map(to_json).unwrap_or_default(),
+        failure,
         routes_text: routes_text(desired),
         expected_revision: expected,
         write,
@@ -562,6 +579,8 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         app: desired.app.clone(),
         depends_on: desired.depends_on.clone(),
         ingress: desired.ingress.clone(),
+        update: desired.update.clone(),
+        rollout: RolloutMarks::default(),
         created_at: now,
         updated_at: now,
         pod: desired.pod.clone(),
@@ -601,6 +620,9 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         // As the workers read it: what is no list of dependencies holds up no pod.
         depends_on: fields.json("depends_on").unwrap_or_default(),
         ingress: stored_rules(&fields.text("ingress")),
+        // A policy of a newer version is none that this one can follow: as without one.
+        update: fields.json("update").unwrap_or_default(),
+        rollout: rollout_marks(&fields, generation),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         pod,

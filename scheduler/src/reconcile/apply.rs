@@ -3,10 +3,14 @@
 use common::ids::{PodId, SchedulerId};
 use common::pod::PodRecord;
 use common::service::Service;
-use common::store::{CreateOutcome, RequeueOutcome, StopOutcome, Store, StoreError};
+use common::spec::PodSpec;
+use common::store::{
+    CreateOutcome, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
+};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
+use super::rollout::RolloutStep;
 
 /// The number of pods whose payloads are searched for at the same time.
 const CONCURRENT_SEARCHES: usize = 16;
@@ -63,10 +67,45 @@ pub(crate) async fn carry_out(
     if !plan.create.is_empty() {
         needs_another |= store.create_pods(service, &plan.create).await? == CreateOutcome::Changed;
     }
+    if let Some(step) = &plan.rollout {
+        needs_another |= carry_out_rollout(store, service, step).await?;
+    }
     if plan.forget && store.forget_service(service).await? {
         tracing::info!(service = %service.name, "deleted service removed: its last pod is gone");
     }
     first_error.map_or(Ok(needs_another), Err)
+}
+
+/// Carries out what was decided about a rollout. Returns true if the service has changed.
+async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
+    let mark = match step {
+        RolloutStep::Settle => RolloutMark::Settled,
+        RolloutStep::Pause(why) => RolloutMark::Paused(why),
+        RolloutStep::RollBack(why) => match last_settled(store, service).await? {
+            Some(former) => {
+                let is_done = store.roll_back(service, former, why).await?;
+                tracing::warn!(service = %service.name, generation = service.generation, is_done, "rolled back: {why}");
+                return Ok(true);
+            }
+            None => {
+                let why = format!("{why}; there is no former specification to go back to");
+                return Ok(store.mark_rollout(service, RolloutMark::Paused(&why)).await? != MarkOutcome::Same);
+            }
+        },
+    };
+    Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
+}
+
+/// Returns the last specification with which all pods of the service were good, or, if none is known, the one before
+/// the current one.
+async fn last_settled(store: &Store, service: &Service) -> Result<Option<PodSpec>, StoreError> {
+    let former = store.former_generations(&service.name).await?;
+    let settled = service.rollout.settled_fingerprint.as_deref();
+    let chosen = match settled {
+        Some(settled) => former.into_iter().find(|one| one.fingerprint == settled),
+        None => former.into_iter().next(),
+    };
+    Ok(chosen.map(|one| one.pod).filter(|pod| *pod != service.pod))
 }
 
 /// Stops pods for the same reason. Returns true if a slot became free, or a pod has moved to another node.

@@ -6,5 +6,6 @@ pub(crate) mod lost_payload;
 mod model;
 pub(crate) mod plan;
 pub(crate) mod replacements;
+pub(crate) mod rollout;
 pub(crate) mod sums;
 pub(crate) mod unlisted;

@@ -9,14 +9,18 @@
 //! A new generation replaces old pods step by step. Old pods that are not in service go at once, because
 //! nothing depends on them. Those in service go only while at most a quarter of all slots (and at least one)
 //! are out of service. If the new generation does not come up, three quarters of the old one therefore keep
-//! running.
+//! running. A service with an `update` policy says itself how many may be out of service, and its new pods must be good
+//! before the next ones go: see [`super::rollout`].
 
+use common::RedisMillis;
 use common::ids::{NodeName, PodId};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
+use common::spec::OnFailure;
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
+use super::rollout::{self, RolloutStep, Verdict, is_past_delay, judged_by};
 
 /// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,6 +76,8 @@ pub(crate) struct ReconcilePlan {
     pub(crate) create: Vec<u32>,
     /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
+    /// What becomes of the rollout of its generation.
+    pub(crate) rollout: Option<RolloutStep>,
     /// Whether the service can be removed.
     pub(crate) forget: bool,
 }
@@ -79,8 +85,10 @@ pub(crate) struct ReconcilePlan {
 impl ReconcilePlan {
     /// Returns whether there is nothing to do but to requeue pods.
     pub(crate) fn is_complete(&self) -> bool {
-        let Self { free, keep, stop, create, requeue: _, forget } = self;
-        free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty() && !forget
+        let Self { free, keep, stop, create, requeue: _, rollout, forget } = self;
+        let has_pods_to_change =
+            !(free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty());
+        !has_pods_to_change && rollout.is_none() && !forget
     }
 }
 
@@ -90,6 +98,11 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         ServiceState::Active => service.replicas,
         ServiceState::Deleting => 0,
     };
+    let new = pods(slots).filter(|(slot, pod)| slot.replica < desired && !is_old(service, pod));
+    let rollout = rollout::step(service, new.map(|(_, pod)| pod), observed.now);
+    // What is about to be taken back is not carried on.
+    let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
+    let may_replace = !has_failed && service.rollout.paused.is_none();
     ReconcilePlan {
         free: slots
             .iter()
@@ -98,7 +111,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
             .collect(),
         keep: kept(service, slots, desired),
         stop: surplus(service, slots, desired, observed)
-            .chain(replaced(service, slots, desired))
+            .chain(may_replace.then(|| replaced(service, slots, desired, observed.now)).into_iter().flatten())
             .chain(stopped_again(slots, desired, observed))
             .collect(),
         create: missing(slots, desired),
@@ -106,6 +119,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
             .filter(|(_, pod)| may_have_lost_payload(pod, observed))
             .map(|(_, pod)| pod.clone())
             .collect(),
+        rollout,
         forget: service.state == ServiceState::Deleting && slots.is_empty(),
     }
 }
@@ -143,12 +157,14 @@ fn surplus<'a>(
         })
 }
 
-/// Returns whether pods of an older generation are left: as soon as a new pod is ready, the next one can be
-/// replaced.
+/// Returns whether pods of an older generation are left, or the new ones are still judged: as soon as a new pod is
+/// ready, the next one can be replaced.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left =
         |(slot, pod): (&ReplicaSlot, &PodRecord)| slot.replica < service.replicas && is_old(service, pod);
-    service.state == ServiceState::Active && pods(slots).any(is_left)
+    let is_judged = judged_by(service).is_some();
+    let is_paused = service.rollout.paused.is_some();
+    service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
 }
 
 /// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
@@ -173,10 +189,15 @@ fn replaced<'a>(
     service: &'a Service,
     slots: &'a [ReplicaSlot],
     desired: u32,
+    now: RedisMillis,
 ) -> impl Iterator<Item = PodStop> + 'a {
     let is_kept = move |slot: &ReplicaSlot| slot.replica < desired;
-    let in_service = pods(slots).filter(|(slot, pod)| is_kept(slot) && is_in_service(pod)).count();
-    let max_out_of_service = (desired as usize / 4).max(1);
+    let allows_next =
+        |pod: &PodRecord| is_old(service, pod) && is_in_service(pod) || new_allows_next(service, pod, now);
+    let in_service = pods(slots).filter(|(slot, pod)| is_kept(slot) && allows_next(pod)).count();
+    let policy = service.update.as_ref();
+    let max_out_of_service =
+        policy.map_or((desired as usize / 4).max(1), |policy| policy.max_out_of_service(desired as usize));
     let mut allowed = max_out_of_service.saturating_sub(desired as usize - in_service);
     let old = pods(slots).rev().filter(move |(slot, pod)| is_kept(slot) && is_old(service, pod));
     old.filter(move |(_, pod)| match pod.phase {
@@ -189,6 +210,20 @@ fn replaced<'a>(
         }
     })
     .map(|(slot, pod)| stop(slot, pod, StopReason::Replaced))
+}
+
+/// Returns whether a pod that is not old holds up no other one.
+fn new_allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
+    if is_old(service, pod) {
+        return false;
+    }
+    let Some(policy) = service.update.as_ref() else { return is_in_service(pod) };
+    match rollout::verdict(policy, pod, now) {
+        Verdict::Good => is_past_delay(policy, pod, now),
+        // Where bad ones are accepted, there is nothing to wait for.
+        Verdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
+        Verdict::Young => false,
+    }
 }
 
 /// Stops again what was stopped before: pods that have stopped but still hold a slot, and pods that take long
@@ -407,5 +442,65 @@ mod tests {
         let mut taken = vec![slot(looping)];
         taken.extend(slots(&[(1, Phase::Stopping); 4]).split_off(1));
         assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
+    }
+
+    /// Returns pods of generation 1 but for the last ones: of generation 2, ready for this number of seconds each.
+    fn partly_replaced(count: u32, new: &[u64], now: RedisMillis) -> Vec<ReplicaSlot> {
+        let mut taken = slots(&vec![(1, Phase::Running); count as usize - new.len()]);
+        for (index, seconds) in new.iter().enumerate() {
+            let replica = count - new.len() as u32 + index as u32;
+            let since = now - seconds * 1000;
+            taken.push(slot(PodRecord { since, ..record("web", replica, 2, Phase::Running) }));
+        }
+        taken
+    }
+
+    #[test]
+    fn a_policy_says_how_many_are_replaced_and_how_fast() {
+        let now = 1_000_000;
+        let observed = ObservedState { now, ..ObservedState::default() };
+        for (policy, new, expected, case) in [
+            (r#"{"parallelism": 1}"#, &[][..], &[7][..], "one of eight"),
+            (r#"{"parallelism": 0}"#, &[], &[7, 6, 5, 4, 3, 2, 1, 0], "all"),
+            (r#"{"monitor": 10}"#, &[], &[7, 6], "a quarter"),
+            (r#"{"parallelism": 1, "monitor": 10}"#, &[9], &[], "it is not known yet"),
+            (r#"{"parallelism": 1, "monitor": 10}"#, &[10], &[6], "it is good"),
+            (r#"{"parallelism": 2, "monitor": 10}"#, &[9, 20], &[5], "one of two is"),
+            (r#"{"parallelism": 1, "monitor": 10, "delay": 30}"#, &[29], &[], "not yet"),
+            (r#"{"parallelism": 1, "monitor": 10, "delay": 30}"#, &[30], &[6], "now"),
+        ] {
+            let update = Some(serde_json::from_str(policy).unwrap());
+            let service = Service { update, ..service(8, 2, Active) };
+            let plan = plan(&service, &partly_replaced(8, new, now), &observed);
+            let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
+            assert_eq!((replicas.as_slice(), plan.rollout), (expected, None), "{policy}: {case}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_that_failed_or_is_paused_replaces_no_further_pod() {
+        let mut crashed = record("web", 3, 2, Phase::Running);
+        crashed.reason = "CrashLoopBackOff".into();
+        let mut taken = slots(&[(1, Phase::Running), (1, Phase::Running), (1, Phase::Failed)]);
+        taken.push(slot(crashed));
+        let update = |on_failure: &str| {
+            Some(
+                serde_json::from_str(&format!(r#"{{"parallelism": 2, "on_failure": "{on_failure}"}}"#))
+                    .unwrap(),
+            )
+        };
+        let with = |on_failure| Service { update: update(on_failure), ..service(4, 2, Active) };
+        let failed = plan_now(&with("rollback"), &taken);
+        assert!(
+            matches!(failed.rollout, Some(RolloutStep::RollBack(_))) && failed.stop.is_empty(),
+            "{failed:?}"
+        );
+        let mut paused = with("pause");
+        paused.rollout.paused = Some("by hand".to_owned());
+        assert!(plan_now(&paused, &taken).is_complete() && !is_replacing(&paused, &taken));
+        let mut resumed = with("pause");
+        resumed.rollout.is_resumed = true;
+        assert_eq!(stops(&plan_now(&resumed, &taken)).len(), 2, "the bad one is not waited for");
+        assert_eq!(stops(&plan_now(&with("continue"), &taken)).len(), 2);
     }
 }

@@ -23,6 +23,7 @@ mod secrets;
 mod service_names;
 mod supervisor;
 mod tunnel;
+mod updates;
 mod upgrade;
 mod volumes;
 

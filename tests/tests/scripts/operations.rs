@@ -13,8 +13,8 @@ use common::saved_state::SavedVolume;
 use common::secret_key::SecretKey;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, SCRIPTS, Session,
-    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, RolloutMark, SCRIPTS,
+    Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
 use common::volume::{VolumeClaim, VolumeScope, VolumeSize};
@@ -135,9 +135,11 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
-        "service_put" | "service_restart" | "service_scale" | "service_delete" | "service_forget"
-        | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire"
-        | "writes_unconfirmed" | "writes_confirmed" => desired_state(fixture, case, placed).await,
+        "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
+        | "service_forget" | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free"
+        | "specs_expire" | "writes_unconfirmed" | "writes_confirmed" => {
+            desired_state(fixture, case, placed).await
+        }
         "take"
         | "assign"
         | "park"
@@ -219,6 +221,10 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
     let record = &placed.record;
     let (id, service) = (record.id.clone(), record.service.clone().unwrap());
     match case.script {
+        "rollout_mark" => {
+            let seen = store.service(&service).await.unwrap().unwrap();
+            operation!(None, [store, seen] store.mark_rollout(&seen, RolloutMark::Paused("why")))
+        }
         "service_put" => {
             let input = serde_json::json!({"name": "web", "image": "other", "replicas": 2});
             let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();

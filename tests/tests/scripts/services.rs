@@ -7,7 +7,8 @@ use common::lifecycle::Phase;
 use common::service::ServiceState;
 use common::spec::{DesiredService, ServiceInput};
 use common::store::{
-    CreateOutcome, Durability, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StopOutcome,
+    CreateOutcome, Durability, MarkOutcome, PutMode, PutOutcome, RestartOutcome, RolloutMark, ScaleOutcome,
+    StopOutcome,
 };
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::node;
@@ -410,4 +411,53 @@ async fn a_specification_that_an_older_version_stored_is_remembered_by_its_text(
     change("b").await;
     change("a").await;
     assert_eq!(history(&fixture).await, former(&[(2, "b")]));
+}
+
+#[tokio::test]
+async fn marks_are_about_one_generation() {
+    let fixture = Fixture::new().await;
+    put(&fixture, desired("a", 1), PutMode::Create, None).await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    let first = read().await;
+    let mark = async |service, mark| fixture.store.mark_rollout(service, mark).await.unwrap();
+    assert_eq!(changing_nothing(&fixture, mark(&first, RolloutMark::Resumed)).await, MarkOutcome::Same);
+    assert_eq!(mark(&first, RolloutMark::Paused("by hand")).await, MarkOutcome::Marked);
+    let again = changing_nothing(&fixture, mark(&first, RolloutMark::Paused("another reason"))).await;
+    assert_eq!((again, read().await.rollout.paused.as_deref()), (MarkOutcome::Same, Some("by hand")));
+    assert_eq!(mark(&first, RolloutMark::Resumed).await, MarkOutcome::Marked);
+    let marks = read().await.rollout;
+    assert_eq!((marks.paused, marks.is_resumed, marks.is_settled), (None, true, false));
+    assert_eq!(mark(&first, RolloutMark::Settled).await, MarkOutcome::Marked);
+    assert_eq!(changing_nothing(&fixture, mark(&first, RolloutMark::Settled)).await, MarkOutcome::Same);
+    assert_eq!(mark(&first, RolloutMark::Paused("by hand")).await, MarkOutcome::Marked);
+
+    put(&fixture, desired("b", 1), PutMode::Replace, None).await;
+    let marks = read().await.rollout;
+    assert_eq!((marks.paused, marks.is_resumed, marks.is_settled), (None, false, false));
+    assert!(marks.settled_fingerprint.is_some(), "where a rollback goes back to");
+    let late = changing_nothing(&fixture, mark(&first, RolloutMark::Settled)).await;
+    assert_eq!(late, MarkOutcome::Changed, "of a scheduler that has read the generation before");
+    fixture.store.delete_service(&WEB).await.unwrap();
+    assert_eq!(mark(&read().await, RolloutMark::Settled).await, MarkOutcome::Changed);
+}
+
+#[tokio::test]
+async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
+    let fixture = Fixture::new().await;
+    let read = async || fixture.store.service(&WEB).await.unwrap().unwrap();
+    put(&fixture, desired("a", 3), PutMode::Create, None).await;
+    fixture.store.mark_rollout(&read().await, RolloutMark::Settled).await.unwrap();
+    put(&fixture, desired("b", 3), PutMode::Replace, None).await;
+    let (failed, former) = (read().await, fixture.store.former_generations(&WEB).await.unwrap().remove(0));
+    assert_eq!(failed.rollout.settled_fingerprint, Some(former.fingerprint));
+    assert!(fixture.store.roll_back(&failed, former.pod.clone(), "web-0 crashed").await.unwrap());
+    let service = read().await;
+    assert_eq!((service.generation, service.pod.image()), (3, "a"));
+    assert_eq!(service.rollout.rolled_back, Some((2, "web-0 crashed".to_owned())));
+    let late = fixture.store.roll_back(&failed, former.pod, "web-0 crashed");
+    assert!(!changing_nothing(&fixture, late).await.unwrap(), "of a second scheduler");
+    put(&fixture, desired("a", 5), PutMode::Replace, None).await;
+    assert_eq!(read().await.rollout.rolled_back, service.rollout.rolled_back, "scaling tells the same");
+    put(&fixture, desired("c", 5), PutMode::Replace, None).await;
+    assert_eq!(read().await.rollout.rolled_back, None);
 }

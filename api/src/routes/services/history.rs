@@ -87,8 +87,7 @@ pub(super) async fn undone(
     }
     let former = former_generations(app, &service.name).await?;
     let pod = chosen(service, former, to)?;
-    let Service { name, replicas, labels, app, depends_on, ingress, .. } = service.clone();
-    Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, pod })
+    Ok(DesiredService { pod, ..DesiredService::from(service.clone()) })
 }
 
 async fn former_generations(app: &AppState, name: &ServiceName) -> Result<Vec<FormerGeneration>, ApiProblem> {
@@ -143,6 +142,7 @@ mod tests {
         let former = former.iter().map(|(generation, image)| FormerGeneration {
             generation: *generation,
             until: 1,
+            fingerprint: String::new(),
             pod: pod(image),
         });
         let chosen = chosen(&service, former.collect(), to);

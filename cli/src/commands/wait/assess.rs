@@ -6,7 +6,7 @@ use common::service::ServiceState;
 
 use crate::output::humanize;
 use crate::output::pods::reason_suffix;
-use crate::output::services::pod_counts;
+use crate::output::services::{pod_counts, rollout_line};
 
 /// How far a goal is.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +47,10 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
         return Assessment::new("the service is being deleted", Verdict::Deleted);
     }
     let status = &service.status;
+    // A generation that was taken back comes no more, and one that is paused needs a decision.
+    if let Some(rollout) = service.rollout.as_ref().filter(|rollout| rollout.generation >= generation) {
+        return Assessment::new(rollout_line(rollout), Verdict::Failed);
+    }
     let line = pod_counts(service) + &reason_suffix("", &status.message);
     let is_changing = status.pending + status.assigned + status.stopping > 0;
     let is_complete = status.ready_pods() + status.succeeded == status.desired;
@@ -103,7 +107,7 @@ pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
 mod tests {
     use super::*;
     use crate::client::fixtures;
-    use common::api::ServiceStatus;
+    use common::api::{RolloutState, RolloutView, ServiceStatus};
 
     fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, Verdict) {
         let mut service = fixtures::service("web");
@@ -133,6 +137,19 @@ mod tests {
     fn an_older_generation_than_the_written_one_is_not_ready() {
         let service = fixtures::service("web");
         assert_eq!(ready(Some(&service), 2).verdict, Verdict::Waiting);
+    }
+
+    #[test]
+    fn a_generation_that_was_rolled_back_or_is_paused_will_not_be_ready() {
+        let with = |state, generation| {
+            let rollout = Some(RolloutView { state, generation, message: "web-0 crashed".to_owned() });
+            ready(Some(&ServiceView { generation: 3, rollout, ..fixtures::service("web") }), 2)
+        };
+        let rolled_back = with(RolloutState::RolledBack, 2);
+        assert_eq!(rolled_back.line, "generation 2 was rolled back: web-0 crashed");
+        assert_eq!(rolled_back.verdict, Verdict::Failed);
+        assert_eq!(with(RolloutState::Paused, 3).verdict, Verdict::Failed);
+        assert_eq!(with(RolloutState::RolledBack, 1).verdict, Verdict::Reached, "of a change before");
     }
 
     #[test]

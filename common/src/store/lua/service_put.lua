@@ -4,15 +4,17 @@
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
--- `depends_on` and `ingress` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
+-- `depends_on`, `ingress` and `update` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
+-- `failure` is '', or says why the generation before has failed, which this one takes back.
 local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, ingress,
-  routes_text, expected_revision, write = head_args()
+  update, failure, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app = redis.call('HGET', service_key, 'app') or ''
 local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
-local current_ingress, current_routes = unpack(redis.call('HMGET', service_key, 'ingress', 'routes'), 1, 2)
-current_ingress, current_routes = current_ingress or '', current_routes or ''
+local current_ingress, current_routes, current_update = unpack(
+  redis.call('HMGET', service_key, 'ingress', 'routes', 'update'), 1, 3)
+current_ingress, current_routes, current_update = current_ingress or '', current_routes or '', current_update or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -32,7 +34,7 @@ if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
   and #depends_on <= #current_depends_on and #ingress <= #current_ingress
-  and #routes_text <= #current_routes then allow_at_maxmemory() end
+  and #routes_text <= #current_routes and #update <= #current_update then allow_at_maxmemory() end
 -- What it was before only informs, so a key of another type in its place stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
@@ -45,6 +47,7 @@ local function set_optionals()
   set_optional('app', app)
   set_optional('depends_on', depends_on)
   set_optional('ingress', ingress)
+  set_optional('update', update)
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
@@ -94,27 +97,25 @@ if not state then
   return { 'CREATED', NOW }
 end
 
-local function scaled_message()
-  if current_replicas == replicas and current_labels == labels and current_app == app
-    and current_depends_on == depends_on then
-    return 'its ingress changed'
-  end
-  if current_replicas == replicas and current_labels == labels and current_app == app then
-    return 'its dependencies changed'
-  end
-  if current_replicas == replicas and current_labels == labels then return 'its app changed' end
-  if current_replicas == replicas then return 'its labels changed' end
-  return 'scaled from ' .. current_replicas .. ' to ' .. replicas
+-- What a change concerns that replaces no pod, the most important one first.
+local changes = {
+  { 'scaled from ' .. current_replicas .. ' to ' .. replicas, current_replicas ~= replicas },
+  { 'its labels changed', current_labels ~= labels },
+  { 'its app changed', current_app ~= app },
+  { 'its dependencies changed', current_depends_on ~= depends_on },
+  { 'its ingress changed', current_ingress ~= ingress or current_routes ~= routes_text },
+  { 'how it is updated changed', current_update ~= update },
+}
+local change
+for _, one in ipairs(changes) do
+  if one[2] then change = change or one[1] end
 end
 if is_same then
-  if current_replicas == replicas and current_labels == labels and current_app == app
-    and current_depends_on == depends_on and current_ingress == ingress and current_routes == routes_text then
-    return { 'UNCHANGED', generation }
-  end
+  if not change then return { 'UNCHANGED', generation } end
   redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
     'revision', revision + 1, 'revised_by', write, 'write', write)
   set_optionals()
-  emit('service', service, 'ServiceScaled', service, '', '', scaled_message())
+  emit('service', service, 'ServiceScaled', service, '', '', change)
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
 end
@@ -129,7 +130,13 @@ redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_te
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
   'revision', revision + 1, 'revised_by', write, 'write', write)
 set_optionals()
-emit('service', service, 'ServiceUpdated', service, '', '',
-  'generation ' .. generation .. ', ' .. pods_wanted())
+if failure == '' then
+  emit('service', service, 'ServiceUpdated', service, '', '',
+    'generation ' .. generation .. ', ' .. pods_wanted())
+else
+  redis.call('HSET', service_key, 'rolled_back', string.format('%.0f', generation - 1) .. ' ' .. failure)
+  emit('service', service, 'ServiceRolledBack', service, '', '',
+    'generation ' .. generation .. ' takes generation ' .. generation - 1 .. ' back: ' .. failure)
+end
 redis.call('PUBLISH', 'wake:reconcile', service)
 return { 'REPLACED', generation }

@@ -445,6 +445,12 @@ scripts! {
         keys: [rollouts],
         args: [value, seen],
     }
+    rollout_mark {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Refused,
+        keys: [service_key],
+        args: [service, generation, mark, text],
+    }
     service_delete {
         run_by: [Api],
         at_maxmemory: Allowed,
@@ -458,11 +464,11 @@ scripts! {
         args: [service, address_count],
     }
     service_put {
-        run_by: [Api],
+        run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
-               ingress, routes_text, expected_revision, write],
+               ingress, update, failure, routes_text, expected_revision, write],
     }
     service_recover {
         run_by: [Api],

@@ -1,0 +1,64 @@
+//! Pausing and resuming the replacement of a service's pods.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use common::api::ServiceView;
+use common::ids::ServiceName;
+use common::service::ServiceState;
+use common::store::{MarkOutcome, RolloutMark};
+
+use super::stored::{being_deleted, not_found, read, with_etag};
+use crate::params::InPath;
+use crate::pod_counts;
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+use crate::views;
+
+/// Replaces no further pod of a service, until it is resumed or its specification changes again.
+///
+/// Pods that are missing are still created, of the current generation.
+#[utoipa::path(
+    post, path = "/service/{name}/pause", tag = "service", params(InPath<ServiceName>), responses(
+        (status = 200, description = "Paused", body = ServiceView),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted, or was changed just now"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn pause_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+) -> Result<Response, ApiProblem> {
+    mark(&app, &name, RolloutMark::Paused("paused by hand")).await
+}
+
+/// Replaces the pods of a service further, also if new ones are bad.
+#[utoipa::path(
+    post, path = "/service/{name}/resume", tag = "service", params(InPath<ServiceName>), responses(
+        (status = 200, description = "Resumed, or not paused", body = ServiceView),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted, or was changed just now"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn resume_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+) -> Result<Response, ApiProblem> {
+    mark(&app, &name, RolloutMark::Resumed).await
+}
+
+async fn mark(app: &AppState, name: &ServiceName, mark: RolloutMark<'_>) -> Result<Response, ApiProblem> {
+    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    if service.state == ServiceState::Deleting {
+        return Err(being_deleted(name));
+    }
+    if app.store.mark_rollout(&service, mark).await? == MarkOutcome::Changed {
+        let detail = format!("service {name} was changed at the same moment; look at it and try again");
+        return Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail));
+    }
+    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    let status = pod_counts::service_status(&app.store, &service).await?;
+    Ok(with_etag(StatusCode::OK, views::service(service, status)))
+}

@@ -1,0 +1,29 @@
+-- Notes how far the rollout of a generation of a service is.
+-- Reply: 'OK' | 'SAME' (it was so before) | 'CHANGED' (the service has another generation, or is gone)
+local service_key = head_keys()
+-- The mark is 'paused', 'resumed' or 'settled'. The text says why it is paused.
+local service, generation, mark, text = head_args()
+local state, fingerprint, paused, settled = unpack(
+  redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled'), 1, 4)
+local current = versions_of(service_key)
+if state ~= 'active' or current ~= tonumber(generation) then return 'CHANGED' end
+-- What was noted about an earlier generation is not about this one.
+local is_paused = paused and string.match(paused, '^%d+') == generation
+local about = 'generation ' .. generation
+if mark == 'paused' then
+  if is_paused then return 'SAME' end
+  redis.call('HSET', service_key, 'paused', generation .. ' ' .. text)
+  emit('service', service, 'RolloutPaused', service, '', '', about .. ': ' .. text)
+elseif mark == 'resumed' then
+  if not is_paused then return 'SAME' end
+  redis.call('HSET', service_key, 'resumed', generation)
+  redis.call('HDEL', service_key, 'paused')
+  emit('service', service, 'RolloutResumed', service, '', '', about .. ': its pods are replaced further')
+else
+  local value = generation .. ' ' .. (string.match(fingerprint or '', ' (%x+)$') or '')
+  if settled == value then return 'SAME' end
+  redis.call('HSET', service_key, 'settled', value)
+  emit('service', service, 'RolloutCompleted', service, '', '', about .. ': all pods are ready')
+end
+redis.call('PUBLISH', 'wake:reconcile', service)
+return 'OK'

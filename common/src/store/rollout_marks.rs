@@ -1,0 +1,81 @@
+//! What is noted about the rollout of a service's generation, in the service's own hash.
+//!
+//! Each mark begins with the generation that it is about, so a new generation needs none of them removed, and a version
+//! that knows no marks leaves none that are wrong.
+
+use super::reply::{Fields, unexpected, word};
+use super::scripts::rollout_mark;
+use super::{Store, StoreError, keys};
+use crate::service::{RolloutMarks, Service};
+
+/// What is noted about a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RolloutMark<'a> {
+    /// No further pod is replaced, because of this.
+    Paused(&'a str),
+    /// It goes on, whether pods are bad or not.
+    Resumed,
+    /// All its pods are good.
+    Settled,
+}
+
+/// The result of [`Store::mark_rollout`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkOutcome {
+    /// It is noted.
+    Marked,
+    /// It was so before.
+    Same,
+    /// The service has another generation by now, or is gone.
+    Changed,
+}
+
+impl Store {
+    /// Notes something about the rollout of the generation of a service.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn mark_rollout(
+        &self,
+        service: &Service,
+        mark: RolloutMark<'_>,
+    ) -> Result<MarkOutcome, StoreError> {
+        let what = "noting how far a rollout is";
+        let (mark, text) = match mark {
+            RolloutMark::Paused(why) => ("paused", why),
+            RolloutMark::Resumed => ("resumed", ""),
+            RolloutMark::Settled => ("settled", ""),
+        };
+        let call = rollout_mark::Head {
+            service_key: keys::service(&service.name),
+            service: &service.name,
+            generation: service.generation,
+            mark,
+            text,
+        }
+        .call();
+        match word(what, self.link.script(&call).await?)?.as_str() {
+            "OK" => Ok(MarkOutcome::Marked),
+            "SAME" => Ok(MarkOutcome::Same),
+            "CHANGED" => Ok(MarkOutcome::Changed),
+            other => Err(unexpected(what, other)),
+        }
+    }
+}
+
+/// Reads the marks that are about this generation.
+pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMarks {
+    let mark = |field: &str| {
+        let text = fields.text(field);
+        let (about, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        Some((about.parse::<u64>().ok()?, rest.to_owned()))
+    };
+    let settled = mark("settled");
+    RolloutMarks {
+        paused: mark("paused").filter(|(about, _)| *about == generation).map(|(_, why)| why),
+        is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
+        is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),
+        settled_fingerprint: settled.map(|(_, fingerprint)| fingerprint).filter(|text| !text.is_empty()),
+        rolled_back: mark("rolled_back").filter(|(about, _)| about.checked_add(1) == Some(generation)),
+    }
+}

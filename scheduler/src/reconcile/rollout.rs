@@ -1,0 +1,248 @@
+//! Judges the rollout of a generation by its new pods. Pure.
+//!
+//! Only services with an `update` policy are judged, and each generation until it has settled: until all pods were
+//! good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it ended or was
+//! restarted before, if its image cannot be pulled, if it is unhealthy, or if it is not ready in time; otherwise it is
+//! *young*, and holds up the next one.
+
+use std::time::Duration;
+
+use common::RedisMillis;
+use common::lifecycle::Phase;
+use common::pod::PodRecord;
+use common::service::{Service, ServiceState};
+use common::spec::{OnFailure, UpdatePolicy};
+
+/// The time within which a new pod must be ready, waiting for a node and for its image among it.
+const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
+/// Reasons of a pod that do not go away by waiting a little longer.
+const BAD_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "Unhealthy"];
+
+/// What a new pod shows of its generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It was ready for long enough.
+    Good,
+    /// It is not known yet.
+    Young,
+    /// Why it is bad.
+    Bad(String),
+}
+
+/// What becomes of the rollout of a service's generation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RolloutStep {
+    /// All pods are good: it is complete.
+    Settle,
+    /// It has failed, for this reason: no further pod is replaced.
+    Pause(String),
+    /// It has failed, for this reason: the service gets a former specification again.
+    RollBack(String),
+}
+
+/// Returns the policy by which the rollout of the service's generation is judged; `None` if it is not judged any more.
+pub(crate) fn judged_by(service: &Service) -> Option<&UpdatePolicy> {
+    let is_over = service.rollout.is_settled || service.state != ServiceState::Active;
+    service.update.as_ref().filter(|_| !is_over)
+}
+
+/// Returns what a pod of the service's generation shows of it.
+pub(crate) fn verdict(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> Verdict {
+    let name = format!("{}-{}", pod.name, pod.replica);
+    let is_for =
+        |since: RedisMillis, time: Duration| now.saturating_sub(since) >= time.as_millis() as RedisMillis;
+    if pod.phase == Phase::Succeeded || (pod.is_ready() && is_for(ready_since(pod), policy.monitor())) {
+        return Verdict::Good;
+    }
+    if pod.phase == Phase::Failed || BAD_REASONS.contains(&pod.reason.as_str()) {
+        return Verdict::Bad(format!("{name}: {}", what_it_says(pod)));
+    }
+    if pod.restarts > 0 {
+        return Verdict::Bad(format!("{name} was restarted ({}){}", pod.restarts, last_exit(pod)));
+    }
+    if !pod.is_ready() && is_for(pod.created_at, PROGRESS_DEADLINE) {
+        let minutes = PROGRESS_DEADLINE.as_secs() / 60;
+        return Verdict::Bad(format!("{name} is not ready after {minutes} minutes: {}", what_it_says(pod)));
+    }
+    Verdict::Young
+}
+
+/// Returns whether the next pod may be replaced as far as this new one is concerned. `pod` must be in service.
+pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> bool {
+    let ready_for = now.saturating_sub(ready_since(pod));
+    pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
+}
+
+/// Decides about the rollout. `new` are the pods of the service's generation among its desired ones.
+pub(crate) fn step<'a>(
+    service: &Service,
+    new: impl Iterator<Item = &'a PodRecord>,
+    now: RedisMillis,
+) -> Option<RolloutStep> {
+    let policy = judged_by(service)?;
+    let (mut good, mut bad) = (0, Vec::new());
+    for pod in new {
+        match verdict(policy, pod, now) {
+            Verdict::Good => good += 1,
+            Verdict::Young => {}
+            Verdict::Bad(why) => bad.push(why),
+        }
+    }
+    let desired = service.replicas as usize;
+    if good >= desired {
+        return Some(RolloutStep::Settle);
+    }
+    // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The first
+    // generation has nothing before it that could run on or come back.
+    let marks = &service.rollout;
+    let is_judged = marks.paused.is_none()
+        && !marks.is_resumed
+        && marks.rolled_back.is_none()
+        && service.generation > 1
+        && policy.has_failed(bad.len(), desired);
+    if !is_judged {
+        return None;
+    }
+    let others = bad.len() - 1;
+    let first = bad.into_iter().next()?;
+    let why = if others > 0 { format!("{first}; and {others} more are bad") } else { first };
+    match policy.on_failure {
+        OnFailure::Pause => Some(RolloutStep::Pause(why)),
+        OnFailure::Rollback => Some(RolloutStep::RollBack(why)),
+        OnFailure::Continue => None,
+    }
+}
+
+fn ready_since(pod: &PodRecord) -> RedisMillis {
+    pod.ready_since.unwrap_or(pod.since)
+}
+
+fn what_it_says(pod: &PodRecord) -> String {
+    let said = match (pod.reason.as_str(), pod.message.as_str()) {
+        ("", "") => format!("it is {}", pod.phase),
+        (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    };
+    said + &last_exit(pod)
+}
+
+/// Returns the last output of the pod: what an engineer would look at first.
+fn last_exit(pod: &PodRecord) -> String {
+    let Some(run) = pod.runs.last().filter(|run| !run.last_output.trim().is_empty()) else {
+        return String::new();
+    };
+    format!("; it wrote at last: {}", run.last_output.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::service::RolloutMarks;
+
+    use super::super::plan::testing::{record, service};
+    use super::*;
+
+    const NOW: RedisMillis = 1_000_000;
+
+    fn policy(json: &str) -> UpdatePolicy {
+        serde_json::from_str(json).unwrap()
+    }
+
+    /// A pod that has been as it is for this number of seconds.
+    fn pod(phase: Phase, seconds: u64, change: impl FnOnce(&mut PodRecord)) -> PodRecord {
+        let at = NOW - seconds * 1000;
+        let mut pod = PodRecord { since: at, created_at: at, ..record("web", 0, 2, phase) };
+        pod.ready_since = pod.is_ready().then_some(at);
+        change(&mut pod);
+        pod
+    }
+
+    #[test]
+    fn a_pod_is_good_young_or_bad() {
+        let policy = policy(r#"{"monitor": 10}"#);
+        let reason = |reason: &'static str| move |pod: &mut PodRecord| pod.reason = reason.into();
+        for (pod, expected, case) in [
+            (pod(Phase::Running, 10, |_| {}), "good", "ready for long enough"),
+            (pod(Phase::Running, 9, |_| {}), "young", "ready, but not for long enough"),
+            (
+                pod(Phase::Running, 60, |p| p.ready_since = Some(NOW)),
+                "young",
+                "runs for long, is ready just now",
+            ),
+            (pod(Phase::Running, 0, |p| p.ready_since = Some(NOW + 9000)), "young", "a clock was ahead"),
+            (pod(Phase::Running, 60, reason("NotReady")), "young", "its readiness fails"),
+            (pod(Phase::Running, 60, reason("Starting")), "young", "its health check has not passed yet"),
+            (pod(Phase::Running, 600, reason("Starting")), "bad", "for too long"),
+            (pod(Phase::Pending, 60, reason("Unschedulable")), "young", "it waits for a node"),
+            (pod(Phase::Pending, 601, reason("Unschedulable")), "bad", "for too long"),
+            (pod(Phase::Running, 3, reason("CrashLoopBackOff")), "bad", "it crashes"),
+            (pod(Phase::Assigned, 3, reason("ImagePullBackOff")), "bad", "there is no such image"),
+            (pod(Phase::Running, 3, |p| p.restarts = 1), "bad", "it crashed once"),
+            (pod(Phase::Running, 30, |p| p.restarts = 1), "good", "and recovered"),
+            (pod(Phase::Failed, 3, |_| {}), "bad", "it ended with an error"),
+            (pod(Phase::Succeeded, 0, |_| {}), "good", "it ended well"),
+            (pod(Phase::Stopping, 0, |_| {}), "young", "it is being stopped"),
+        ] {
+            let verdict = verdict(&policy, &pod, NOW);
+            let word = match &verdict {
+                Verdict::Good => "good",
+                Verdict::Young => "young",
+                Verdict::Bad(_) => "bad",
+            };
+            assert_eq!(word, expected, "{case}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_rollout_settles_goes_on_or_has_failed() {
+        let good = || pod(Phase::Running, 60, |_| {});
+        let bad = || {
+            pod(Phase::Running, 3, |p| {
+                (p.reason, p.message) = ("CrashLoopBackOff".into(), "exit code 1".into())
+            })
+        };
+        let why = "web-0: CrashLoopBackOff: exit code 1".to_owned();
+        let roll_back = r#"{"on_failure": "rollback"}"#;
+        let marks = |change: fn(&mut RolloutMarks)| {
+            let mut marks = RolloutMarks::default();
+            change(&mut marks);
+            marks
+        };
+        for (json, pods, marks, generation, expected, case) in [
+            (roll_back, vec![good(), good()], marks(|_| {}), 2, Some(RolloutStep::Settle), "all are good"),
+            (roll_back, vec![good()], marks(|_| {}), 2, None, "an old one is left"),
+            (
+                roll_back,
+                vec![good(), bad()],
+                marks(|_| {}),
+                2,
+                Some(RolloutStep::RollBack(why.clone())),
+                "one is bad",
+            ),
+            ("{}", vec![bad()], marks(|_| {}), 2, Some(RolloutStep::Pause(why)), "the default"),
+            (r#"{"on_failure": "continue"}"#, vec![bad()], marks(|_| {}), 2, None, "it goes on"),
+            (r#"{"max_failure_ratio": 0.5}"#, vec![bad()], marks(|_| {}), 2, None, "half may be bad"),
+            (roll_back, vec![bad()], marks(|m| m.is_settled = true), 2, None, "it is over"),
+            (roll_back, vec![bad()], marks(|m| m.is_resumed = true), 2, None, "it was resumed by hand"),
+            (roll_back, vec![bad()], marks(|m| m.paused = Some("by hand".into())), 2, None, "it is paused"),
+            (
+                roll_back,
+                vec![bad()],
+                marks(|m| m.rolled_back = Some((1, "x".into()))),
+                2,
+                None,
+                "it is a rollback",
+            ),
+            (roll_back, vec![bad()], marks(|_| {}), 1, None, "there is nothing before it"),
+        ] {
+            let update = Some(policy(json));
+            let service = Service { update, rollout: marks, ..service(2, generation, ServiceState::Active) };
+            assert_eq!(step(&service, pods.iter(), NOW), expected, "{case}");
+        }
+        let without = service(1, 2, ServiceState::Active);
+        assert_eq!(step(&without, [bad()].iter(), NOW), None, "without a policy nothing is judged");
+        let deleted = Service { update: Some(policy(roll_back)), ..service(0, 2, ServiceState::Deleting) };
+        assert_eq!(step(&deleted, [].iter(), NOW), None, "a deleted service");
+    }
+}

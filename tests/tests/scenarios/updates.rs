@@ -1,0 +1,109 @@
+//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and never more pods are out
+//! of service than the policy allows. `KUBELEET_UPDATES` sets how many rounds.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::http::Http;
+use kubeleet_tests::{Cluster, Timing};
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+
+use crate::SOON;
+
+const REPLICAS: u64 = 4;
+
+fn rounds() -> usize {
+    std::env::var("KUBELEET_UPDATES").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+}
+
+fn service(command: &Value, round: usize) -> Value {
+    json!({
+        "name": "web", "image": "none", "command": command, "replicas": REPLICAS, "stop_grace_period": 0,
+        "environment": {"ROUND": round.to_string()},
+        "update": {"parallelism": 1, "monitor": "1s", "on_failure": "rollback"},
+    })
+}
+
+fn sleeps() -> Value {
+    json!(["/bin/sleep", "86400"])
+}
+
+async fn put(http: &Http, service: &Value) -> u64 {
+    let (status, body) = http.send(Method::PUT, "/service/web", Some(service)).await;
+    assert!(status.is_success(), "{status}: {body}");
+    body["generation"].as_u64().unwrap()
+}
+
+async fn pods(http: &Http) -> BTreeSet<String> {
+    let pods = http.pods("service=web").await;
+    pods.iter().filter(|pod| pod["phase"] == "running").map(|pod| pod["uuid"].to_string()).collect()
+}
+
+/// Waits until the service is as wanted, and looks all the while that no more than one pod is out of service.
+async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let service = http.get("/service/web").await;
+        let ready = service["status"]["ready"].as_u64().unwrap();
+        assert!(ready + 1 >= REPLICAS, "{what}: more than one pod is out of service: {}", service["status"]);
+        if is_reached(&service) {
+            return service;
+        }
+        check(Instant::now() < deadline, || format!("{what}: {service}")).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn is_complete(service: &Value) -> bool {
+    let status = &service["status"];
+    status["ready"] == REPLICAS && status["updated"] == REPLICAS && status["stopping"] == 0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api().await;
+    let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
+    let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &service(&sleeps(), 0)).await;
+    http.runs(SOON, "web", REPLICAS).await;
+    until(&http, "the first generation is ready", is_complete).await;
+    for round in 1..=rounds() {
+        let before = pods(&http).await;
+        let broken = json!(["/bin/sh", "-c", format!("echo no database in round {round}; exit 3")]);
+        let generation = put(&http, &service(&broken, round)).await;
+        schedulers[round % 2].kill();
+        let rolled_back = until(&http, "the broken one is rolled back", |service| {
+            service["generation"] == generation + 1 && is_complete(service)
+        })
+        .await;
+        schedulers[round % 2].start_again();
+        let rollout = &rolled_back["rollout"];
+        assert_eq!((&rollout["state"], &rollout["generation"]), (&json!("rolled_back"), &json!(generation)));
+        let why = rollout["message"].as_str().unwrap();
+        assert!(why.contains(&format!("no database in round {round}")), "{why}");
+        let kept = pods(&http).await.intersection(&before).count();
+        assert_eq!(kept as u64, REPLICAS - 1, "one pod was tried, and the others never stopped");
+
+        let good = put(&http, &service(&sleeps(), round)).await;
+        let updated = until(&http, "the good one is complete", |service| {
+            service["generation"] == good && is_complete(service)
+        })
+        .await;
+        assert!(updated["rollout"].is_null(), "{updated}");
+        assert_eq!(pods(&http).await.intersection(&before).count(), 0, "all were replaced");
+        // From here on a rollback goes back to it.
+        let settled = format!("generation {good}: all pods are ready");
+        eventually_within(SOON, "it has settled", || async {
+            let events = http.get("/event?tail=200&follow=false").await;
+            check(events.to_string().contains(&settled), || events.to_string())
+        })
+        .await;
+    }
+}
