@@ -435,8 +435,8 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
 }
 
 /// The derived schemas of the parts of a document that have no other fields.
-pub const STRICT: [&str; 6] =
-    ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck", "Logging", "LogOptions"];
+pub const STRICT: [&str; 7] =
+    ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck", "Logging", "LogOptions", "UpdatePolicy"];
 
 /// Adds that documents have no other fields than the schema describes.
 pub fn refuse_other_fields(schema: &mut Value) {

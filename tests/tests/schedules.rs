@@ -226,6 +226,11 @@ fn a_pod_that_is_reported_lost_during_a_restart_runs_once() {
     must_hold(Scenario::LateReport, SEEDS_PER_SCENARIO);
 }
 
+#[test]
+fn a_broken_update_is_rolled_back_whichever_scheduler_dies() {
+    must_hold(Scenario::BrokenUpdate, SEEDS_PER_SCENARIO);
+}
+
 /// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
@@ -282,15 +287,15 @@ fn replay() {
 
 /// Checks that the simulator finds an ablation, by a violation that contains `expected`. Tries `known_seed`
 /// first: the seed that found it last time.
-fn must_find(name: &str, known_seed: u64, expected: &str) {
+fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     let is_expected = |finding: &Finding| finding.violations.iter().any(|text| text.contains(expected));
-    match search(known_seed, 1, Scenario::Random, name) {
+    match search(known_seed, 1, scenario, name) {
         Err(finding) if is_expected(&finding) => {
             return println!("seed {known_seed} found it: {}", finding.violations.join("\n  "));
         }
         _ => println!("seed {known_seed} does not find it any more; searching from seed 0"),
     }
-    match search(0, SEEDS_PER_ABLATION, Scenario::Random, name) {
+    match search(0, SEEDS_PER_ABLATION, scenario, name) {
         Ok(stats) => panic!("{SEEDS_PER_ABLATION} seeds did not find it: {stats:?}"),
         Err(finding) => {
             let seed = finding.seed;
@@ -321,7 +326,9 @@ fn note_stale_seed(line: &str) {
 macro_rules! ablations {
     (switches { $($switched:ident, seed $switch_seed:literal: $switch:ident => $sign:literal;)* }
      scripts { $($name:ident, seed $seed:literal:
-         $file:literal, $from:literal => $to:literal, $expected:literal;)* }) => {
+         $file:literal, $from:literal => $to:literal, $expected:literal;)* }
+     updates { $($updated:ident, seed $update_seed:literal:
+         $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }) => {
         /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
@@ -329,17 +336,24 @@ macro_rules! ablations {
                 "" => (none, None),
                 $(stringify!($switched) => (Switches { $switch: true, ..none }, None),)*
                 $(stringify!($name) => (none, Some(Ablation { file: $file, from: $from, to: $to })),)*
+                $(stringify!($updated) => {
+                    (none, Some(Ablation { file: $update_file, from: $update_from, to: $update_to }))
+                })*
                 _ => panic!("there is no ablation {name}"),
             }
         }
 
         $(#[test]
         fn $switched() {
-            must_find(stringify!($switched), $switch_seed, $sign);
+            must_find(stringify!($switched), Scenario::Random, $switch_seed, $sign);
         })*
         $(#[test]
         fn $name() {
-            must_find(stringify!($name), $seed, $expected);
+            must_find(stringify!($name), Scenario::Random, $seed, $expected);
+        })*
+        $(#[test]
+        fn $updated() {
+            must_find(stringify!($updated), Scenario::BrokenUpdate, $update_seed, $update_expected);
         })*
     };
 }
@@ -394,6 +408,11 @@ ablations! {
         "its records say";
     with_a_copy_that_ends_a_running_pod, seed 407:
         "claim", "(phase == 'stopping' and runs(payload))" => "false",
+        "does not converge";
+    }
+    updates {
+    without_a_history, seed 0:
+        "service_put", "if current_text then" => "if false then",
         "does not converge";
     }
 }

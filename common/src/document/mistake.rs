@@ -45,7 +45,9 @@ pub(crate) enum Values {
 }
 
 /// Names that are accepted for compatibility, and are not proposed.
-const ALIASES: [&str; 6] = ["replica", "numInstances", "unless-stopped", "on_failure", "no", "host_port"];
+const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
+/// `on_failure` is a field of `update`, and beside this value of `restart` only another way to write it.
+const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
 /// What a field is called by Compose, Docker or Kubernetes, and what it is called here.
 const FOREIGN_NAMES: [(&str, &str); 14] = [
@@ -265,7 +267,9 @@ fn unknown(vocabulary: Vocabulary, name: &str, known: &[&str]) -> String {
 }
 
 fn without_aliases<'a>(names: &[&'a str]) -> Vec<&'a str> {
-    names.iter().copied().filter(|name| !ALIASES.contains(name)).collect()
+    let is_alias =
+        |name: &str| ALIASES.contains(&name) || (name == ON_FAILURE.0 && names.contains(&ON_FAILURE.1));
+    names.iter().copied().filter(|name| !is_alias(name)).collect()
 }
 
 /// Returns the names that a value may have, in words.

@@ -29,7 +29,7 @@ pub struct UpdatePolicy {
     pub monitor: Option<Seconds>,
     /// The part of the pods that may be bad before the update has failed, from 0 to 1; by default 0: the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = 0.1)]
+    #[schema(minimum = 0, maximum = 1, example = 0.1)]
     pub max_failure_ratio: Option<f64>,
     /// What happens when the update has failed.
     #[serde(default)]

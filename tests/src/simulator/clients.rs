@@ -22,6 +22,9 @@ pub(super) const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const MAX_REPLICAS: u64 = 4;
+/// An image of a service that judges its updates, and one with which they fail: its containers end at once.
+pub(super) const JUDGED: &str = "stop:judged";
+pub(super) const BROKEN: &str = "stop:broken";
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -205,6 +208,9 @@ async fn put(
     } else {
         (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
     }
+    if [JUDGED, BROKEN].contains(&service.image.as_str()) {
+        input["update"] = serde_json::json!({"parallelism": 1, "monitor": 1, "on_failure": "rollback"});
+    }
     let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
     if outcome == PutOutcome::Deleting || is_unconfirmed(&receipt) {
@@ -212,7 +218,8 @@ async fn put(
     }
     {
         let mut clients = clients.lock();
-        clients.acknowledge(name, Some(service));
+        let image = image_in_the_end(&service.image);
+        clients.acknowledge(name, Some(ExpectedService { image, ..service }));
         // The response is on its way: if this process dies from here on, reconcile creates the pods.
         clients.pending = None;
     }
@@ -226,6 +233,11 @@ async fn put(
         store.create_pods(&service, &service.all_replicas()).await?;
     }
     Ok(true)
+}
+
+/// Returns the image that a service with this one has in the end.
+pub(super) fn image_in_the_end(image: &str) -> String {
+    if image == BROKEN { JUDGED } else { image }.to_owned()
 }
 
 /// Whether the pods of a service with this image have several containers.

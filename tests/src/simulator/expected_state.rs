@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::checks::count_junk;
+use super::clients::image_in_the_end;
 use super::observed_state::{ObservedState, PodIdCache};
 
 /// A service as it was last acknowledged.
@@ -103,8 +104,10 @@ impl ExpectedState {
         for (name, (expected, at)) in &mut self.services {
             if *at >= since || in_doubt == Some(name) {
                 let existing = observed.services.get(name).filter(|service| service.is_active);
-                *expected = existing
-                    .map(|found| ExpectedService { replicas: found.replicas, image: found.image.clone() });
+                *expected = existing.map(|found| ExpectedService {
+                    replicas: found.replicas,
+                    image: image_in_the_end(&found.image),
+                });
             }
         }
         let queues = observed.payloads.iter().filter(|(key, _)| *key != "dq" && !key.starts_with("cs:"));

@@ -262,7 +262,7 @@ impl World {
         slot.is_one_way_partition = is_one_way;
     }
 
-    fn crash(&mut self, process: ProcessId, until: u64) {
+    pub(super) fn crash(&mut self, process: ProcessId, until: u64) {
         self.stats.crashes += 1;
         self.log(process, format_args!("CRASHES until {}", self.clock.since_start(until)));
         self.kill(process, until);

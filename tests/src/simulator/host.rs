@@ -22,6 +22,7 @@ use worker::runtime::{
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
 use super::bus::{EngineCall, SharedBus};
+use super::clients::BROKEN;
 use super::process_id::ProcessId;
 
 /// The reply of an engine.
@@ -60,6 +61,8 @@ struct State {
     volumes: BTreeMap<VolumeName, EngineVolume>,
     /// How many of the next listings are empty whatever runs.
     empty_listings: u32,
+    /// The containers that end as soon as they are started.
+    broken: BTreeSet<String>,
 }
 
 impl SimulatedHost {
@@ -178,14 +181,15 @@ impl SimulatedHost {
             }
             EngineCall::Image(_) => Ok(EngineReply::Done),
             EngineCall::Run(request) => Ok(EngineReply::Container(Box::new(state.run(request, starts)))),
-            EngineCall::Restart(handle) => match state.containers.get_mut(handle) {
-                Some(container) => {
-                    container.state = ContainerState::Running;
-                    state.send_hint();
-                    Ok(EngineReply::Done)
-                }
-                None => Err(RuntimeError::NotFound(handle.clone())),
-            },
+            EngineCall::Restart(handle) => {
+                let restarted = state_after_start(state.broken.contains(handle));
+                let Some(container) = state.containers.get_mut(handle) else {
+                    return Err(RuntimeError::NotFound(handle.clone()));
+                };
+                container.state = restarted;
+                state.send_hint();
+                Ok(EngineReply::Done)
+            }
             EngineCall::Halt(handle) => {
                 if let Some(container) = state.containers.get_mut(handle) {
                     container.state = ContainerState::Exited { code: 143, out_of_memory: false };
@@ -211,6 +215,10 @@ impl SimulatedHost {
     }
 }
 
+fn state_after_start(is_broken: bool) -> ContainerState {
+    if is_broken { ContainerState::Exited { code: 1, out_of_memory: false } } else { ContainerState::Running }
+}
+
 impl State {
     fn run(&mut self, request: &ContainerRequest, starts: bool) -> Container {
         let identity = &request.identity;
@@ -219,10 +227,14 @@ impl State {
         let container = self.containers.entry(handle.clone());
         let container =
             container.or_insert_with(|| Container::new(handle, identity, ContainerState::Created));
+        let is_broken = request.container.image == BROKEN;
         if starts {
-            container.state = ContainerState::Running;
+            container.state = state_after_start(is_broken);
         }
         let container = container.clone();
+        if is_broken {
+            self.broken.insert(container.handle.clone());
+        }
         self.send_hint();
         container
     }

@@ -2,14 +2,18 @@
 //! random except when the faults of the scenario occur.
 
 use super::bus::{EngineCall, EngineRequest};
+use super::clients::{BROKEN, JUDGED};
 use super::expected_state::ExpectedService;
-use super::process_id::{ProcessId, WORKERS};
+use super::process_id::{ProcessId, SCHEDULERS, WORKERS};
 use super::world::World;
 
 /// The script with which a worker takes a payload from its in-flight list.
 const CLAIM: &str = "claim";
 /// The script with which a worker reports that a container has vanished.
 const REPORT_LOST: &str = "lost";
+
+/// The pods of the service whose update is broken.
+const UPDATED_REPLICAS: u32 = 3;
 
 /// Decides when faults occur.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,16 +35,20 @@ pub enum Scenario {
     /// assignment. At about that time the container vanishes. This is reported twice, because the first reply
     /// is lost.
     LateReport,
+    /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and a failover
+    /// may lose that it was rolled back.
+    BrokenUpdate,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 5] = [
+    pub const ALL: [Scenario; 6] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
         Scenario::LateStart,
         Scenario::LateReport,
+        Scenario::BrokenUpdate,
     ];
 }
 
@@ -89,7 +97,11 @@ impl Director {
     /// Acts before each step.
     pub(super) fn direct(&mut self, scenario: Scenario, world: &mut World) {
         if self.stage == Stage::Begin {
-            world.clients.lock().put_only(ExpectedService { replicas: 1, image: "stop:1".to_owned() });
+            let (replicas, image) = match scenario {
+                Scenario::BrokenUpdate => (UPDATED_REPLICAS, JUDGED),
+                _ => (1, "stop:1"),
+            };
+            world.clients.lock().put_only(ExpectedService { replicas, image: image.to_owned() });
             self.stage = Stage::Pod;
         }
         match scenario {
@@ -98,6 +110,7 @@ impl Director {
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),
             Scenario::LateReport => self.late_report(world),
+            Scenario::BrokenUpdate => self.broken_update(world),
         }
     }
 
@@ -204,6 +217,52 @@ impl Director {
                 self.stage = Stage::Done;
             }
             _ => {}
+        }
+    }
+
+    fn broken_update(&mut self, world: &mut World) {
+        let now = world.clock.now;
+        let has_image = |world: &World, image: &str| {
+            world.observed.services.values().any(|service| service.image == image)
+        };
+        let runs = |world: &World, image: &str| {
+            let pods = world.observed.pods.values();
+            pods.filter(|pod| pod.phase == "running" && pod.image == image).count()
+        };
+        match self.stage {
+            Stage::Pod
+                if runs(world, JUDGED) == UPDATED_REPLICAS as usize && world.clients.lock().is_idle() =>
+            {
+                // Before or after it has settled.
+                self.deadline = now + world.random.between(0, 2 * world.timing.dead);
+                self.stage = Stage::Running;
+            }
+            Stage::Running if now > self.deadline => {
+                let broken = ExpectedService { replicas: UPDATED_REPLICAS, image: BROKEN.to_owned() };
+                world.clients.lock().put_only(broken);
+                self.stage = Stage::Claim;
+            }
+            Stage::Claim if has_image(world, BROKEN) && world.clients.lock().is_idle() => {
+                if world.random.per_mille(500) {
+                    world.stop_replication();
+                    self.stage = Stage::Lease;
+                } else {
+                    self.stage = Stage::Start;
+                }
+            }
+            Stage::Start | Stage::Lease if has_image(world, JUDGED) => {
+                if self.stage == Stage::Lease {
+                    world.fail_over();
+                }
+                self.stage = Stage::Done;
+            }
+            _ => {}
+        }
+        let is_judged = matches!(self.stage, Stage::Start | Stage::Lease | Stage::Done);
+        if is_judged && now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2) {
+            let scheduler = ProcessId::Scheduler(world.random.below(SCHEDULERS));
+            let pause = world.random.between(0, world.timing.dead);
+            world.crash(scheduler, now + pause);
         }
     }
 
