@@ -39,6 +39,7 @@ pub mod schema;
 pub mod secret_key;
 pub mod selector;
 pub mod service;
+pub mod slot;
 pub mod spec;
 pub mod store;
 mod system_error;

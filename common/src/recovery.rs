@@ -17,6 +17,7 @@ use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::EndedRun;
 use crate::saved_state::{SavedPod, SavedService, SavedSpec, SavedState};
+use crate::slot::Slot;
 use crate::spec::PodSpec;
 use crate::store::SpecFile;
 
@@ -40,7 +41,7 @@ pub struct KnownService {
     /// Its record; `None` if it has only slots.
     pub record: Option<KnownRecord>,
     /// The pods in its slots.
-    pub slots: BTreeMap<u32, PodId>,
+    pub slots: BTreeMap<Slot, PodId>,
 }
 
 /// The record of a service, as far as a plan depends on it.
@@ -89,6 +90,8 @@ pub struct ServiceRecovery {
 pub struct PodRecovery {
     /// Its payload.
     pub payload: Payload,
+    /// Its slot, if it is of a service.
+    pub slot: Slot,
     /// Its phase. `Pending` if its node is not known any more.
     pub phase: Phase,
     /// Where it is; `None` if it is pending.
@@ -140,8 +143,8 @@ struct Planner<'a> {
     known: &'a KnownState,
     saved: &'a SavedState,
     plan: RecoveryPlan,
-    /// The pods to be recorded of each service, by replica.
-    pods: BTreeMap<ServiceName, BTreeMap<u32, PodRecovery>>,
+    /// The pods to be recorded of each service.
+    pods: BTreeMap<ServiceName, BTreeMap<Slot, PodRecovery>>,
 }
 
 impl<'a> Planner<'a> {
@@ -214,23 +217,33 @@ impl<'a> Planner<'a> {
             ));
         }
         let replica = payload.replica;
-        let taken_before = known.and_then(|known| known.slots.get(&replica)).filter(|id| **id != payload.id);
-        let planned = self.pods.get(service).and_then(|pods| pods.get(&replica));
-        if let Some(holder) = taken_before.or(planned.map(|pod| &pod.payload.id)) {
-            return Err(format!(
-                "pod {} on {} is not recovered: pod {holder} has its slot {service}-{replica}",
-                payload.id,
-                place(pod)
-            ));
-        }
-        let recovery = self.recovery(payload, pod);
-        self.pods.entry(service.clone()).or_default().insert(replica, recovery);
+        let (first, second) = (Slot::first(replica), Slot::second(replica));
+        let planned = |slot: Slot| self.pods.get(service)?.get(&slot).map(|pod| &pod.payload);
+        let is_other = |id: &&PodId| **id != payload.id;
+        let taken_before = |slot: Slot| known.and_then(|known| known.slots.get(&slot)).filter(is_other);
+        let holder = |slot: Slot| taken_before(slot).or_else(|| Some(&planned(slot)?.id));
+        // A replica has two pods while one with another specification replaces the other.
+        let is_replaced = planned(first).is_some_and(|other| other.spec != payload.spec);
+        let slot = match holder(first) {
+            None => first,
+            Some(_) if is_replaced && holder(second).is_none() => second,
+            Some(holder) => {
+                return Err(format!(
+                    "pod {} on {} is not recovered: pod {holder} has its slot {service}-{replica}",
+                    payload.id,
+                    place(pod)
+                ));
+            }
+        };
+        let recovery = PodRecovery { slot, ..self.recovery(payload, pod) };
+        self.pods.entry(service.clone()).or_default().insert(slot, recovery);
         Ok(())
     }
 
     fn recovery(&self, payload: Payload, pod: &SavedPod) -> PodRecovery {
         let (phase, placement) = self.placement(pod);
         PodRecovery {
+            slot: Slot::first(payload.replica),
             phase,
             placement,
             generation: pod.service.as_ref().map_or(0, |service| self.generation(service, &payload, pod)),
@@ -302,7 +315,8 @@ impl<'a> Planner<'a> {
                 None => known_record.map_or(0, |known| known.replicas),
             };
             let slots = known.iter().flat_map(|known| known.slots.keys()).chain(pods.keys());
-            let taken: BTreeSet<&u32> = slots.filter(|replica| **replica < replicas).collect();
+            let taken: BTreeSet<u32> =
+                slots.map(|slot| slot.replica).filter(|replica| *replica < replicas).collect();
             let missing = replicas.saturating_sub(taken.len() as u32);
             let used: BTreeSet<&SpecId> = pods.values().filter_map(|pod| pod.payload.spec.as_ref()).collect();
             let mut specs: BTreeMap<SpecId, SavedSpec> =

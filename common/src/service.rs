@@ -71,6 +71,12 @@ pub struct Service {
 pub struct RolloutMarks {
     /// Why no further pod is replaced.
     pub paused: Option<String>,
+    /// How often pods were replaced since the service exists, as Redis has it: two schedulers do not take the same step.
+    pub step: String,
+    /// Whether the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
+    pub is_at_canary: bool,
+    /// Whether the others may be replaced, too.
+    pub is_promoted: bool,
     /// Whether it goes on although pods are bad: it was paused, and resumed by hand.
     pub is_resumed: bool,
     /// Whether all pods were good at the same time. What happens to them later is no failure of the rollout.

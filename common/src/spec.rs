@@ -47,7 +47,7 @@ pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
 pub(crate) use units::{replicas, whole};
-pub use update::{OnFailure, UpdatePolicy};
+pub use update::{OnFailure, UpdateOrder, UpdatePolicy};
 pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.

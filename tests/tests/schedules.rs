@@ -231,6 +231,11 @@ fn a_broken_update_is_rolled_back_whichever_scheduler_dies() {
     must_hold(Scenario::BrokenUpdate, SEEDS_PER_SCENARIO);
 }
 
+#[test]
+fn an_update_that_starts_first_keeps_what_was_promised() {
+    must_hold(Scenario::StartFirst, SEEDS_PER_SCENARIO);
+}
+
 /// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {

@@ -11,6 +11,7 @@ use common::ids::{NodeName, PodId, ServiceName};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::selector::LabelSelector;
+use common::slot::Slot;
 use common::store::{BrokenKey, StopOutcome, StoreError};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -154,10 +155,13 @@ fn or_none<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     }
 }
 
+/// After the replica of the second pod that it has: unlike `+`, which is a space in a URL.
+const SECOND: &str = "s";
+
 /// The end of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
-    OfService(ServiceName, u32),
+    OfService(ServiceName, Slot),
     Pushed(PodId),
 }
 
@@ -165,8 +169,10 @@ impl Cursor {
     fn read(text: &str) -> Option<Self> {
         match text.split_once('/')? {
             ("s", rest) => {
-                let (service, replica) = rest.split_once('/')?;
-                Some(Cursor::OfService(ServiceName::new(service).ok()?, replica.parse().ok()?))
+                let (service, slot) = rest.split_once('/')?;
+                let (replica, is_second) = slot.strip_suffix(SECOND).map_or((slot, false), |slot| (slot, true));
+                let slot = Slot { replica: replica.parse().ok()?, is_second };
+                Some(Cursor::OfService(ServiceName::new(service).ok()?, slot))
             }
             ("p", id) => Some(Cursor::Pushed(PodId::new(id).ok()?)),
             _ => None,
@@ -175,7 +181,10 @@ impl Cursor {
 
     fn write(&self) -> String {
         match self {
-            Cursor::OfService(service, replica) => format!("s/{service}/{replica}"),
+            Cursor::OfService(service, slot) => {
+                let second = if slot.is_second { SECOND } else { "" };
+                format!("s/{service}/{}{second}", slot.replica)
+            }
             Cursor::Pushed(id) => format!("p/{id}"),
         }
     }
@@ -220,8 +229,8 @@ impl<'a> PodPage<'a> {
             let slots = or_none(self.app.store.slots(&service).await)?;
             let pods = slots
                 .into_iter()
-                .filter(|(replica, id)| self.filter.may_match(id, Some((&service, *replica))))
-                .map(|(replica, id)| (Cursor::OfService(service.clone(), replica), id));
+                .filter(|(slot, id)| self.filter.may_match(id, Some((&service, slot.replica))))
+                .map(|(slot, id)| (Cursor::OfService(service.clone(), slot), id));
             self.add(pods.collect()).await?;
             if self.is_full() {
                 return Ok(());
@@ -286,8 +295,9 @@ mod tests {
 
     #[test]
     fn a_cursor_round_trips_and_keeps_the_order() {
-        let of = |name: &str, replica| Cursor::OfService(ServiceName::new(name).unwrap(), replica);
-        let all = [of("a", 2), of("a", 10), of("b", 0), Cursor::Pushed(PodId::new("a/b").unwrap())];
+        let of = |name: &str, slot| Cursor::OfService(ServiceName::new(name).unwrap(), slot);
+        let (first, second) = (Slot::first, Slot::second);
+        let all = [of("a", first(2)), of("a", second(2)), of("a", first(10)), of("b", first(0)), Cursor::Pushed(PodId::new("a/b").unwrap())];
         assert!(all.is_sorted());
         for cursor in all {
             assert_eq!(Cursor::read(&cursor.write()), Some(cursor));

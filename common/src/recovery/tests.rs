@@ -64,7 +64,7 @@ fn apply(plan: &RecoveryPlan, known: &mut KnownState) {
         for pod in &service.pods {
             assert!(known.records.insert(pod.payload.id.clone()), "{:?} is recorded twice", pod.payload.id);
             assert!(
-                entry.slots.insert(pod.payload.replica, pod.payload.id.clone()).is_none(),
+                entry.slots.insert(pod.slot, pod.payload.id.clone()).is_none(),
                 "a taken slot"
             );
         }
@@ -96,7 +96,7 @@ fn an_empty_redis_gets_everything_back() {
 #[test]
 fn what_redis_has_wins() {
     let mut known = KnownState::default();
-    let slots = [(1, PodId::new("newer").unwrap())].into();
+    let slots = [(Slot::first(1), PodId::new("newer").unwrap())].into();
     let record = Some(KnownRecord { revision: 1, generation: 1, replicas: 2 });
     known.services.insert(name("web"), KnownService { record, slots });
     known.records.insert(PodId::new("c").unwrap());

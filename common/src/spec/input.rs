@@ -53,9 +53,10 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
-    /// How the pods are replaced when their specification changes: `parallelism`, `delay`, `monitor`,
-    /// `max_failure_ratio` and `on_failure`, which is `pause`, `rollback` or `continue`. Without it a quarter of them at
-    /// a time, and what does not become ready holds up the others.
+    /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
+    /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio` and `on_failure`,
+    /// which is `pause`, `rollback` or `continue`. Without it a quarter of them at a time, and what does not become ready
+    /// holds up the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
@@ -166,7 +167,7 @@ impl ServiceInput {
         violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
         violations.extend(depends_on.service_violations(&name));
         violations.extend(ingress::violations(&ingress));
-        violations.extend(update.iter().flat_map(UpdatePolicy::violations));
+        violations.extend(update.iter().flat_map(|update| update.violations(&pod)));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Seconds, Violation};
+use super::{OnDisconnect, PodSpec, Seconds, Violation};
 
 /// The `monitor` of a policy that sets none, as in Compose.
 const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
@@ -14,11 +14,28 @@ const DEFAULT_MONITOR: Duration = Duration::from_secs(5);
 /// if it is not ready within ten minutes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
-    /// How many pods may be out of service at the same time, new ones that are not good yet among them; 0 means all.
+    /// Whether a pod is stopped before its successor starts, or when its successor is good.
+    #[serde(default, skip_serializing_if = "UpdateOrder::is_default")]
+    pub order: UpdateOrder,
+    /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
     /// By default a quarter of the pods, and at least one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1)]
     pub parallelism: Option<u32>,
+    /// How many pods there may be beyond the replicas; by default as many as `parallelism` says with `start-first`, and
+    /// none with `stop-first`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 1)]
+    pub max_surge: Option<u32>,
+    /// How many replicas may be out of service; by default none with `start-first`, and as many as `parallelism` says with
+    /// `stop-first`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0)]
+    pub max_unavailable: Option<u32>,
+    /// How many pods are replaced before the update waits for `kubeleet rollout promote`; by default it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, example = 1)]
+    pub canary: Option<u32>,
     /// Time between a new pod's becoming ready and the next one's being replaced, if it is longer than `monitor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10s")]
@@ -34,6 +51,23 @@ pub struct UpdatePolicy {
     /// What happens when the update has failed.
     #[serde(default)]
     pub on_failure: OnFailure,
+}
+
+/// Whether a pod is stopped before its successor starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpdateOrder {
+    /// A pod is stopped, then its successor starts in its place.
+    #[default]
+    StopFirst,
+    /// The successor starts beside the pod, which is stopped when the successor is good.
+    StartFirst,
+}
+
+impl UpdateOrder {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What happens when an update has failed.
@@ -60,8 +94,19 @@ impl UpdatePolicy {
         self.monitor().max(self.delay.map_or(Duration::ZERO, Seconds::duration))
     }
 
-    /// Returns how many of a service's pods may be out of service at the same time.
-    pub fn max_out_of_service(&self, pods: usize) -> usize {
+    /// Returns how many of a service's replicas may be out of service.
+    pub fn max_unavailable(&self, pods: usize) -> usize {
+        let by_order = || if self.order == UpdateOrder::StopFirst { self.parallelism(pods) } else { 0 };
+        self.max_unavailable.map_or_else(by_order, |limit| limit as usize)
+    }
+
+    /// Returns how many pods a service may have beyond its replicas.
+    pub fn max_surge(&self, pods: usize) -> usize {
+        let by_order = || if self.order == UpdateOrder::StartFirst { self.parallelism(pods) } else { 0 };
+        self.max_surge.map_or_else(by_order, |limit| limit as usize)
+    }
+
+    fn parallelism(&self, pods: usize) -> usize {
         match self.parallelism {
             None => (pods / 4).max(1),
             Some(0) => pods,
@@ -74,13 +119,39 @@ impl UpdatePolicy {
         bad as f64 > self.max_failure_ratio.unwrap_or_default() * pods as f64
     }
 
-    pub(super) fn violations(&self) -> Vec<Violation> {
-        let is_wrong = |ratio: &f64| !(0.0..=1.0).contains(ratio);
-        let wrong = self.max_failure_ratio.filter(is_wrong);
-        wrong
-            .map(|_| Violation::new("/update/max_failure_ratio", "is a part of the pods, from 0 to 1"))
-            .into_iter()
-            .collect()
+    /// Returns what cannot be, also together with these pods.
+    pub(super) fn violations(&self, pod: &PodSpec) -> Vec<Violation> {
+        let is_ratio = |ratio: &f64| (0.0..=1.0).contains(ratio);
+        let wrong = |is_wrong: bool, field: &str, why: &str| {
+            is_wrong.then(|| Violation::new(format!("/update{field}"), why))
+        };
+        [
+            wrong(
+                self.max_failure_ratio.is_some_and(|ratio| !is_ratio(&ratio)),
+                "/max_failure_ratio",
+                "is a part of the pods, from 0 to 1",
+            ),
+            wrong(self.canary == Some(0), "/canary", "is at least 1; leave it out to replace all pods at once"),
+            wrong(
+                self.max_surge(1) == 0 && self.max_unavailable(1) == 0,
+                "",
+                "max_surge and max_unavailable are both 0, so that no pod could ever be replaced",
+            ),
+            wrong(
+                self.max_surge(1) > 0 && pod.on_disconnect == OnDisconnect::Stop,
+                "",
+                "a pod that starts before the one it replaces is stopped runs beside it, which `on_disconnect: stop` \
+                 (the default with volumes) rules out: use `order: stop-first`, or `on_disconnect: keep`",
+            ),
+            wrong(
+                self.max_surge(1) > 0 && !pod.persistent_volumes().is_empty(),
+                "",
+                "two pods of a replica cannot have its persistent volume at the same time: use `order: stop-first`",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
@@ -93,10 +164,19 @@ mod tests {
         let policy = |json: &str| serde_json::from_str::<UpdatePolicy>(json).expect("a policy");
         let default = policy("{}");
         assert_eq!((default.monitor(), default.on_failure), (Duration::from_secs(5), OnFailure::Pause));
-        for (json, out, pods) in
-            [("{}", 2, 8), ("{}", 1, 1), (r#"{"parallelism":0}"#, 8, 8), (r#"{"parallelism":3}"#, 3, 8)]
-        {
-            assert_eq!(policy(json).max_out_of_service(pods), out, "{json}");
+        for (json, unavailable, surge, pods) in [
+            ("{}", 2, 0, 8),
+            ("{}", 1, 0, 1),
+            (r#"{"parallelism":0}"#, 8, 0, 8),
+            (r#"{"parallelism":3}"#, 3, 0, 8),
+            (r#"{"order":"stop-first","max_surge":1}"#, 2, 1, 8),
+            (r#"{"order":"start-first"}"#, 0, 2, 8),
+            (r#"{"order":"start-first","parallelism":0}"#, 0, 8, 8),
+            (r#"{"order":"start-first","parallelism":3,"max_unavailable":1}"#, 1, 3, 8),
+            (r#"{"max_surge":2,"max_unavailable":0}"#, 0, 2, 8),
+        ] {
+            let policy = policy(json);
+            assert_eq!((policy.max_unavailable(pods), policy.max_surge(pods)), (unavailable, surge), "{json}");
         }
         let tenth = policy(r#"{"max_failure_ratio":0.1}"#);
         let failed =
@@ -107,8 +187,25 @@ mod tests {
         );
         let slow = policy(r#"{"delay":"1m","monitor":"10s"}"#);
         assert_eq!((slow.pace().as_secs(), slow.monitor().as_secs()), (60, 10));
-        for (json, count) in [(r#"{"max_failure_ratio":1}"#, 0), (r#"{"max_failure_ratio":1.1}"#, 1)] {
-            assert_eq!(policy(json).violations().len(), count, "{json}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let policy = |json: &str| serde_json::from_str::<UpdatePolicy>(json).expect("a policy");
+        let pod = |on_disconnect| PodSpec { on_disconnect, ..PodSpec::default() };
+        let (keep, stop) = (pod(OnDisconnect::Keep), pod(OnDisconnect::Stop));
+        for (json, pod, pointers) in [
+            (r#"{"max_failure_ratio":1,"canary":1}"#, &stop, &[][..]),
+            (r#"{"max_failure_ratio":1.1}"#, &stop, &["/update/max_failure_ratio"]),
+            (r#"{"canary":0}"#, &keep, &["/update/canary"]),
+            (r#"{"order":"start-first"}"#, &keep, &[]),
+            (r#"{"order":"start-first"}"#, &stop, &["/update"]),
+            (r#"{"max_surge":1}"#, &stop, &["/update"]),
+            (r#"{"max_unavailable":0}"#, &keep, &["/update"]),
+            (r#"{"order":"start-first","max_surge":0}"#, &keep, &["/update"]),
+        ] {
+            let found: Vec<String> = policy(json).violations(pod).into_iter().map(|v| v.pointer).collect();
+            assert_eq!(found, pointers, "{json}");
         }
     }
 }

@@ -65,13 +65,15 @@ pub struct FormerSpecs {
 
 impl Store {
     /// Lists pods again that are on a node, but in no slot of their service, or not among the pushed pods if
-    /// `service` is none. Returns one outcome for each.
+    /// `service` is none. `has_second` tells whether a replica of the service may have two pods. Returns one outcome
+    /// for each.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn restore_pods(
         &self,
         service: Option<&ServiceName>,
+        has_second: bool,
         pods: &[PodId],
     ) -> Result<Vec<RestoreOutcome>, StoreError> {
         let what = "restoring pods";
@@ -82,6 +84,7 @@ impl Store {
                 wanted_key: keys::wanted(service),
                 ep_key: keys::endpoints_of(service),
                 service: service.map_or("", ServiceName::as_str),
+                has_second,
             }
             .call();
             for id in chunk {

@@ -12,6 +12,7 @@ use crate::network::ports_from_json;
 use crate::node::Resources;
 use crate::payload::Payload;
 use crate::pod::{EndedRun, PodRecord, Refusal};
+use crate::slot::Slot;
 use crate::spec::MAX_MEMORY_BYTES;
 
 /// Records that are read in one round trip.
@@ -23,7 +24,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(u32, PodId)>, StoreError> {
+    pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(Slot, PodId)>, StoreError> {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
@@ -34,7 +35,7 @@ impl Store {
     pub async fn slots_and_broken(
         &self,
         service: &ServiceName,
-    ) -> Result<(Vec<(u32, PodId)>, Option<BrokenKey>), StoreError> {
+    ) -> Result<(Vec<(Slot, PodId)>, Option<BrokenKey>), StoreError> {
         let mut slots = HashMap::new();
         let mut broken = None;
         let mut cursor = 0u64;
@@ -44,7 +45,7 @@ impl Store {
             let (next, page): (u64, RawFields) = self.link.query(&scan).await?;
             for (field, value) in page {
                 match read_slot(&field, value) {
-                    Some((replica, id)) => drop(slots.insert(replica, id)),
+                    Some((slot, id)) => drop(slots.insert(slot, id)),
                     None => {
                         let why = format!("{:?} is no slot", String::from_utf8_lossy(&field));
                         broken = Some(BrokenKey::slots(service, &corrupt("reading slots", why)));
@@ -57,7 +58,7 @@ impl Store {
             cursor = next;
         }
         let mut slots: Vec<_> = slots.into_iter().collect();
-        slots.sort_unstable_by_key(|(replica, _)| *replica);
+        slots.sort_unstable_by_key(|(slot, _)| *slot);
         Ok((slots, broken))
     }
 
@@ -134,11 +135,9 @@ impl Store {
 }
 
 /// Reads an entry of the slots of a service; none if it is not one that kubeleet writes.
-pub(super) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(u32, PodId)> {
-    let replica: u32 = std::str::from_utf8(field).ok()?.parse().ok()?;
-    // The scripts find a slot by the text of its number: "07" or "+7" would be a slot that nothing can free.
-    let is_canonical = replica.to_string().as_bytes() == field;
-    Some((replica, PodId::new(String::from_utf8(value).ok()?).ok()?)).filter(|_| is_canonical)
+pub(super) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
+    let slot: Slot = std::str::from_utf8(field).ok()?.parse().ok()?;
+    Some((slot, PodId::new(String::from_utf8(value).ok()?).ok()?))
 }
 
 pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, StoreError> {

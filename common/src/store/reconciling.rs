@@ -4,12 +4,13 @@ use futures_util::{StreamExt, TryStreamExt};
 use redis::Value;
 
 use super::reply::{list, read, unexpected, verdict, word};
-use super::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_stop, slot_free};
+use super::scripts::{Call, pod_requeue, pods_create, pods_keep, pods_replace, pods_stop, slot_free};
 use super::{Store, StoreError, keys};
 use crate::ids::{NodeName, PodId, PodName, SchedulerId, ServiceName, WriteId};
 use crate::payload::Payload;
 use crate::pod::PodRecord;
 use crate::service::Service;
+use crate::slot::Slot;
 
 /// The number of pods that one script creates or stops: a few milliseconds of Redis.
 const BATCH: usize = 250;
@@ -41,6 +42,26 @@ pub enum StopOutcome {
     Gone,
 }
 
+/// A pod that is in service and is replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedPod {
+    /// The pod.
+    pub id: PodId,
+    /// The node that it was last seen on.
+    pub node: NodeName,
+    /// The pod that has the other place of its slot and must be ready; none if its successor is created later.
+    pub successor: Option<PodId>,
+}
+
+/// Which place of a replica a pod is created in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// The first one.
+    First,
+    /// The second one; this is the step of replacement after `step`.
+    Second { step: &'a str },
+}
+
 /// The result of [`Store::requeue_missing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueOutcome {
@@ -62,7 +83,8 @@ impl Store {
         service: &Service,
         replicas: &[u32],
     ) -> Result<CreateOutcome, StoreError> {
-        let parts: Vec<_> = replicas.chunks(BATCH).map(|part| self.create_part(service, part)).collect();
+        let parts = replicas.chunks(BATCH).map(|part| self.create_part(service, part, Place::First));
+        let parts: Vec<_> = parts.collect();
         let mut parts = futures_util::stream::iter(parts).buffered(CONCURRENT_CREATES);
         let mut created = 0;
         while let Some(part) = parts.try_next().await? {
@@ -74,8 +96,70 @@ impl Store {
         Ok(CreateOutcome::Created(created))
     }
 
-    async fn create_part(&self, service: &Service, replicas: &[u32]) -> Result<CreateOutcome, StoreError> {
-        read_created(self.link.script(&create_call(service, replicas, None)).await?)
+    async fn create_part(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+        place: Place<'_>,
+    ) -> Result<CreateOutcome, StoreError> {
+        read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
+    }
+
+    /// Creates a second pod for each of these replicas, which is to replace the one that it has: for as many as one
+    /// script creates. This is the step of replacement after the one of `service`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_successors(
+        &self,
+        service: &Service,
+        replicas: &[u32],
+    ) -> Result<CreateOutcome, StoreError> {
+        let part = &replicas[..replicas.len().min(BATCH)];
+        self.create_part(service, part, Place::Second { step: &service.rollout.step }).await
+    }
+
+    /// Stops pods of a service that are in service, as many as one script stops, because they are replaced. This is the
+    /// step of replacement after the one of `service`. Returns whether there is more to do: the service or a pod has
+    /// changed, or some pods are left.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn replace_pods(
+        &self,
+        service: &Service,
+        pods: &[ReplacedPod],
+        message: &str,
+    ) -> Result<bool, StoreError> {
+        let what = "replacing pods";
+        let mut call = pods_replace::Head {
+            service_key: keys::service(&service.name),
+            slots: keys::slots(&service.name),
+            ep_key: keys::endpoints(&service.name),
+            spec: &service.spec_id,
+            step: &service.rollout.step,
+            message,
+        }
+        .call();
+        for pod in pods.iter().take(BATCH) {
+            call.add(pods_replace::Pod {
+                pod_key: keys::pod(&pod.id),
+                stop_set: keys::stop(&pod.node),
+                successor_key: keys::pod(pod.successor.as_ref().unwrap_or(&pod.id)),
+                uuid: &pod.id,
+                seen_node: &pod.node,
+                successor: pod.successor.as_ref(),
+            });
+        }
+        let (answer, outcomes) = verdict(what, self.link.script(&call).await?)?;
+        match answer.as_str() {
+            "OK" => {
+                let outcomes: Vec<String> = read(what, Value::Array(outcomes))?;
+                Ok(pods.len() > BATCH || outcomes.iter().any(|outcome| outcome == "moved"))
+            }
+            "CHANGED" => Ok(true),
+            other => Err(unexpected(what, other)),
+        }
     }
 
     /// Sets the current generation in the records of those of these pods that have the current specification of
@@ -164,23 +248,25 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record any more. Returns their number. A slot that another pod holds by
-    /// now is left alone.
+    /// Frees slots whose pod has no record any more. Where no pod is named, the first place of the replica is free
+    /// already, and the pod in the second one takes it. Returns the number of slots that have changed. A slot that
+    /// another pod holds by now is left alone.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn free_slots(
         &self,
         service: &ServiceName,
-        slots: &[(u32, PodId)],
+        slots: &[(Slot, Option<PodId>)],
     ) -> Result<usize, StoreError> {
         let mut freed = 0;
         for chunk in slots.chunks(BATCH) {
             let mut call =
                 slot_free::Head { slots: keys::slots(service), ep_key: keys::endpoints(service), service }
                     .call();
-            for (replica, id) in chunk {
-                call.add(slot_free::Slot { pod_key: keys::pod(id), replica: *replica, uuid: id });
+            for (slot, id) in chunk {
+                let pod_key = id.as_ref().map_or_else(|| "pod:".to_owned(), keys::pod);
+                call.add(slot_free::Slot { pod_key, replica: slot.replica, uuid: id.as_ref() });
             }
             freed += read::<usize>("freeing slots", self.link.script(&call).await?)?;
         }
@@ -242,9 +328,14 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
 pub(super) fn create_call(
     service: &Service,
     replicas: &[u32],
+    place: Place<'_>,
     last_write: Option<&WriteId>,
 ) -> Call<'static> {
     let resources = service.pod.request();
+    let step = match place {
+        Place::First => None,
+        Place::Second { step } => Some(step),
+    };
     let mut call = pods_create::Head {
         service_key: keys::service(&service.name),
         slots: keys::slots(&service.name),
@@ -254,6 +345,8 @@ pub(super) fn create_call(
         generation: service.generation,
         image: service.pod.image(),
         last_write,
+        is_second: step.is_some(),
+        step: step.unwrap_or_default(),
         resources: &resources,
     }
     .call();

@@ -375,6 +375,7 @@ fn add_pod(call: &mut super::scripts::Call<'_>, pod: &PodRecovery) {
         published: assignment.map(|held| published_field(held, &pod.published_ports)).unwrap_or_default(),
         created_at: pod.created_at,
         runs: runs_text(&pod.runs),
+        slot: pod.slot.to_string(),
         resources: &pod.request,
     });
 }

@@ -15,6 +15,10 @@ pub enum RolloutMark<'a> {
     Paused(&'a str),
     /// It goes on, whether pods are bad or not.
     Resumed,
+    /// The first pods are good; this says it.
+    AtCanary(&'a str),
+    /// The pods after the first ones are replaced, too.
+    Promoted,
     /// All its pods are good.
     Settled,
 }
@@ -44,6 +48,8 @@ impl Store {
         let (mark, text) = match mark {
             RolloutMark::Paused(why) => ("paused", why),
             RolloutMark::Resumed => ("resumed", ""),
+            RolloutMark::AtCanary(text) => ("canary", text),
+            RolloutMark::Promoted => ("promoted", ""),
             RolloutMark::Settled => ("settled", ""),
         };
         let call = rollout_mark::Head {
@@ -73,6 +79,9 @@ pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMark
     let settled = mark("settled");
     RolloutMarks {
         paused: mark("paused").filter(|(about, _)| *about == generation).map(|(_, why)| why),
+        step: fields.text("step"),
+        is_at_canary: mark("canary").is_some_and(|(about, _)| about == generation),
+        is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),
         is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
         is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),
         settled_fingerprint: settled.map(|(_, fingerprint)| fingerprint).filter(|text| !text.is_empty()),

@@ -7,7 +7,7 @@ use redis::cmd;
 use serde::Serialize;
 
 use super::confirm::WriteReceipt;
-use super::reconciling::{CreateOutcome, create_call, read_created};
+use super::reconciling::{CreateOutcome, Place, create_call, read_created};
 use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
 use super::rollout_marks::rollout_marks;
 use super::rollouts::ValueRollout;
@@ -178,7 +178,7 @@ impl Store {
         // The id of the write is fresh, so the second script creates nothing if the first one refuses.
         let pods = (desired.replicas <= PODS_CREATED_INLINE).then(|| {
             let service = just_created(desired, 0);
-            create_call(&service, &service.all_replicas(), Some(&write))
+            create_call(&service, &service.all_replicas(), Place::First, Some(&write))
         });
         let (reply, created, receipt) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;

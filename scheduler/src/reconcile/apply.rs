@@ -27,7 +27,7 @@ pub(crate) async fn read_slots(
     let ids: Vec<PodId> = taken.iter().map(|(_, id)| id.clone()).collect();
     let records = store.pods_each(&ids).await?;
     let mut first_error = None;
-    let slot = |((replica, id), record)| {
+    let slot = |((slot, id), record)| {
         let holder = match record {
             Ok(Some(pod)) => SlotHolder::Pod(Box::new(pod)),
             Ok(None) => SlotHolder::NoRecord,
@@ -36,7 +36,7 @@ pub(crate) async fn read_slots(
                 SlotHolder::Unreadable
             }
         };
-        ReplicaSlot { replica, id, holder }
+        ReplicaSlot { slot, id, holder }
     };
     let slots = taken.into_iter().zip(records).map(slot).collect();
     Ok((slots, first_error))
@@ -67,6 +67,7 @@ pub(crate) async fn carry_out(
     if !plan.create.is_empty() {
         needs_another |= store.create_pods(service, &plan.create).await? == CreateOutcome::Changed;
     }
+    needs_another |= replace(store, service, plan).await?;
     if let Some(step) = &plan.rollout {
         needs_another |= carry_out_rollout(store, service, step).await?;
     }
@@ -76,10 +77,25 @@ pub(crate) async fn carry_out(
     first_error.map_or(Ok(needs_another), Err)
 }
 
+/// Takes the next step of replacing pods. Returns true if another one may follow at once.
+async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Result<bool, StoreError> {
+    if !plan.replace.is_empty() {
+        let (_, message) = event_texts(service, StopReason::Replaced);
+        let has_more = store.replace_pods(service, &plan.replace, &message).await?;
+        return Ok(has_more || !plan.successors.is_empty());
+    }
+    if plan.successors.is_empty() {
+        return Ok(false);
+    }
+    let created = store.create_successors(service, &plan.successors).await?;
+    Ok(created != CreateOutcome::Created(plan.successors.len()))
+}
+
 /// Carries out what was decided about a rollout. Returns true if the service has changed.
 async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
     let mark = match step {
         RolloutStep::Settle => RolloutMark::Settled,
+        RolloutStep::AtCanary(what) => RolloutMark::AtCanary(what),
         RolloutStep::Pause(why) => RolloutMark::Paused(why),
         RolloutStep::RollBack(why) => match last_settled(store, service).await? {
             Some(former) => {
@@ -129,6 +145,7 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
         StopReason::Replaced => {
             ("Replaced", format!("replaced by generation {generation} of service {name}"))
         }
+        StopReason::Surplus => ("Surplus", format!("another pod of service {name} has its place")),
         StopReason::AlreadyStopping => ("Stopping", STOPPED_AGAIN.to_owned()),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod lost_payload;
 mod model;
 pub(crate) mod plan;
 pub(crate) mod replacements;
+mod replacing;
 pub(crate) mod rollout;
 pub(crate) mod sums;
 pub(crate) mod unlisted;

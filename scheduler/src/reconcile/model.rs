@@ -1,28 +1,28 @@
 //! Property tests: plans are applied to a model of the cluster, which changes at random in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::ids::PodId;
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
+use common::slot::Slot;
+use common::spec::UpdatePolicy;
 use proptest::prelude::*;
 
 use super::lost_payload::ObservedState;
-use super::plan::testing::{record, service};
-use super::plan::{ReconcilePlan, ReplicaSlot, SlotHolder, StopReason, plan};
+use super::plan::testing::{at, record, service};
+use super::plan::{ReconcilePlan, ReplicaSlot, SlotHolder, StopReason, is_ending, plan};
+use super::rollout::RolloutStep;
 
-/// The slots of the model by replica; the pod of a `None` has no record.
-type Slots = BTreeMap<u32, Option<PodRecord>>;
+/// The slots of the model; the pod of a `None` has no record.
+type Slots = BTreeMap<Slot, Option<PodRecord>>;
 
 /// Returns the slots as the planner reads them.
 fn read(slots: &Slots) -> Vec<ReplicaSlot> {
-    let slot = |(replica, pod): (&u32, &Option<PodRecord>)| match pod {
-        Some(pod) => {
-            let holder = SlotHolder::Pod(Box::new(pod.clone()));
-            ReplicaSlot { replica: *replica, id: pod.id.clone(), holder }
-        }
-        None => ReplicaSlot { replica: *replica, id: PodId::random(), holder: SlotHolder::NoRecord },
+    let slot = |(slot, pod): (&Slot, &Option<PodRecord>)| match pod {
+        Some(pod) => at(*slot, pod.clone()),
+        None => ReplicaSlot { slot: *slot, id: PodId::random(), holder: SlotHolder::NoRecord },
     };
     slots.iter().map(slot).collect()
 }
@@ -31,61 +31,92 @@ fn plan_for(service: &Service, slots: &Slots) -> ReconcilePlan {
     plan(service, &read(slots), &ObservedState::default())
 }
 
+/// Frees a slot; a pod in the second one of the replica takes the first one.
+fn vacate(slot: Slot, slots: &mut Slots) {
+    slots.remove(&slot);
+    if !slot.is_second && let Some(second) = slots.remove(&Slot::second(slot.replica)) {
+        slots.insert(slot, second);
+    }
+}
+
+fn slot_of(id: &PodId, slots: &Slots) -> Option<Slot> {
+    slots.iter().find(|(_, pod)| pod.as_ref().is_some_and(|pod| pod.id == *id)).map(|(slot, _)| *slot)
+}
+
 /// Changes the model as the scripts would.
 fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
-    plan.free.iter().for_each(|(replica, _)| drop(slots.remove(replica)));
+    // From the second slots on: a pod that takes a first one would not be found.
+    plan.free.iter().rev().for_each(|(slot, _)| vacate(*slot, slots));
     for pod in
         slots.values_mut().flatten().filter(|pod| plan.keep.contains(&(pod.id.clone(), pod.generation)))
     {
         pod.generation = service.generation;
     }
-    for stop in &plan.stop {
-        let Some(Some(pod)) = slots.get_mut(&stop.replica) else { continue };
+    let stopped = plan.stop.iter().map(|stop| &stop.id).chain(plan.replace.iter().map(|pod| &pod.id));
+    for id in stopped {
+        let Some(slot) = slot_of(id, slots) else { continue };
+        let Some(Some(pod)) = slots.get_mut(&slot) else { continue };
         match pod.phase {
             Phase::Assigned | Phase::Running | Phase::Stopping => pod.phase = Phase::Stopping,
-            Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Stopped => {
-                slots.remove(&stop.replica);
-            }
+            Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Stopped => vacate(slot, slots),
         }
     }
-    for replica in &plan.create {
-        let created = record("web", *replica, service.generation, Phase::Pending);
+    let successors = plan.successors.iter().copied().map(Slot::second);
+    for slot in plan.create.iter().copied().map(Slot::first).chain(successors) {
+        let created = record("web", slot.replica, service.generation, Phase::Pending);
         let created = PodRecord { spec: Some(service.spec_id.clone()), ..created };
-        assert!(slots.insert(*replica, Some(created)).is_none(), "slot {replica} is taken");
+        assert!(slots.insert(slot, Some(created)).is_none(), "slot {slot} is taken");
     }
 }
 
 /// Changes one slot as workers and schedulers would.
-fn advance(replica: u32, slots: &mut Slots) {
-    let Some(Some(pod)) = slots.get_mut(&replica) else { return };
+fn advance(slot: Slot, slots: &mut Slots) {
+    let Some(Some(pod)) = slots.get_mut(&slot) else { return };
     pod.phase = match pod.phase {
-        Phase::Pending => Phase::Assigned,
-        Phase::Assigned => Phase::Running,
-        Phase::Stopping => {
-            slots.remove(&replica);
-            return;
+        Phase::Pending => {
+            pod.node = record("web", 0, 1, Phase::Assigned).node;
+            Phase::Assigned
         }
+        Phase::Assigned => Phase::Running,
+        Phase::Stopping => return vacate(slot, slots),
         unchanged => unchanged,
     };
 }
 
-/// Returns how many of the desired slots are out of service.
+/// Returns how many of the desired replicas are out of service.
 fn out_of_service(desired: u32, slots: &Slots) -> usize {
-    let is_in_service = |replica: &u32| match slots.get(replica) {
+    let serves = |slot: Slot| match slots.get(&slot) {
         Some(Some(pod)) => pod.phase == Phase::Running || pod.phase == Phase::Succeeded,
         _ => false,
     };
+    let is_in_service = |replica: &u32| serves(Slot::first(*replica)) || serves(Slot::second(*replica));
     (0..desired).filter(|replica| !is_in_service(replica)).count()
 }
 
-/// Returns the desired pods with the current specification that are not on their way out.
-fn ids_with(service: &Service, slots: &Slots) -> Vec<PodId> {
+fn with_two_pods(slots: &Slots) -> usize {
+    slots.keys().filter(|slot| slot.is_second).count()
+}
+
+/// Returns the desired pods with the current specification that are not on their way out, by replica.
+fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     let desired = if service.state == ServiceState::Active { service.replicas } else { 0 };
-    let pods = slots.range(..desired).filter_map(|(_, pod)| pod.as_ref());
-    pods.filter(|pod| pod.spec.as_ref() == Some(&service.spec_id))
-        .filter(|pod| !matches!(pod.phase, Phase::Stopping | Phase::Stopped))
-        .map(|pod| pod.id.clone())
-        .collect()
+    let pods = slots.range(..Slot::first(desired)).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)));
+    let mut ids: BTreeMap<u32, Vec<PodId>> = BTreeMap::new();
+    for (slot, pod) in pods {
+        if pod.spec.as_ref() == Some(&service.spec_id) && !is_ending(pod) {
+            ids.entry(slot.replica).or_default().push(pod.id.clone());
+        }
+    }
+    ids
+}
+
+/// Changes one of the slots whose pod does not just run.
+fn advance_one(one: prop::sample::Index, slots: &mut Slots) {
+    let is_moving = |pod: &Option<PodRecord>| pod.as_ref().is_some_and(|pod| pod.phase != Phase::Running);
+    let moving: Vec<Slot> = slots.iter().filter(|(_, pod)| is_moving(pod)).map(|(slot, _)| *slot).collect();
+    if !moving.is_empty() {
+        advance(moving[one.index(moving.len())], slots);
+    }
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {
@@ -99,9 +130,10 @@ fn any_slots() -> impl Strategy<Value = Slots> {
         8 => (1..4u64, any_phase()).prop_map(Some),
         1 => Just(None),
     ];
-    prop::collection::btree_map(0..24u32, holder, 0..24).prop_map(|slots| {
-        let pod = |(replica, holder): (u32, Option<(u64, Phase)>)| {
-            (replica, holder.map(|(generation, phase)| record("web", replica, generation, phase)))
+    let slot = (0..24u32, prop::bool::weighted(0.2)).prop_map(|(replica, is_second)| Slot { replica, is_second });
+    prop::collection::btree_map(slot, holder, 0..24).prop_map(|slots| {
+        let pod = |(slot, holder): (Slot, Option<(u64, Phase)>)| {
+            (slot, holder.map(|(generation, phase)| record("web", slot.replica, generation, phase)))
         };
         slots.into_iter().map(pod).collect()
     })
@@ -118,7 +150,9 @@ proptest! {
         let state = if deleting { ServiceState::Deleting } else { ServiceState::Active };
         let spec = if is_first_again { 1 } else { 3 };
         let service = Service { generation: 3, ..service(replicas, spec, state) };
-        let first: Vec<PodId> = ids_with(&service, &slots);
+        let first = ids_with(&service, &slots);
+        let of_generation: BTreeSet<u32> =
+            slots.values().flatten().filter(|pod| pod.generation == 3).map(|pod| pod.replica).collect();
         let desired = if deleting { 0 } else { replicas };
         let mut rounds = 0;
         loop {
@@ -130,19 +164,24 @@ proptest! {
                 break;
             }
             apply(&service, &plan, &mut slots);
-            let all: Vec<u32> = slots.keys().copied().collect();
-            all.into_iter().for_each(|replica| advance(replica, &mut slots));
+            let all: Vec<Slot> = slots.keys().copied().collect();
+            all.into_iter().for_each(|slot| advance(slot, &mut slots));
             rounds += 1;
             prop_assert!(rounds < 100, "no convergence: {:?}", plan);
         }
-        let taken: Vec<u32> = slots.keys().copied().collect();
-        prop_assert_eq!(taken, (0..desired).collect::<Vec<_>>());
+        let taken: Vec<Slot> = slots.keys().copied().collect();
+        prop_assert_eq!(taken, (0..desired).map(Slot::first).collect::<Vec<_>>());
         for pod in slots.values() {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
+        // Of two of one replica one goes. One of this generation is right whatever its specification is called.
         let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
-        prop_assert!(first.iter().all(|id| kept.contains(id)), "a pod with the right specification is gone");
+        let is_kept = |(replica, ids): (&u32, &Vec<PodId>)| {
+            let left = ids.iter().filter(|id| kept.contains(id)).count();
+            *replica >= desired || left == ids.len().min(1) || of_generation.contains(replica)
+        };
+        prop_assert!(first.iter().all(is_kept), "a pod with the right specification is gone");
         let again = plan_for(&service, &slots);
         prop_assert!(again.is_complete() || again.forget);
         prop_assert!(again.requeue.is_empty());
@@ -160,7 +199,7 @@ proptest! {
         let plan = plan_for(&service(replicas, 3, ServiceState::Active), &slots);
         let scaled_down = plan.stop.iter().filter(|stop| stop.reason == StopReason::ScaledDown);
         let gone: Vec<u32> = scaled_down.map(|stop| stop.replica).collect();
-        prop_assert!(gone.windows(2).all(|pair| pair[0] > pair[1]), "{:?}", gone);
+        prop_assert!(gone.windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", gone);
         prop_assert!(gone.iter().all(|replica| *replica >= replicas));
     }
 
@@ -171,20 +210,57 @@ proptest! {
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
     ) {
         let mut slots: Slots =
-            (0..replicas).map(|i| (i, Some(record("web", i, 2, Phase::Running)))).collect();
+            (0..replicas).map(|i| (Slot::first(i), Some(record("web", i, 2, Phase::Running)))).collect();
         let service = service(replicas, 3, ServiceState::Active);
         let max_out_of_service = (replicas as usize / 4).max(1);
         for one in order {
             let plan = plan_for(&service, &slots);
             apply(&service, &plan, &mut slots);
             prop_assert!(out_of_service(replicas, &slots) <= max_out_of_service);
-            let moving: Vec<u32> = slots.iter()
-                .filter(|(_, p)| p.as_ref().is_some_and(|p| p.phase != Phase::Running))
-                .map(|(replica, _)| *replica)
-                .collect();
-            if !moving.is_empty() {
-                advance(moving[one.index(moving.len())], &mut slots);
-            }
+            advance_one(one, &mut slots);
         }
+    }
+
+    /// Neither do updates that start first, whatever the pods do; and never are there more pods than allowed. A pod that
+    /// was in service at the beginning, or became so, is only stopped once another one of its replica is.
+    #[test]
+    fn starting_first_takes_nothing_out_of_service(
+        replicas in 1..12u32,
+        parallelism in 0..4u32,
+        changes in prop::collection::vec(0..40usize, 0..4),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
+    ) {
+        let mut slots: Slots =
+            (0..replicas).map(|i| (Slot::first(i), Some(record("web", i, 2, Phase::Running)))).collect();
+        let policy = format!(r#"{{"order": "start-first", "parallelism": {parallelism}, "monitor": 0}}"#);
+        let policy: UpdatePolicy = serde_json::from_str(&policy).unwrap();
+        let max_surge = policy.max_surge(replicas as usize);
+        let mut service = Service { update: Some(policy), ..service(replicas, 3, ServiceState::Active) };
+        for (number, one) in order.into_iter().enumerate() {
+            if changes.contains(&number) {
+                service.generation += 1;
+                service.spec_id = super::plan::testing::service(1, service.generation, ServiceState::Active).spec_id;
+            }
+            let plan = plan_for(&service, &slots);
+            apply(&service, &plan, &mut slots);
+            prop_assert!(with_two_pods(&slots) <= max_surge, "more pods than allowed: {slots:?}");
+            prop_assert_eq!(out_of_service(replicas, &slots), 0);
+            advance_one(one, &mut slots);
+        }
+        for _ in 0..(100 * replicas) {
+            let plan = plan_for(&service, &slots);
+            if plan.is_complete() && !plan.rollout.is_some() && slots.keys().all(|slot| !slot.is_second) {
+                break;
+            }
+            apply(&service, &plan, &mut slots);
+            if plan.rollout == Some(RolloutStep::Settle) {
+                service.rollout.is_settled = true;
+            }
+            let all: Vec<Slot> = slots.keys().copied().collect();
+            all.into_iter().for_each(|slot| advance(slot, &mut slots));
+            prop_assert_eq!(out_of_service(replicas, &slots), 0);
+        }
+        prop_assert!(slots.values().flatten().all(|pod| pod.generation == service.generation), "{slots:?}");
+        prop_assert_eq!(slots.len(), replicas as usize);
     }
 }

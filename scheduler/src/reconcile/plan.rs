@@ -1,26 +1,24 @@
 //! Compares a service with the pods in its slots and plans what to do. Pure: equal arguments give equal
 //! plans.
 //!
-//! A *slot* is a replica index of a service; its *holder* is the pod in it. A slot is *in service* if its
-//! holder runs without problems or has succeeded. A pod is *old* if it was created for an earlier generation
-//! of the service, unless it has the current specification: then the service was changed and changed back, and
-//! the pod is kept as one of the current generation.
+//! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot while a pod that
+//! starts first replaces the one that it has. A replica is *in service* if one of its pods runs without problems or has
+//! succeeded. A pod is *old* if it was created for an earlier generation of the service, unless it has the current
+//! specification: then the service was changed and changed back, and the pod is kept as one of the current generation.
 //!
-//! A new generation replaces old pods step by step. Old pods that are not in service go at once, because
-//! nothing depends on them. Those in service go only while at most a quarter of all slots (and at least one)
-//! are out of service. If the new generation does not come up, three quarters of the old one therefore keep
-//! running. A service with an `update` policy says itself how many may be out of service, and its new pods must be good
-//! before the next ones go: see [`super::rollout`].
+//! A new generation replaces old pods step by step, see [`super::replacing`]. Whether it goes on is judged by its new
+//! pods, see [`super::rollout`].
 
-use common::RedisMillis;
 use common::ids::{NodeName, PodId};
 use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
-use common::spec::OnFailure;
+use common::slot::Slot;
+use common::store::ReplacedPod;
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
-use super::rollout::{self, RolloutStep, Verdict, is_past_delay, judged_by};
+use super::replacing::{self, Replacing};
+use super::rollout::{self, RolloutStep, judged_by};
 
 /// What a slot holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,9 +33,19 @@ pub(crate) enum SlotHolder {
 /// A slot that is taken.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReplicaSlot {
-    pub(crate) replica: u32,
+    pub(crate) slot: Slot,
     pub(crate) id: PodId,
     pub(crate) holder: SlotHolder,
+}
+
+impl ReplicaSlot {
+    /// Returns the pod in it, if its record can be read.
+    pub(crate) fn pod(&self) -> Option<&PodRecord> {
+        match &self.holder {
+            SlotHolder::Pod(pod) => Some(pod),
+            SlotHolder::NoRecord | SlotHolder::Unreadable => None,
+        }
+    }
 }
 
 /// Why a pod is stopped.
@@ -49,6 +57,8 @@ pub(crate) enum StopReason {
     ScaledDown,
     /// A pod of a newer generation replaces it.
     Replaced,
+    /// Its replica has another pod as good as it.
+    Surplus,
     /// It was stopped before, and the request may have been lost.
     AlreadyStopping,
 }
@@ -63,17 +73,27 @@ pub(crate) struct PodStop {
     pub(crate) reason: StopReason,
 }
 
+impl PodStop {
+    pub(crate) fn new(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> Self {
+        Self { replica: slot.slot.replica, id: slot.id.clone(), node: pod.node.clone(), reason }
+    }
+}
+
 /// What to do, in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReconcilePlan {
-    /// Slots to free, because their pod has no record.
-    pub(crate) free: Vec<(u32, PodId)>,
+    /// Slots to free: their pod has no record, or they are empty and the pod in the second slot takes them.
+    pub(crate) free: Vec<(Slot, Option<PodId>)>,
     /// Pods of an earlier generation with the current specification, each with its generation.
     pub(crate) keep: Vec<(PodId, u64)>,
     /// Pods to stop. When scaling down, higher replicas before lower ones.
     pub(crate) stop: Vec<PodStop>,
     /// Empty slots, for which pods are to be created.
     pub(crate) create: Vec<u32>,
+    /// Pods in service to stop, because they are replaced.
+    pub(crate) replace: Vec<ReplacedPod>,
+    /// Replicas that get a second pod.
+    pub(crate) successors: Vec<u32>,
     /// Pods that may have lost their payload.
     pub(crate) requeue: Vec<PodRecord>,
     /// What becomes of the rollout of its generation.
@@ -85,36 +105,39 @@ pub(crate) struct ReconcilePlan {
 impl ReconcilePlan {
     /// Returns whether there is nothing to do but to requeue pods.
     pub(crate) fn is_complete(&self) -> bool {
-        let Self { free, keep, stop, create, requeue: _, rollout, forget } = self;
+        let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, forget } = self;
         let has_pods_to_change =
             !(free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty());
-        !has_pods_to_change && rollout.is_none() && !forget
+        let is_replacing = !(replace.is_empty() && successors.is_empty());
+        !has_pods_to_change && !is_replacing && rollout.is_none() && !forget
     }
 }
 
-/// Plans what to do about a service. `slots` must be sorted by replica, without duplicates.
+/// Plans what to do about a service. `slots` must be sorted, without duplicates.
 pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> ReconcilePlan {
     let desired = match service.state {
         ServiceState::Active => service.replicas,
         ServiceState::Deleting => 0,
     };
-    let new = pods(slots).filter(|(slot, pod)| slot.replica < desired && !is_old(service, pod));
-    let rollout = rollout::step(service, new.map(|(_, pod)| pod), observed.now);
+    let rollout = rollout::step(service, new_pods(service, slots, desired), observed.now);
     // What is about to be taken back is not carried on.
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
+    let Replacing { stop, replace, successors } = match may_replace {
+        true => replacing::plan(service, slots, desired, observed.now),
+        false => Replacing::default(),
+    };
     ReconcilePlan {
-        free: slots
-            .iter()
-            .filter(|slot| slot.holder == SlotHolder::NoRecord)
-            .map(|slot| (slot.replica, slot.id.clone()))
-            .collect(),
+        free: free(slots),
         keep: kept(service, slots, desired),
         stop: surplus(service, slots, desired, observed)
-            .chain(may_replace.then(|| replaced(service, slots, desired, observed.now)).into_iter().flatten())
+            .chain(replacing::second_of_equals(service, slots, desired))
+            .chain(stop)
             .chain(stopped_again(slots, desired, observed))
             .collect(),
         create: missing(slots, desired),
+        replace,
+        successors,
         requeue: pods(slots)
             .filter(|(_, pod)| may_have_lost_payload(pod, observed))
             .map(|(_, pod)| pod.clone())
@@ -124,15 +147,43 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     }
 }
 
-fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
-    slots.iter().filter_map(|slot| match &slot.holder {
-        SlotHolder::Pod(pod) => Some((slot, &**pod)),
-        SlotHolder::NoRecord | SlotHolder::Unreadable => None,
-    })
+/// Returns the pods whose records can be read.
+pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&ReplicaSlot, &PodRecord)> {
+    slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
+}
+
+/// Returns a pod of the current generation of each desired replica that has one.
+fn new_pods<'a>(
+    service: &'a Service,
+    slots: &'a [ReplicaSlot],
+    desired: u32,
+) -> impl Iterator<Item = &'a PodRecord> {
+    let mut last = None;
+    let is_new = move |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
+        slot.slot.replica < desired && !is_old(service, pod)
+    };
+    let is_next = move |(slot, _): &(&ReplicaSlot, &PodRecord)| {
+        last.replace(slot.slot.replica) != Some(slot.slot.replica)
+    };
+    pods(slots).filter(is_new).filter(is_next).map(|(_, pod)| pod)
+}
+
+/// Returns the slots whose pod has no record, and empty ones whose second slot is taken.
+fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
+    let without_record = slots.iter().filter(|slot| slot.holder == SlotHolder::NoRecord);
+    let is_taken = |slot: Slot| slots.binary_search_by_key(&slot, |taken| taken.slot).is_ok();
+    let second = slots.iter().map(|slot| slot.slot).filter(|slot| slot.is_second);
+    let inherited = second.map(|slot| Slot::first(slot.replica)).filter(|first| !is_taken(*first));
+    without_record
+        .map(|slot| (slot.slot, Some(slot.id.clone())))
+        .chain(inherited.map(|slot| (slot, None)))
+        .collect()
 }
 
 fn missing(slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
-    let mut taken = slots.iter().map(|slot| slot.replica).peekable();
+    let mut taken: Vec<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
+    taken.dedup();
+    let mut taken = taken.into_iter().peekable();
     (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect()
 }
 
@@ -149,19 +200,20 @@ fn surplus<'a>(
     };
     pods(slots)
         .rev()
-        .filter(move |(slot, _)| slot.replica >= desired)
+        .filter(move |(slot, _)| slot.slot.replica >= desired)
         .filter(|(_, pod)| pod.phase != Phase::Stopping || observed.is_settled(pod))
         .map(move |(slot, pod)| {
             let is_stopping = pod.phase == Phase::Stopping;
-            stop(slot, pod, if is_stopping { StopReason::AlreadyStopping } else { reason })
+            PodStop::new(slot, pod, if is_stopping { StopReason::AlreadyStopping } else { reason })
         })
 }
 
 /// Returns whether pods of an older generation are left, or the new ones are still judged: as soon as a new pod is
 /// ready, the next one can be replaced.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
-    let is_left =
-        |(slot, pod): (&ReplicaSlot, &PodRecord)| slot.replica < service.replicas && is_old(service, pod);
+    let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
+        slot.slot.replica < service.replicas && is_old(service, pod)
+    };
     let is_judged = judged_by(service).is_some();
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
@@ -169,61 +221,19 @@ pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
 
 /// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
 /// with another specification: the name of one of the two was broken by hand.
-fn is_old(service: &Service, pod: &PodRecord) -> bool {
+pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
     pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
 }
 
 /// Returns the pods of earlier generations that need not be replaced.
 fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {
     let is_kept = |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
-        slot.replica < desired
+        slot.slot.replica < desired
             && pod.generation < service.generation
             && !is_old(service, pod)
-            && !matches!(pod.phase, Phase::Stopping | Phase::Stopped)
+            && !is_ending(pod)
     };
     pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
-}
-
-/// Stops the old pods that can be replaced now.
-fn replaced<'a>(
-    service: &'a Service,
-    slots: &'a [ReplicaSlot],
-    desired: u32,
-    now: RedisMillis,
-) -> impl Iterator<Item = PodStop> + 'a {
-    let is_kept = move |slot: &ReplicaSlot| slot.replica < desired;
-    let allows_next =
-        |pod: &PodRecord| is_old(service, pod) && is_in_service(pod) || new_allows_next(service, pod, now);
-    let in_service = pods(slots).filter(|(slot, pod)| is_kept(slot) && allows_next(pod)).count();
-    let policy = service.update.as_ref();
-    let max_out_of_service =
-        policy.map_or((desired as usize / 4).max(1), |policy| policy.max_out_of_service(desired as usize));
-    let mut allowed = max_out_of_service.saturating_sub(desired as usize - in_service);
-    let old = pods(slots).rev().filter(move |(slot, pod)| is_kept(slot) && is_old(service, pod));
-    old.filter(move |(_, pod)| match pod.phase {
-        Phase::Stopping | Phase::Stopped => false,
-        _ if can_stop_at_once(pod) => true,
-        _ => {
-            let is_allowed = allowed > 0;
-            allowed = allowed.saturating_sub(1);
-            is_allowed
-        }
-    })
-    .map(|(slot, pod)| stop(slot, pod, StopReason::Replaced))
-}
-
-/// Returns whether a pod that is not old holds up no other one.
-fn new_allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
-    if is_old(service, pod) {
-        return false;
-    }
-    let Some(policy) = service.update.as_ref() else { return is_in_service(pod) };
-    match rollout::verdict(policy, pod, now) {
-        Verdict::Good => is_past_delay(policy, pod, now),
-        // Where bad ones are accepted, there is nothing to wait for.
-        Verdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
-        Verdict::Young => false,
-    }
 }
 
 /// Stops again what was stopped before: pods that have stopped but still hold a slot, and pods that take long
@@ -235,23 +245,20 @@ fn stopped_again<'a>(
 ) -> impl Iterator<Item = PodStop> + 'a {
     pods(slots)
         .filter(move |(slot, pod)| {
-            slot.replica < desired
+            slot.slot.replica < desired
                 && (pod.phase == Phase::Stopped || (pod.phase == Phase::Stopping && observed.is_settled(pod)))
         })
-        .map(|(slot, pod)| stop(slot, pod, StopReason::AlreadyStopping))
+        .map(|(slot, pod)| PodStop::new(slot, pod, StopReason::AlreadyStopping))
 }
 
-fn is_in_service(pod: &PodRecord) -> bool {
+/// Returns whether the pod is being stopped, or was.
+pub(super) fn is_ending(pod: &PodRecord) -> bool {
+    matches!(pod.phase, Phase::Stopping | Phase::Stopped)
+}
+
+/// Returns whether the pod serves.
+pub(super) fn is_in_service(pod: &PodRecord) -> bool {
     pod.is_ready() || pod.phase == Phase::Succeeded
-}
-
-/// Returns whether stopping the pod takes nothing out of service.
-fn can_stop_at_once(pod: &PodRecord) -> bool {
-    pod.phase.is_terminal() || !is_in_service(pod)
-}
-
-fn stop(slot: &ReplicaSlot, pod: &PodRecord, reason: StopReason) -> PodStop {
-    PodStop { replica: slot.replica, id: slot.id.clone(), node: pod.node.clone(), reason }
 }
 
 /// Fixtures: services and pods.
@@ -276,7 +283,15 @@ pub(crate) mod testing {
     }
 
     pub(crate) fn slot(pod: PodRecord) -> ReplicaSlot {
-        ReplicaSlot { replica: pod.replica, id: pod.id.clone(), holder: SlotHolder::Pod(Box::new(pod)) }
+        at(Slot::first(pod.replica), pod)
+    }
+
+    pub(crate) fn second_slot(pod: PodRecord) -> ReplicaSlot {
+        at(Slot::second(pod.replica), pod)
+    }
+
+    pub(crate) fn at(slot: Slot, pod: PodRecord) -> ReplicaSlot {
+        ReplicaSlot { slot, id: pod.id.clone(), holder: SlotHolder::Pod(Box::new(pod)) }
     }
 
     /// Returns the slots 0, 1, 2 … with pods of these generations and phases.
@@ -288,12 +303,24 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
+    use common::RedisMillis;
+
     use super::testing::{record, service, slot, slots};
     use super::*;
     use ServiceState::{Active, Deleting};
 
     fn stops(plan: &ReconcilePlan) -> Vec<(u32, StopReason)> {
         plan.stop.iter().map(|stop| (stop.replica, stop.reason)).collect()
+    }
+
+    /// Returns the replicas whose pods are replaced, whether they are in service or not.
+    fn replaced(plan: &ReconcilePlan, slots: &[ReplicaSlot]) -> Vec<u32> {
+        let replica = |id: &PodId| slots.iter().find(|slot| slot.id == *id).unwrap().slot.replica;
+        let stopped = plan.stop.iter().filter(|stop| stop.reason == StopReason::Replaced);
+        let stopped = stopped.map(|stop| stop.replica);
+        let mut all: Vec<u32> = stopped.chain(plan.replace.iter().map(|pod| replica(&pod.id))).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all
     }
 
     fn plan_now(service: &Service, slots: &[ReplicaSlot]) -> ReconcilePlan {
@@ -339,7 +366,7 @@ mod tests {
         taken[0].holder = SlotHolder::NoRecord;
         taken[2].holder = SlotHolder::Unreadable;
         let plan = plan_now(&service(3, 1, Active), &taken);
-        assert_eq!(plan.free, [(0, taken[0].id.clone())]);
+        assert_eq!(plan.free, [(Slot::first(0), Some(taken[0].id.clone()))]);
         assert!(plan.create.is_empty() && plan.stop.is_empty());
     }
 
@@ -380,9 +407,9 @@ mod tests {
         ] {
             let taken = slots(holders);
             let plan = plan_now(&service(holders.len() as u32, 2, Active), &taken);
-            let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
-            assert_eq!(replicas, expected, "{case}");
+            assert_eq!(replaced(&plan, &taken), expected, "{case}");
             assert!(plan.stop.iter().all(|stop| stop.reason == StopReason::Replaced));
+            assert!(plan.replace.iter().all(|pod| pod.successor.is_none()) && plan.successors.is_empty());
         }
     }
 
@@ -408,8 +435,10 @@ mod tests {
             let plan = plan_now(&again, &taken);
             let ids: Vec<_> = kept.iter().map(|replica: &usize| (taken[*replica].id.clone(), 1)).collect();
             assert_eq!(plan.keep, ids, "{case}");
-            let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
-            assert_eq!(replicas, stopped, "{case}");
+            let stops = plan.stop.iter().map(|stop| stop.replica);
+            let left = replaced(&plan, &taken).into_iter().chain(stops);
+            let left: std::collections::BTreeSet<u32> = left.collect();
+            assert_eq!(left, stopped.iter().copied().collect(), "{case}");
             assert_eq!(is_replacing(&again, &taken), holders.iter().any(|(made, _)| *made == 2), "{case}");
         }
         let surplus = Service { replicas: 1, ..again };
@@ -432,7 +461,8 @@ mod tests {
         let mut looping = record("web", 3, 2, Phase::Running);
         looping.reason = "CrashLoopBackOff".into();
         taken.push(slot(looping));
-        assert!(plan_now(&service(4, 2, Active), &taken).stop.is_empty());
+        let plan = plan_now(&service(4, 2, Active), &taken);
+        assert!(plan.stop.is_empty() && plan.replace.is_empty());
     }
 
     #[test]
@@ -471,8 +501,9 @@ mod tests {
         ] {
             let update = Some(serde_json::from_str(policy).unwrap());
             let service = Service { update, ..service(8, 2, Active) };
-            let plan = plan(&service, &partly_replaced(8, new, now), &observed);
-            let replicas: Vec<u32> = plan.stop.iter().map(|stop| stop.replica).collect();
+            let taken = partly_replaced(8, new, now);
+            let plan = plan(&service, &taken, &observed);
+            let replicas = replaced(&plan, &taken);
             assert_eq!((replicas.as_slice(), plan.rollout), (expected, None), "{policy}: {case}");
         }
     }
@@ -492,7 +523,7 @@ mod tests {
         let with = |on_failure| Service { update: update(on_failure), ..service(4, 2, Active) };
         let failed = plan_now(&with("rollback"), &taken);
         assert!(
-            matches!(failed.rollout, Some(RolloutStep::RollBack(_))) && failed.stop.is_empty(),
+            matches!(failed.rollout, Some(RolloutStep::RollBack(_))) && replaced(&failed, &taken).is_empty(),
             "{failed:?}"
         );
         let mut paused = with("pause");
@@ -500,7 +531,7 @@ mod tests {
         assert!(plan_now(&paused, &taken).is_complete() && !is_replacing(&paused, &taken));
         let mut resumed = with("pause");
         resumed.rollout.is_resumed = true;
-        assert_eq!(stops(&plan_now(&resumed, &taken)).len(), 2, "the bad one is not waited for");
-        assert_eq!(stops(&plan_now(&with("continue"), &taken)).len(), 2);
+        assert_eq!(replaced(&plan_now(&resumed, &taken), &taken).len(), 2, "the bad one is not waited for");
+        assert_eq!(replaced(&plan_now(&with("continue"), &taken), &taken).len(), 2);
     }
 }

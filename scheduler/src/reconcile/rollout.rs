@@ -34,6 +34,8 @@ pub(crate) enum Verdict {
 pub(crate) enum RolloutStep {
     /// All pods are good: it is complete.
     Settle,
+    /// The first pods are good, which this says: the others wait for a person.
+    AtCanary(String),
     /// It has failed, for this reason: no further pod is replaced.
     Pause(String),
     /// It has failed, for this reason: the service gets a former specification again.
@@ -95,6 +97,17 @@ pub(crate) fn step<'a>(
     // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The first
     // generation has nothing before it that could run on or come back.
     let marks = &service.rollout;
+    let canary = policy.canary.map(|canary| canary as usize).filter(|canary| *canary < desired);
+    let waits = canary.is_some_and(|canary| good >= canary) && !marks.is_promoted && bad.is_empty();
+    if waits && !marks.is_at_canary {
+        let pods = if good == 1 { "1 new pod is" } else { &format!("{good} new pods are") };
+        let what = format!(
+            "{pods} good, of {desired}; `kubeleet rollout promote {0}` replaces the others, `kubeleet rollout undo {0}` \
+             goes back",
+            service.name
+        );
+        return Some(RolloutStep::AtCanary(what));
+    }
     let is_judged = marks.paused.is_none()
         && !marks.is_resumed
         && marks.rolled_back.is_none()

@@ -34,7 +34,9 @@ pub(crate) async fn restore(
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
-    let outcomes = store.restore_pods(name.as_ref(), &ids).await?;
+    let replicas = service.replicas as usize;
+    let has_second = service.update.as_ref().is_some_and(|policy| policy.max_surge(replicas) > 0);
+    let outcomes = store.restore_pods(name.as_ref(), has_second, &ids).await?;
     let is_surplus = |outcome: &RestoreOutcome| *outcome == RestoreOutcome::Surplus;
     let surplus = pods.iter().zip(&outcomes).filter(|(_, outcome)| is_surplus(outcome));
     let stops: Vec<_> = surplus
@@ -57,7 +59,7 @@ pub(crate) async fn restore_pushed(
     let pods = unlisted(store, &None, &listed.iter().collect(), observed, sums).await?;
     pods.iter().for_each(|pod| sums.add(pod));
     let ids: Vec<PodId> = pods.into_iter().map(|pod| pod.id).collect();
-    store.restore_pods(None, &ids).await?;
+    store.restore_pods(None, false, &ids).await?;
     Ok(())
 }
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ::redis::Value;
 use common::ids::{PodId, ServiceName, VolumeName};
+use common::slot::Slot;
 
 use worker::runtime::ContainerState;
 
-use super::clients::{has_several_containers, has_volume};
+use super::clients::{has_several_containers, has_volume, starts_first};
 use super::expected_state::ExpectedState;
 use super::host::SimulatedHost;
 use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
@@ -36,6 +37,8 @@ pub(super) struct Checks {
     pub(super) replacement: Option<String>,
     /// Whether the last script was one that assigns pods to nodes.
     pub(super) has_assigned: bool,
+    /// Whether the last script was one that stops pods.
+    pub(super) has_stopped: bool,
 }
 
 /// Returns the invariants that are violated at this instant.
@@ -47,6 +50,7 @@ pub(super) fn violations(world: &mut World) -> Vec<String> {
     found.extend(wrong_accounts(observed));
     found.extend(wrong_slots(observed));
     found.extend(wrong_endpoints(observed));
+    found.extend(above_surge(observed));
     found.extend(unaccounted_junk(observed, &clients.expected));
     drop(clients);
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
@@ -174,11 +178,12 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
     for (service, slots) in &observed.slots {
-        for (replica, uuid) in slots {
+        for (slot, uuid) in slots {
             holders.insert(uuid);
-            let fits = |pod: &ObservedPod| pod.service == *service && pod.replica == *replica;
+            let replica = slot.parse::<Slot>().map(|slot| slot.replica);
+            let fits = |pod: &ObservedPod| pod.service == *service && Ok(pod.replica) == replica;
             if !observed.pods.get(uuid).is_some_and(fits) {
-                found.push(format!("slot {replica} of service {service} is held by {uuid}, not a pod of it"));
+                found.push(format!("slot {slot} of service {service} is held by {uuid}, not a pod of it"));
             }
         }
     }
@@ -187,6 +192,34 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
         if !holders.contains(uuid) && !is_pushed {
             let ObservedPod { service, phase, .. } = pod;
             found.push(format!("pod {uuid} of service {service:?} is {phase} and nothing wants it"));
+        }
+    }
+    found
+}
+
+/// No service has more pods at the same time than its update policy allows: one beyond its replicas.
+fn above_surge(observed: &ObservedState) -> Vec<String> {
+    let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
+    let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
+    let with_two = services.map(|(name, slots)| (name, slots.keys().filter(|slot| slot.ends_with('+')).count()));
+    let above = with_two.filter(|(_, count)| *count > 1);
+    above.map(|(name, count)| format!("promise: service {name} has {count} pods beyond its replicas")).collect()
+}
+
+/// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while another one of
+/// its replica is ready.
+pub(super) fn below_promised(before: &BTreeMap<String, ObservedPod>, observed: &ObservedState) -> Vec<String> {
+    let is_ready = |pod: &ObservedPod| pod.phase == "running" && pod.reason.is_empty();
+    let mut found = Vec::new();
+    for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.reason == "Replaced") {
+        let was_ready = before.get(uuid).is_some_and(is_ready);
+        if !was_ready || pod.phase != "stopping" || !starts_first(&pod.image) {
+            continue;
+        }
+        let same = |other: &&ObservedPod| other.service == pod.service && other.replica == pod.replica;
+        if !observed.pods.values().filter(same).any(is_ready) {
+            let (name, replica) = (short(uuid), pod.replica);
+            found.push(format!("promise: pod {name} is stopped, and no other one of replica {replica} is ready"));
         }
     }
     found

@@ -22,9 +22,16 @@ pub(super) const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const MAX_REPLICAS: u64 = 4;
-/// An image of a service that judges its updates, and one with which they fail: its containers end at once.
-pub(super) const JUDGED: &str = "stop:judged";
-pub(super) const BROKEN: &str = "stop:broken";
+/// The images of a service that judges its updates. Containers of the broken one end at once.
+pub(super) struct Judged {
+    pub(super) good: &'static str,
+    pub(super) other: &'static str,
+    pub(super) broken: &'static str,
+}
+/// Of one whose pods are stopped before their successors start,
+pub(super) const STOP_FIRST: Judged = Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
+/// and of one whose pods start before those that they replace are stopped.
+pub(super) const START_FIRST: Judged = Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -208,8 +215,10 @@ async fn put(
     } else {
         (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
     }
-    if [JUDGED, BROKEN].contains(&service.image.as_str()) {
-        input["update"] = serde_json::json!({"parallelism": 1, "monitor": 1, "on_failure": "rollback"});
+    if let Some(order) = update_order(&service.image) {
+        input["update"] = serde_json::json!({
+            "order": order, "parallelism": 1, "monitor": 1, "on_failure": "rollback",
+        });
     }
     let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;
@@ -237,7 +246,25 @@ async fn put(
 
 /// Returns the image that a service with this one has in the end.
 pub(super) fn image_in_the_end(image: &str) -> String {
-    if image == BROKEN { JUDGED } else { image }.to_owned()
+    let taken_back = [STOP_FIRST, START_FIRST].into_iter().find(|images| images.broken == image);
+    taken_back.map_or(image, |images| images.good).to_owned()
+}
+
+/// Returns the order in which a service with this image is updated, if it judges its updates.
+fn update_order(image: &str) -> Option<&'static str> {
+    let orders = [(STOP_FIRST, "stop-first"), (START_FIRST, "start-first")];
+    let judged = orders.into_iter().find(|(of, _)| [of.good, of.other, of.broken].contains(&image));
+    judged.map(|(_, order)| order)
+}
+
+/// Whether pods of a service with this image start before those that they replace are stopped.
+pub(super) fn starts_first(image: &str) -> bool {
+    update_order(image) == Some("start-first")
+}
+
+/// Whether containers with this image end at once.
+pub(super) fn is_broken(image: &str) -> bool {
+    image.ends_with(":broken")
 }
 
 /// Whether the pods of a service with this image have several containers.

@@ -150,8 +150,8 @@ fn compare_service(
     found: &mut Vec<String>,
 ) {
     let existing = observed.services.get(name);
-    let slots: Vec<u32> =
-        observed.slots.get(name).map_or(Vec::new(), |slots| slots.keys().copied().collect());
+    let slots: BTreeSet<&str> =
+        observed.slots.get(name).map_or(BTreeSet::new(), |slots| slots.keys().map(String::as_str).collect());
     let (expected, existing) = match (expected, existing) {
         (None, None) if slots.is_empty() => return,
         (Some(expected), Some(existing)) => (expected, existing),
@@ -166,7 +166,8 @@ fn compare_service(
     if !existing.is_active || existing.replicas != expected.replicas || existing.image != expected.image {
         found.push(format!("invariant 1: service {name} is expected as {expected:?}, is {existing:?}"));
     }
-    if slots != (0..expected.replicas).collect::<Vec<_>>() {
+    let first_slots: Vec<String> = (0..expected.replicas).map(|replica| replica.to_string()).collect();
+    if slots != first_slots.iter().map(String::as_str).collect() {
         let replicas = expected.replicas;
         found.push(format!("invariant 1: service {name} has replicas {slots:?} of {replicas}"));
     }

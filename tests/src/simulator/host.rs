@@ -22,7 +22,7 @@ use worker::runtime::{
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
 use super::bus::{EngineCall, SharedBus};
-use super::clients::BROKEN;
+use super::clients::is_broken;
 use super::process_id::ProcessId;
 
 /// The reply of an engine.
@@ -227,7 +227,7 @@ impl State {
         let container = self.containers.entry(handle.clone());
         let container =
             container.or_insert_with(|| Container::new(handle, identity, ContainerState::Created));
-        let is_broken = request.container.image == BROKEN;
+        let is_broken = is_broken(&request.container.image);
         if starts {
             container.state = state_after_start(is_broken);
         }

@@ -19,6 +19,8 @@ impl World {
         let protected_pods = std::mem::take(&mut self.checks.protected_pods);
         let has_assigned = std::mem::take(&mut self.checks.has_assigned);
         let nodes_before = has_assigned.then(|| self.observed.nodes.clone());
+        let has_stopped = std::mem::take(&mut self.checks.has_stopped);
+        let pods_before = has_stopped.then(|| self.observed.pods.clone());
         let mut has_changed = false;
         for rows in std::mem::take(&mut self.checks.unapplied_rows) {
             has_changed |= self.observed.apply(rows);
@@ -39,6 +41,9 @@ impl World {
         }
         if let Some(before) = nodes_before {
             violations.extend(checks::overcommitted(&before, &self.observed.nodes));
+        }
+        if let Some(before) = pods_before {
+            violations.extend(checks::below_promised(&before, &self.observed));
         }
         violations.extend(checks::violations(self));
         self.checks.violations.extend(violations);

@@ -100,8 +100,8 @@ pub(super) struct ObservedState {
     pub(super) pushed: BTreeSet<String>,
     pub(super) nodes: BTreeMap<String, ObservedNode>,
     pub(super) services: BTreeMap<String, ObservedService>,
-    /// By service: the pod that holds each replica.
-    pub(super) slots: BTreeMap<String, BTreeMap<u32, String>>,
+    /// By service: the pod in each slot, `3` or `3+`.
+    pub(super) slots: BTreeMap<String, BTreeMap<String, String>>,
     /// By service that is followed: its endpoints, with the fields `v` and `m`.
     pub(super) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }

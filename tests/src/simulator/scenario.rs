@@ -2,7 +2,7 @@
 //! random except when the faults of the scenario occur.
 
 use super::bus::{EngineCall, EngineRequest};
-use super::clients::{BROKEN, JUDGED};
+use super::clients::{Judged, START_FIRST, STOP_FIRST};
 use super::expected_state::ExpectedService;
 use super::process_id::{ProcessId, SCHEDULERS, WORKERS};
 use super::world::World;
@@ -38,17 +38,22 @@ pub enum Scenario {
     /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and a failover
     /// may lose that it was rolled back.
     BrokenUpdate,
+    /// A service whose pods start before those that they replace are stopped is updated: to another image, and perhaps
+    /// back in the middle, or to one whose containers end at once. Schedulers die or stand still meanwhile, and a
+    /// failover may lose what they did.
+    StartFirst,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 6] = [
+    pub const ALL: [Scenario; 7] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
         Scenario::LateStart,
         Scenario::LateReport,
         Scenario::BrokenUpdate,
+        Scenario::StartFirst,
     ];
 }
 
@@ -91,6 +96,24 @@ pub(super) struct Director {
     lease_end: u64,
     /// When the current stage ends, or a pause of the victim.
     deadline: u64,
+    /// Whether the update is one that fails.
+    breaks: bool,
+}
+
+fn has_image(world: &World, image: &str) -> bool {
+    world.observed.services.values().any(|service| service.image == image)
+}
+
+/// Whether all pods of the service run with this image, and no operation is in transit.
+fn has_all_pods(world: &World, image: &str) -> bool {
+    let pods = world.observed.pods.values();
+    let running = pods.filter(|pod| pod.phase == "running" && pod.image == image).count();
+    running == UPDATED_REPLICAS as usize && world.clients.lock().is_idle()
+}
+
+fn update(world: &World, image: &str) {
+    let service = ExpectedService { replicas: UPDATED_REPLICAS, image: image.to_owned() };
+    world.clients.lock().put_only(service);
 }
 
 impl Director {
@@ -98,9 +121,11 @@ impl Director {
     pub(super) fn direct(&mut self, scenario: Scenario, world: &mut World) {
         if self.stage == Stage::Begin {
             let (replicas, image) = match scenario {
-                Scenario::BrokenUpdate => (UPDATED_REPLICAS, JUDGED),
+                Scenario::BrokenUpdate => (UPDATED_REPLICAS, STOP_FIRST.good),
+                Scenario::StartFirst => (UPDATED_REPLICAS, START_FIRST.good),
                 _ => (1, "stop:1"),
             };
+            self.breaks = scenario == Scenario::StartFirst && world.random.per_mille(300);
             world.clients.lock().put_only(ExpectedService { replicas, image: image.to_owned() });
             self.stage = Stage::Pod;
         }
@@ -110,7 +135,9 @@ impl Director {
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),
             Scenario::LateReport => self.late_report(world),
-            Scenario::BrokenUpdate => self.broken_update(world),
+            Scenario::BrokenUpdate => self.broken_update(world, &STOP_FIRST),
+            Scenario::StartFirst if self.breaks => self.broken_update(world, &START_FIRST),
+            Scenario::StartFirst => self.start_first(world),
         }
     }
 
@@ -220,29 +247,18 @@ impl Director {
         }
     }
 
-    fn broken_update(&mut self, world: &mut World) {
-        let now = world.clock.now;
-        let has_image = |world: &World, image: &str| {
-            world.observed.services.values().any(|service| service.image == image)
-        };
-        let runs = |world: &World, image: &str| {
-            let pods = world.observed.pods.values();
-            pods.filter(|pod| pod.phase == "running" && pod.image == image).count()
-        };
+    fn broken_update(&mut self, world: &mut World, images: &Judged) {
         match self.stage {
-            Stage::Pod
-                if runs(world, JUDGED) == UPDATED_REPLICAS as usize && world.clients.lock().is_idle() =>
-            {
+            Stage::Pod if has_all_pods(world, images.good) => {
                 // Before or after it has settled.
-                self.deadline = now + world.random.between(0, 2 * world.timing.dead);
+                self.deadline = world.clock.now + world.random.between(0, 2 * world.timing.dead);
                 self.stage = Stage::Running;
             }
-            Stage::Running if now > self.deadline => {
-                let broken = ExpectedService { replicas: UPDATED_REPLICAS, image: BROKEN.to_owned() };
-                world.clients.lock().put_only(broken);
+            Stage::Running if world.clock.now > self.deadline => {
+                update(world, images.broken);
                 self.stage = Stage::Claim;
             }
-            Stage::Claim if has_image(world, BROKEN) && world.clients.lock().is_idle() => {
+            Stage::Claim if has_image(world, images.broken) && world.clients.lock().is_idle() => {
                 if world.random.per_mille(500) {
                     world.stop_replication();
                     self.stage = Stage::Lease;
@@ -250,7 +266,7 @@ impl Director {
                     self.stage = Stage::Start;
                 }
             }
-            Stage::Start | Stage::Lease if has_image(world, JUDGED) => {
+            Stage::Start | Stage::Lease if has_image(world, images.good) => {
                 if self.stage == Stage::Lease {
                     world.fail_over();
                 }
@@ -258,11 +274,56 @@ impl Director {
             }
             _ => {}
         }
-        let is_judged = matches!(self.stage, Stage::Start | Stage::Lease | Stage::Done);
-        if is_judged && now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2) {
+        self.disturb_schedulers(world);
+    }
+
+    fn start_first(&mut self, world: &mut World) {
+        let images = &START_FIRST;
+        let now = world.clock.now;
+        match self.stage {
+            Stage::Pod if has_all_pods(world, images.good) => {
+                update(world, images.other);
+                self.deadline = now + world.random.between(0, 2 * world.timing.dead);
+                self.stage = Stage::Move;
+            }
+            Stage::Move if now > self.deadline && world.clients.lock().is_idle() => {
+                if world.random.per_mille(400) {
+                    world.stop_replication();
+                    self.deadline = now + world.random.between(0, world.timing.dead / 2);
+                    self.stage = Stage::Lease;
+                } else {
+                    self.stage = Stage::Report;
+                }
+            }
+            Stage::Lease if now > self.deadline => {
+                world.fail_over();
+                self.stage = Stage::Report;
+            }
+            Stage::Report => {
+                if world.random.per_mille(500) {
+                    update(world, images.good);
+                }
+                self.deadline = now;
+                self.stage = Stage::Done;
+            }
+            _ => {}
+        }
+        self.disturb_schedulers(world);
+    }
+
+    /// Crashes or stops schedulers for a while, as long as an update is on its way.
+    fn disturb_schedulers(&mut self, world: &mut World) {
+        let is_updating = !matches!(self.stage, Stage::Begin | Stage::Pod | Stage::Running | Stage::Claim);
+        if is_updating
+            && world.clock.now < self.deadline + 4 * world.timing.dead
+            && world.random.per_mille(2)
+        {
             let scheduler = ProcessId::Scheduler(world.random.below(SCHEDULERS));
-            let pause = world.random.between(0, world.timing.dead);
-            world.crash(scheduler, now + pause);
+            let until = world.clock.now + world.random.between(0, world.timing.dead);
+            match world.random.per_mille(500) {
+                true => world.crash(scheduler, until),
+                false => world.pause(scheduler, until),
+            }
         }
     }
 

@@ -53,6 +53,7 @@ impl World {
             self.checks.violations.push(format!("{name} of {who} failed: {error:?}"));
         }
         self.checks.has_assigned |= name == "assign";
+        self.checks.has_stopped |= matches!(name, "pods_replace" | "pods_stop");
         let verdict = first_word(reply);
         let replacement = self.checks.replacement.take();
         if let Some(node) = who.node()

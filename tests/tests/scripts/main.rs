@@ -22,6 +22,7 @@ mod operations;
 mod payloads;
 mod phases;
 mod recovery;
+mod replacing;
 mod routes;
 mod scale;
 mod scheduling;

@@ -352,7 +352,7 @@ async fn a_pod_is_restored_to_its_slot_unless_another_has_it_or_it_is_not_desire
         }
         let _: redis::Value = fixture.redis.cli(spoil).await;
         let ids = [record.id];
-        let outcome = fixture.store.restore_pods(record.service.as_ref(), &ids).await.unwrap();
+        let outcome = fixture.store.restore_pods(record.service.as_ref(), false, &ids).await.unwrap();
         assert_eq!(outcome, [expected], "{spoil:?}");
     }
 }

@@ -11,9 +11,10 @@ use common::recovery::PodRecovery;
 use common::registry::{RegistryLogin, StoredLogin};
 use common::saved_state::SavedVolume;
 use common::secret_key::SecretKey;
+use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, RolloutMark, SCRIPTS,
+    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS,
     Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
@@ -67,7 +68,7 @@ pub(crate) struct Case {
 }
 
 /// Cases in which a script writes other keys than in its usual case.
-const OTHER_CASES: [Case; 13] = [
+const OTHER_CASES: [Case; 14] = [
     Case { name: "assign a pod with a volume", script: "assign", phase: Phase::Pending },
     Case { name: "assign a pushed pod", script: "assign", phase: Phase::Pending },
     Case { name: "claim a pushed pod", script: "claim", phase: Phase::Pending },
@@ -76,6 +77,7 @@ const OTHER_CASES: [Case; 13] = [
     Case { name: "finish a pod that succeeded", script: "finish", phase: Phase::Running },
     Case { name: "finish a pod that failed", script: "finish", phase: Phase::Running },
     Case { name: "park a pushed pod", script: "park", phase: Phase::Pending },
+    Case { name: "pods_create a successor", script: "pods_create", phase: Phase::Running },
     Case { name: "pods_recover of a service", script: "pods_recover", phase: Phase::Running },
     Case { name: "pods_stop a waiting pod", script: "pods_stop", phase: Phase::Pending },
     Case { name: "pod_requeue on a dead node", script: "pod_requeue", phase: Phase::Stopping },
@@ -94,7 +96,7 @@ fn usual_case(script: &'static str) -> Case {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
-        | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
+        | "pods_replace" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -136,7 +138,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
-        | "service_forget" | "pods_create" | "pods_keep" | "pods_stop" | "pods_restore" | "slot_free"
+        | "service_forget" | "pods_create" | "pods_keep" | "pods_replace" | "pods_stop" | "pods_restore" | "slot_free"
         | "specs_expire" | "writes_unconfirmed" | "writes_confirmed" => {
             desired_state(fixture, case, placed).await
         }
@@ -241,6 +243,10 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
             let service = store.service(&service).await.unwrap().unwrap();
             operation!(None, [store, service] store.forget_service(&service))
         }
+        "pods_create" if case.name == "pods_create a successor" => {
+            let service = store.service(&service).await.unwrap().unwrap();
+            operation!(None, [store, service] store.create_successors(&service, &[0]))
+        }
         "pods_create" => {
             store.scale_service(&service, 3).await.unwrap();
             let service = store.service(&service).await.unwrap().unwrap();
@@ -261,10 +267,15 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
             let pods = [(id, 1)];
             operation!(None, [store, service, pods] store.keep_pods(&service, &pods))
         }
+        "pods_replace" => {
+            let pod = ReplacedPod { id, node: record.node.clone().unwrap_or(node(NODE)), successor: None };
+            let (seen, pods) = (store.service(&service).await.unwrap().unwrap(), [pod]);
+            operation!(None, [store, seen, pods] store.replace_pods(&seen, &pods, "why"))
+        }
         "pods_restore" => {
             let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
             let pods = [id];
-            operation!(None, [store, service, pods] store.restore_pods(Some(&service), &pods))
+            operation!(None, [store, service, pods] store.restore_pods(Some(&service), true, &pods))
         }
         "specs_expire" => {
             let spec = record.spec.clone().unwrap();
@@ -274,7 +285,7 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
         }
         "slot_free" => {
             let () = fixture.redis.cli(&["DEL", &format!("pod:{id}")]).await;
-            let slots = [(0, id)];
+            let slots = [(Slot::first(0), Some(id))];
             operation!(None, [store, service, slots] store.free_slots(&service, &slots))
         }
         _ => {
@@ -319,6 +330,7 @@ async fn recovery(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
 fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     let placement = Some((node(NODE), AssignmentId::new("saved").unwrap()));
     PodRecovery {
+        slot: Slot::first(payload.replica),
         payload,
         phase,
         placement: placement.filter(|_| phase != Phase::Pending),

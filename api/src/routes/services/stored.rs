@@ -118,7 +118,7 @@ async fn create_missing_pods(app: &AppState, service: &Service) {
     }
     let free = match app.store.slots(&service.name).await {
         Ok(slots) => {
-            let taken: HashSet<u32> = slots.into_iter().map(|(replica, _)| replica).collect();
+            let taken: HashSet<u32> = slots.into_iter().map(|(slot, _)| slot.replica).collect();
             service.all_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
         }
         // The script checks every slot again.

@@ -35,7 +35,7 @@ pub(crate) struct KeyCopy {
     pub(crate) pods: BTreeMap<String, PodCopy>,
     /// The records of pods of a wrong type: what is known about them is nothing.
     pub(crate) unreadable_pods: BTreeSet<String>,
-    /// `slots:<service>`: replica to pod.
+    /// `slots:<service>`: slot to pod.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) former_specs: BTreeSet<String>,
@@ -316,13 +316,14 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
 fn strangers_in_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
-        for (replica, id) in slots {
+        for (slot, id) in slots {
             let Some(pod) = copy.pods.get(id).filter(|pod| pod.unreadable.is_none()) else { continue };
+            let replica = slot.strip_suffix('+').unwrap_or(slot);
             if pod.service == *service && pod.replica == *replica {
                 continue;
             }
             let problem = format!(
-                "has slot {replica} of service {service}, but names slot {:?} of service {:?}",
+                "has slot {slot} of service {service}, but names slot {:?} of service {:?}",
                 pod.replica, pod.service
             );
             let repair = Repair::MoveBroken { seen_phase: pod.raw_phase.clone() };
@@ -409,12 +410,12 @@ fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
         let key = format!("slots:{service}");
-        for (replica, pod) in slots.iter().filter(|(_, pod)| !has_key(copy, pod)) {
-            let problem = format!("slot {replica} names {pod}, which has no record");
+        for (slot, pod) in slots.iter().filter(|(_, pod)| !has_key(copy, pod)) {
+            let problem = format!("slot {slot} names {pod}, which has no record");
             let repair = match copy.service_specs.contains_key(service) {
                 true => Repair::Wait,
                 false => Repair::RemoveElement {
-                    element: replica.clone().into_bytes(),
+                    element: slot.clone().into_bytes(),
                     record: format!("pod:{pod}"),
                     seen_phase: String::new(),
                     seen_node: String::new(),

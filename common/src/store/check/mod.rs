@@ -247,7 +247,7 @@ impl Store {
         let mut slots = BTreeMap::new();
         for (field, value) in fields {
             match read_slot(&field, value.clone()) {
-                Some((replica, id)) => drop(slots.insert(replica.to_string(), id.to_string())),
+                Some((slot, id)) => drop(slots.insert(slot.to_string(), id.to_string())),
                 None => copy.broken_slots.push((name.to_owned(), field, value)),
             }
         }

@@ -285,18 +285,58 @@ local function check_wanted_type(wanted_key)
   redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
 end
 
+-- A replica has two places in the slots of its service: the field `3`, and `3+` for a pod that starts before the one
+-- that it replaces is stopped. Frees the place that a pod has, if it has one. The pod in the second place takes the
+-- first one. Returns whether anything changed.
+local function vacate_slot(slots, replica, uuid)
+  local second = replica .. '+'
+  if (redis.call('HGET', slots, replica) or '') == uuid then
+    local successor = redis.call('HGET', slots, second)
+    if not successor then return redis.call('HDEL', slots, replica) == 1 end
+    redis.call('HSET', slots, replica, successor)
+  elseif redis.call('HGET', slots, second) ~= uuid then
+    return false
+  end
+  redis.call('HDEL', slots, second)
+  return true
+end
+
+-- Returns whether a pod has one of the places of a replica.
+local function has_slot(slots, replica, uuid)
+  return redis.call('HGET', slots, replica) == uuid or redis.call('HGET', slots, replica .. '+') == uuid
+end
+
+-- Takes a step of replacing the pods of a service. Whoever plans one read `step` of the service before its pods: of two
+-- schedulers that read the same state one acts on it. Returns the new value of `step`, or nil if another step was
+-- taken meanwhile.
+local function take_step(service_key, seen_step)
+  local step = redis.call('HGET', service_key, 'step') or ''
+  if step ~= seen_step then return nil end
+  local next_step = string.format('%.0f', bounded(step) + 1)
+  redis.call('HSET', service_key, 'step', next_step)
+  return next_step
+end
+
 -- Removes a stopped pod from the pods that are wanted: frees its slot, or its entry among the pushed pods.
 -- The record stays as a tombstone for a while, so that a late copy of its payload starts nothing. Returns its
 -- service, if any.
 local function forget_pod(pod_key, wanted_key, uuid)
   local service, replica = unpack(redis.call('HMGET', pod_key, 'service', 'replica'), 1, 2)
   if service then
-    if redis.call('HGET', wanted_key, replica) == uuid then redis.call('HDEL', wanted_key, replica) end
+    vacate_slot(wanted_key, replica, uuid)
   else
     redis.call('SREM', wanted_key, uuid)
   end
   redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS)
   return service
+end
+
+-- Sets the phase of a pod that its node is to stop. The caller calls `endpoint`, then `request_stop`.
+local function begin_stopping(pod_key, reason, message)
+  redis.call('HSET', pod_key, 'phase', 'stopping', 'since', STAMP, 'reason', reason, 'message', message)
+end
+local function request_stop(stop_set, uuid, node)
+  if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
 end
 
 -- Notes the containers of a pod, if it has several, and runs of containers that have ended. `runs` has a line for

@@ -20,8 +20,8 @@ for p = 1, pod_count do
   local pod_key, node_key, cs = pod_keys(p)
   -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if that is unknown.
   local uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts, address,
-    published, created_at, runs = pod_args(p)
-  local holder = service ~= '' and redis.call('HGET', wanted_key, replica)
+    published, created_at, runs, slot = pod_args(p)
+  local holder = service ~= '' and redis.call('HGET', wanted_key, slot)
   if redis.call('EXISTS', pod_key) == 1 then
     replies[p] = 'present'
   elseif holder and holder ~= uuid then
@@ -42,7 +42,7 @@ for p = 1, pod_count do
     if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
     if service ~= '' then
       redis.call('HSET', pod_key, 'service', service, 'spec', spec)
-      redis.call('HSET', wanted_key, replica, uuid)
+      redis.call('HSET', wanted_key, slot, uuid)
     else
       redis.call('HSET', pod_key, 'payload', payload)
       redis.call('SADD', wanted_key, uuid)

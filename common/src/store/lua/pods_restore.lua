@@ -3,8 +3,8 @@
 -- Reply: for each pod 'restored' | 'present' (nothing was missing) | 'changed' (it is on no node any more)
 --        | 'surplus' (its slot is taken or not desired: stop it) | 'unknown_service'
 local service_key, wanted_key, ep_key = head_keys()
--- '' for pushed pods; `service_key` is then any name.
-local service = head_args()
+-- `service` is '' for pushed pods; `service_key` is then any name. `has_second`: a replica may have two pods.
+local service, has_second = head_args()
 local state, replicas
 if service ~= '' then
   state, replicas = unpack(redis.call('HMGET', service_key, 'state', 'replicas'), 1, 2)
@@ -31,14 +31,15 @@ for p = 1, pod_count do
   elseif not state then
     replies[p] = 'unknown_service'
   else
-    local holder = replica and redis.call('HGET', wanted_key, replica)
-    if holder == uuid then
+    if replica and has_slot(wanted_key, replica, uuid) then
       replies[p] = 'present'
-    elseif holder or not index or state ~= 'active' or index >= replicas then
+    elseif not index or state ~= 'active' or index >= replicas then
       replies[p] = 'surplus'
-    else
-      redis.call('HSET', wanted_key, replica, uuid)
+    elseif redis.call('HSETNX', wanted_key, replica, uuid) == 1
+      or (has_second == '1' and redis.call('HSETNX', wanted_key, replica .. '+', uuid) == 1) then
       replies[p] = 'restored'
+    else
+      replies[p] = 'surplus'
     end
   end
   if replies[p] == 'restored' then

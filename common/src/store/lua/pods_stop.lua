@@ -38,11 +38,11 @@ for p = 1, pod_count do
     replies[p] = 'moved'
   else
     if phase ~= 'stopping' then
-      redis.call('HSET', pod_key, 'phase', 'stopping', 'since', STAMP, 'reason', reason, 'message', message)
+      begin_stopping(pod_key, reason, message)
       endpoint(ep_key, pod_key, uuid)
       add(stopping, uuid, name, node, message)
     end
-    if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
+    request_stop(stop_set, uuid, node)
     replies[p] = 'stopping'
   end
 end

@@ -322,7 +322,7 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
         keys: [service_key, slots, sq],
-        args: [service, spec, generation, image, last_write, resources],
+        args: [service, spec, generation, image, last_write, is_second, step, resources],
         batch Pod pod {
             keys: [pod_key],
             args: [replica, uuid, payload],
@@ -348,16 +348,27 @@ scripts! {
             keys: [pod_key, node_key, cs],
             args: [
                 uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts,
-                address, published, created_at, runs, resources
+                address, published, created_at, runs, slot, resources
             ],
         }
         creates: Pending | Running | Succeeded | Failed,
+    }
+    pods_replace {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key, slots, ep_key],
+        args: [spec, step, message],
+        batch Pod pod {
+            keys: [pod_key, stop_set, successor_key],
+            args: [uuid, seen_node, successor],
+        }
+        moves: [Stop],
     }
     pods_restore {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [service_key, wanted_key, ep_key],
-        args: [service],
+        args: [service, has_second],
         batch Pod pod {
             keys: [pod_key],
             args: [uuid],

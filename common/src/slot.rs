@@ -1,0 +1,67 @@
+//! The places that a service has for its pods.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A place for a pod of a service. Each replica has one, and a second one for as long as its pod is being replaced by
+/// one that starts first. The pod in the second place takes the first one as soon as that is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// Index of the replica.
+    pub replica: u32,
+    /// Whether it is the replica's second place.
+    pub is_second: bool,
+}
+
+impl Slot {
+    /// Returns the first place of a replica.
+    pub fn first(replica: u32) -> Self {
+        Self { replica, is_second: false }
+    }
+
+    /// Returns the second place of a replica.
+    pub fn second(replica: u32) -> Self {
+        Self { replica, is_second: true }
+    }
+}
+
+/// The field of `slots:<service>`: `3`, or `3+` for the second place.
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.replica, if self.is_second { "+" } else { "" })
+    }
+}
+
+/// A text that is the field of no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is no slot: a slot is the index of a replica, with `+` after it for the second place")]
+pub struct NoSlot;
+
+impl FromStr for Slot {
+    type Err = NoSlot;
+
+    /// Scripts find a slot by its text: `07` or `+7` would be a slot that nothing can free.
+    fn from_str(text: &str) -> Result<Self, NoSlot> {
+        let (number, is_second) = text.strip_suffix('+').map_or((text, false), |number| (number, true));
+        let slot = Self { replica: number.parse().map_err(|_| NoSlot)?, is_second };
+        if slot.to_string() == text { Ok(slot) } else { Err(NoSlot) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_read_as_it_is_written() {
+        for slot in [Slot::first(0), Slot::second(0), Slot::first(u32::MAX), Slot::second(7)] {
+            assert_eq!(slot.to_string().parse(), Ok(slot));
+        }
+        for text in ["", "+", "+7", "07", "7++", "-1", "7 ", "4294967296", "seven"] {
+            assert_eq!(text.parse::<Slot>(), Err(NoSlot), "{text:?}");
+        }
+        let mut slots = [Slot::first(1), Slot::second(0), Slot::first(0)];
+        slots.sort_unstable();
+        assert_eq!(slots, [Slot::first(0), Slot::second(0), Slot::first(1)]);
+    }
+}
