@@ -45,7 +45,10 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
 fn rollout(generation: u64, marks: RolloutMarks) -> Option<RolloutView> {
     let view = |state, generation, message| RolloutView { state, generation, message };
     let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));
-    paused.or_else(|| marks.rolled_back.map(|(failed, why)| view(RolloutState::RolledBack, failed, why)))
+    let rolled_back = marks.rolled_back.map(|(failed, why)| view(RolloutState::RolledBack, failed, why));
+    let at_canary = marks.at_canary.filter(|_| !marks.is_promoted);
+    let at_canary = at_canary.map(|what| view(RolloutState::AtCanary, generation, what));
+    paused.or(rolled_back).or(at_canary)
 }
 
 /// Returns a generation of a service; `until` is when it was replaced.

@@ -73,8 +73,8 @@ pub struct RolloutMarks {
     pub paused: Option<String>,
     /// How often pods were replaced since the service exists, as Redis has it: two schedulers do not take the same step.
     pub step: String,
-    /// Whether the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
-    pub is_at_canary: bool,
+    /// That the first pods, `canary` of the policy, are replaced and good: the others wait for a person.
+    pub at_canary: Option<String>,
     /// Whether the others may be replaced, too.
     pub is_promoted: bool,
     /// Whether it goes on although pods are bad: it was paused, and resumed by hand.

@@ -306,12 +306,7 @@ pub(crate) fn update_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
         match part.name {
             "parallelism" | "max_failure_ratio" => update.set(part.name, part.place, part.value.unquoted()),
             "failure_action" => update.set("on_failure", part.place, part.value.clone()),
-            "order" if part.value.scalar().as_deref() == Some("start-first") => {
-                let detail = "deploy.update_config.order: start-first is not honoured: a pod is stopped before its \
-                              successor starts";
-                draft.note(NoteKind::NotHonoured, part.place, detail);
-            }
-            "order" => {}
+            "order" => update.set(part.name, part.place, part.value.clone()),
             name if name.starts_with("x-") => {}
             name => update.set(name, part.place, part.value.clone()),
         }

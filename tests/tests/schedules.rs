@@ -333,7 +333,9 @@ macro_rules! ablations {
      scripts { $($name:ident, seed $seed:literal:
          $file:literal, $from:literal => $to:literal, $expected:literal;)* }
      updates { $($updated:ident, seed $update_seed:literal:
-         $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }) => {
+         $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }
+     start_first { $($started:ident, seed $start_seed:literal:
+         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }) => {
         /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
@@ -343,6 +345,9 @@ macro_rules! ablations {
                 $(stringify!($name) => (none, Some(Ablation { file: $file, from: $from, to: $to })),)*
                 $(stringify!($updated) => {
                     (none, Some(Ablation { file: $update_file, from: $update_from, to: $update_to }))
+                })*
+                $(stringify!($started) => {
+                    (none, Some(Ablation { file: $start_file, from: $start_from, to: $start_to }))
                 })*
                 _ => panic!("there is no ablation {name}"),
             }
@@ -359,6 +364,10 @@ macro_rules! ablations {
         $(#[test]
         fn $updated() {
             must_find(stringify!($updated), Scenario::BrokenUpdate, $update_seed, $update_expected);
+        })*
+        $(#[test]
+        fn $started() {
+            must_find(stringify!($started), Scenario::StartFirst, $start_seed, $start_expected);
         })*
     };
 }
@@ -419,5 +428,17 @@ ablations! {
     without_a_history, seed 0:
         "service_put", "if current_text then" => "if false then",
         "does not converge";
+    }
+    start_first {
+    with_steps_taken_by_two_schedulers, seed 0:
+        "_prelude", "if step ~= seen_step then return nil end" => "",
+        "pods beyond its replicas";
+    with_a_stop_before_the_successor_is_ready, seed 0:
+        "pods_replace", "if successor == '' then return true end" => "do return true end",
+        "is ready";
+    with_second_slots_that_inherit_nothing, seed 0:
+        "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
+            => "do return redis.call('HDEL', slots, replica) == 1 end",
+        "promise";
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(services::undo_service))
         .routes(routes!(services::pause_service))
         .routes(routes!(services::resume_service))
+        .routes(routes!(services::promote_service))
         .routes(routes!(ingress::list_cluster_routes))
         .routes(routes!(secrets::create_secret, secrets::list_secrets))
         .routes(routes!(secrets::get_secret, secrets::rotate_secret, secrets::delete_secret))

@@ -38,7 +38,10 @@ use crate::views;
 const MAX_CONCURRENT_COUNTS: usize = 16;
 
 pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
-pub(crate) use self::rollout::{__path_pause_service, __path_resume_service, pause_service, resume_service};
+pub(crate) use self::rollout::{
+    __path_pause_service, __path_promote_service, __path_resume_service, pause_service, promote_service,
+    resume_service,
+};
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]

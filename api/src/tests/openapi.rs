@@ -34,6 +34,7 @@ async fn the_document_lists_the_routes_there_are() {
         ("/service/{name}/history", "get"),
         ("/service/{name}/undo", "post"),
         ("/service/{name}/pause", "post"),
+        ("/service/{name}/promote", "post"),
         ("/service/{name}/resume", "post"),
         ("/pod", "get"),
         ("/pod/{uuid}", "get"),

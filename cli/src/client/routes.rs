@@ -153,7 +153,7 @@ impl Client {
         self.send_for_json(&operation, request.header("if-match", format!("\"{revision}\""))).await
     }
 
-    /// Pauses or resumes the replacement of a service's pods: `pause` or `resume`.
+    /// Pauses, resumes or promotes the replacement of a service's pods: `pause`, `resume` or `promote`.
     pub(crate) async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("{what} of the rollout of service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, what], &[])).await

@@ -11,11 +11,12 @@ use super::desired::{self, Desired};
 use super::diff::Comparison;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
-use super::prune;
+use super::{effect, prune, service_form};
 use super::service_files::FileArgs;
 use super::wait::Goal;
 use crate::client::Client;
 use crate::exit::Exit;
+use crate::stderr;
 
 const HELP: &str = "\
 A file holds one service, or several separated by lines of `---`, or is a Compose file. `-f -` reads standard input.
@@ -105,7 +106,8 @@ async fn dry_run(desired: &Desired, prune: bool, context: &mut Context<'_>) -> R
         let compared = Comparison::read(&context.client, input).await;
         if let Some(comparison) = batch.accept(compared)? {
             let name = format!("service/{}", input.name());
-            let result = format!("{} (dry run)", comparison.result());
+            let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
+            let result = format!("{} (dry run){effect}", comparison.result());
             context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
         }
     }
@@ -122,6 +124,12 @@ async fn put(client: &Client, input: &ServiceInput) -> Result<(ServiceView, &'st
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
+    if let (Some(before), Ok(after)) = (&before, service_form::normal(input)) {
+        let before = service_form::stored(before);
+        if before != after {
+            stderr::note(&format!("service/{}: {}", after.name(), effect::of_change(&before, &after)));
+        }
+    }
     let after = client.put_service(input, None).await?;
     let result = match before {
         None => "created",

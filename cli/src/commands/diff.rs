@@ -8,7 +8,7 @@ use super::context::Context;
 use super::desired;
 use super::error::CommandError;
 use super::service_files::FileArgs;
-use super::service_form;
+use super::{effect, service_form};
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::output::line_diff::line_diff;
@@ -63,7 +63,14 @@ impl Comparison {
         let before = self.before.as_ref().map(service_form::yaml).transpose()?.unwrap_or_default();
         let lines = line_diff(&before, &service_form::yaml(&self.after)?);
         let name = self.after.name();
-        Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}"))
+        let effect = self.effect().map(|effect| format!("# {effect}\n")).unwrap_or_default();
+        Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
+    }
+
+    /// Returns what becomes of the pods of a service that exists; none if nothing would change.
+    pub(super) fn effect(&self) -> Option<String> {
+        let before = self.before.as_ref().filter(|before| **before != self.after)?;
+        Some(effect::of_change(before, &self.after))
     }
 }
 

@@ -17,6 +17,7 @@ mod durability;
 mod edit;
 mod edit_dead_letter;
 mod editor;
+mod effect;
 mod env_file;
 mod error;
 mod events;

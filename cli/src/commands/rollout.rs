@@ -2,14 +2,14 @@
 
 use clap::{Args, Subcommand};
 use common::api::{GenerationView, ServiceView};
-use serde_json::{Map, Value};
+use common::spec::ServiceInput;
 
 use super::context::Context;
 use super::durability::warn_if_unconfirmed;
 use super::error::CommandError;
 use super::restart::{self, RestartArgs};
 use super::wait::Goal;
-use super::{object, service_form};
+use super::{effect, object, service_form};
 use crate::client::ClientError;
 use crate::exit::Exit;
 use crate::output::line_diff::line_diff;
@@ -36,6 +36,12 @@ pub(crate) enum RolloutCommand {
     },
     /// Replace the pods of a service further, also if new ones are bad.
     Resume {
+        /// Name of the service.
+        #[arg(value_name = "SERVICE", value_parser = object::service)]
+        service: String,
+    },
+    /// Replace the pods after the first ones, too: `canary` of the update policy waits for this.
+    Promote {
         /// Name of the service.
         #[arg(value_name = "SERVICE", value_parser = object::service)]
         service: String,
@@ -91,6 +97,11 @@ pub(super) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> R
             context.output.print_result(&after, "resumed")?;
             Ok(Exit::Ok)
         }
+        RolloutCommand::Promote { service } => {
+            let after = context.client.mark_rollout(&service, "promote").await?;
+            context.output.print_result(&after, "promoted")?;
+            Ok(Exit::Ok)
+        }
         RolloutCommand::Restart(args) => restart::run(&args, context).await,
     }
 }
@@ -98,9 +109,10 @@ pub(super) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> R
 async fn history(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let service = context.client.service(name).await?;
     let views = generations_of(name, context).await?;
-    let forms: Vec<Map<String, Value>> = views.iter().map(|view| fields(&service, view)).collect();
+    let forms: Vec<ServiceInput> =
+        views.iter().map(|view| service_form::stored(&with_pods(&service, view))).collect();
     let changed = |index: usize| match forms.get(index + 1) {
-        Some(before) => differing(before, &forms[index]),
+        Some(before) => effect::changed_fields(before, &forms[index]),
         None => Vec::new(),
     };
     let changed: Vec<_> = (0..views.len()).map(changed).collect();
@@ -182,16 +194,3 @@ fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, Co
     Ok(format!("{head}{lines}# {pods} would be replaced\n"))
 }
 
-/// Returns the fields of the service as a file has them.
-fn fields(service: &ServiceView, view: &GenerationView) -> Map<String, Value> {
-    let form = service_form::stored(&with_pods(service, view));
-    match serde_json::to_value(form) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
-fn differing(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<String> {
-    let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
-}

@@ -117,6 +117,7 @@ pub(crate) fn rollout_line(rollout: &RolloutView) -> String {
     match state {
         RolloutState::Paused => format!("generation {generation} is paused: {message}"),
         RolloutState::RolledBack => format!("generation {generation} was rolled back: {message}"),
+        RolloutState::AtCanary => format!("generation {generation} waits to be promoted: {message}"),
     }
 }
 

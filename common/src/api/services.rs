@@ -177,6 +177,8 @@ pub enum RolloutState {
     Paused,
     /// It failed, and the service has the specification before it again.
     RolledBack,
+    /// The first pods are replaced and good; the others wait until the change is promoted.
+    AtCanary,
 }
 
 /// A generation of a service: what its pods are, or were.

@@ -53,7 +53,7 @@ pub struct ReplacedPod {
     pub successor: Option<PodId>,
 }
 
-/// Which place of a replica a pod is created in.
+/// The place of a replica in which a pod is created.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
     /// The first one.

@@ -80,7 +80,7 @@ pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMark
     RolloutMarks {
         paused: mark("paused").filter(|(about, _)| *about == generation).map(|(_, why)| why),
         step: fields.text("step"),
-        is_at_canary: mark("canary").is_some_and(|(about, _)| about == generation),
+        at_canary: mark("canary").filter(|(about, _)| *about == generation).map(|(_, text)| text),
         is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),
         is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
         is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),

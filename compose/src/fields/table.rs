@@ -255,7 +255,7 @@ pub(crate) static TABLE: &[Row] = &[
     honoured(
         "services.*.deploy.update_config",
         to::update_config,
-        "as `update`; `order: start-first` is not honoured",
+        "as `update`",
     ),
     not_honoured("services.*.deploy.rollback_config", ROLLING),
     not_honoured("services.*.deploy.placement", PLACEMENT),

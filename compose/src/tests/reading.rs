@@ -44,9 +44,11 @@ fn each_field_becomes_the_one_of_a_service() {
         ),
         ("deploy: {restart_policy: {condition: any}}", "restart", serde_json::json!("always")),
         (
-            "deploy: {update_config: {parallelism: '2', failure_action: rollback, monitor: 20s, order: stop-first}}",
+            "deploy: {update_config: {parallelism: '2', failure_action: rollback, monitor: 20s, order: start-first}}",
             "update",
-            serde_json::json!({"parallelism": 2, "on_failure": "rollback", "monitor": 20}),
+            serde_json::json!({
+                "order": "start-first", "parallelism": 2, "on_failure": "rollback", "monitor": 20,
+            }),
         ),
         ("mem_limit: 64m", "memory", serde_json::json!(64 << 20)),
         ("mem_limit: 64MB", "memory", serde_json::json!(64 << 20)),

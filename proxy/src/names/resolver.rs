@@ -1,5 +1,6 @@
 //! Answers questions: decides from what is known, and asks Redis or the upstream resolver for what is not.
 
+use std::collections::BTreeSet;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -85,7 +86,9 @@ impl Names for Known<'_> {
             return if is_unanswered { Lookup::Unavailable } else { Lookup::NotAsked };
         };
         let ready = endpoints.iter().filter(|endpoint| endpoint.state == EndpointState::Ready);
-        Lookup::Found(ready.map(|endpoint| endpoint.replica).collect())
+        // While the pod of a slot is being replaced two may be ready.
+        let slots: BTreeSet<u32> = ready.map(|endpoint| endpoint.replica).collect();
+        Lookup::Found(slots.into_iter().collect())
     }
 }
 

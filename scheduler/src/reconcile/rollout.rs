@@ -99,7 +99,7 @@ pub(crate) fn step<'a>(
     let marks = &service.rollout;
     let canary = policy.canary.map(|canary| canary as usize).filter(|canary| *canary < desired);
     let waits = canary.is_some_and(|canary| good >= canary) && !marks.is_promoted && bad.is_empty();
-    if waits && !marks.is_at_canary {
+    if waits && marks.at_canary.is_none() {
         let pods = if good == 1 { "1 new pod is" } else { &format!("{good} new pods are") };
         let what = format!(
             "{pods} good, of {desired}; `kubeleet rollout promote {0}` replaces the others, `kubeleet rollout undo {0}` \

@@ -1,4 +1,4 @@
-//! Pausing and resuming the replacement of a service's pods.
+//! Pausing, resuming and promoting the replacement of a service's pods.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -47,6 +47,24 @@ pub(crate) async fn resume_service(
     InPath(name): InPath<ServiceName>,
 ) -> Result<Response, ApiProblem> {
     mark(&app, &name, RolloutMark::Resumed).await
+}
+
+/// Replaces the pods of a service after the first ones, too, which `canary` of its update policy waits for.
+///
+/// They are still judged. Without a `canary` this changes nothing.
+#[utoipa::path(
+    post, path = "/service/{name}/promote", tag = "service", params(InPath<ServiceName>), responses(
+        (status = 200, description = "Promoted, or promoted before", body = ServiceView),
+        (status = 404, description = "There is no such service"),
+        (status = 409, description = "The service is being deleted, or was changed just now"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn promote_service(
+    State(app): State<AppState>,
+    InPath(name): InPath<ServiceName>,
+) -> Result<Response, ApiProblem> {
+    mark(&app, &name, RolloutMark::Promoted).await
 }
 
 async fn mark(app: &AppState, name: &ServiceName, mark: RolloutMark<'_>) -> Result<Response, ApiProblem> {

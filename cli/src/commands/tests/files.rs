@@ -50,7 +50,8 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
     let line = format!("apply --dry-run -f {}", files.path().display());
     let (exit, shown, requests) = run_line(&line, api_with_web).await;
     assert_eq!(exit.unwrap(), Exit::Ok);
-    assert_eq!(shown, "service/web configured (dry run)\nservice/new created (dry run)\n");
+    let web = "service/web configured (dry run): no pod is replaced: replicas\n";
+    assert_eq!(shown, format!("{web}service/new created (dry run)\n"));
     assert_eq!(requests, ["GET /service/web", "GET /service/new"]);
 }
 
@@ -62,6 +63,7 @@ async fn diff_shows_the_lines_and_has_an_exit_code_for_a_difference() {
     assert_eq!(exit.unwrap().code(), 1);
     assert!(shown.starts_with("--- service/web (stored)\n+++ service/web (file)\n name: web\n"), "{shown}");
     assert!(shown.contains("\n-replicas: 3\n+replicas: 4\n"), "{shown}");
+    assert!(shown.ends_with("# no pod is replaced: replicas\n"), "{shown}");
     assert!(!shown.contains("hunter2"), "unchanged lines far from a change are left out: {shown}");
 
     let files = directory(&[("bad.yaml", "name: web\nimgae: nginx\n")]);

@@ -1,6 +1,6 @@
 //! Decides how far a goal is from the state that one poll found. Pure.
 
-use common::api::{PodView, ServiceView};
+use common::api::{PodView, RolloutState, ServiceView};
 use common::lifecycle::Phase;
 use common::service::ServiceState;
 
@@ -49,7 +49,11 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     let status = &service.status;
     // A generation that was taken back comes no more, and one that is paused needs a decision.
     if let Some(rollout) = service.rollout.as_ref().filter(|rollout| rollout.generation >= generation) {
-        return Assessment::new(rollout_line(rollout), Verdict::Failed);
+        let verdict = match rollout.state {
+            RolloutState::Paused | RolloutState::RolledBack => Verdict::Failed,
+            RolloutState::AtCanary => Verdict::Reached,
+        };
+        return Assessment::new(rollout_line(rollout), verdict);
     }
     let line = pod_counts(service) + &reason_suffix("", &status.message);
     let is_changing = status.pending + status.assigned + status.stopping > 0;
@@ -107,7 +111,7 @@ pub(super) fn pod_gone(pod: Option<&PodView>) -> Assessment {
 mod tests {
     use super::*;
     use crate::client::fixtures;
-    use common::api::{RolloutState, RolloutView, ServiceStatus};
+    use common::api::{RolloutView, ServiceStatus};
 
     fn assess(change: impl FnOnce(&mut ServiceStatus)) -> (String, Verdict) {
         let mut service = fixtures::service("web");
@@ -149,6 +153,7 @@ mod tests {
         assert_eq!(rolled_back.line, "generation 2 was rolled back: web-0 crashed");
         assert_eq!(rolled_back.verdict, Verdict::Failed);
         assert_eq!(with(RolloutState::Paused, 3).verdict, Verdict::Failed);
+        assert_eq!(with(RolloutState::AtCanary, 3).verdict, Verdict::Reached);
         assert_eq!(with(RolloutState::RolledBack, 1).verdict, Verdict::Reached, "of a change before");
     }
 

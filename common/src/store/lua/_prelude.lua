@@ -306,7 +306,7 @@ local function has_slot(slots, replica, uuid)
   return redis.call('HGET', slots, replica) == uuid or redis.call('HGET', slots, replica .. '+') == uuid
 end
 
--- Takes a step of replacing the pods of a service. Whoever plans one read `step` of the service before its pods: of two
+-- Takes a step of replacing the pods of a service. A scheduler that plans one has read `step` of the service before its pods: of two
 -- schedulers that read the same state one acts on it. Returns the new value of `step`, or nil if another step was
 -- taken meanwhile.
 local function take_step(service_key, seen_step)

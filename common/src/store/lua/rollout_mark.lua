@@ -20,8 +20,9 @@ elseif mark == 'resumed' then
   redis.call('HDEL', service_key, 'paused')
   emit('service', service, 'RolloutResumed', service, '', '', about .. ': its pods are replaced further')
 elseif mark == 'canary' then
-  if canary == generation or promoted == generation then return 'SAME' end
-  redis.call('HSET', service_key, 'canary', generation)
+  local is_known = canary and string.match(canary, '^%d+') == generation
+  if is_known or promoted == generation then return 'SAME' end
+  redis.call('HSET', service_key, 'canary', generation .. ' ' .. text)
   emit('service', service, 'RolloutAtCanary', service, '', '', about .. ': ' .. text)
 elseif mark == 'promoted' then
   if promoted == generation then return 'SAME' end

@@ -1,0 +1,65 @@
+//! What a change of a service does to its pods. Pure.
+
+use std::collections::BTreeSet;
+
+use common::spec::ServiceInput;
+use serde_json::{Map, Value};
+
+use crate::output::humanize;
+
+/// Returns how many pods are replaced, and the fields because of which: `3 pods are replaced: image, user`.
+pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput) -> String {
+    let changed = changed_fields(before, after).join(", ");
+    match before.pod != after.pod {
+        true => {
+            let replaced = before.service.replicas.min(after.service.replicas);
+            let verb = if replaced == 1 { "is" } else { "are" };
+            format!("{} {verb} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
+        }
+        false => format!("no pod is replaced: {changed}"),
+    }
+}
+
+/// Returns the names of the fields in which two services differ, as a file has them.
+pub(super) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
+    let (before, after) = (fields(before), fields(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
+}
+
+fn fields(input: &ServiceInput) -> Map<String, Value> {
+    match serde_json::to_value(input) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_change_says_what_it_replaces_and_why() {
+        let read = |yaml: &str| {
+            let text = format!("name: web\n{yaml}");
+            ServiceInput::read(&common::document::yaml(&text).0[0]).into_result().unwrap()
+        };
+        for (before, after, expected) in [
+            ("image: a\nreplicas: 3", "image: b\nreplicas: 3", "3 pods are replaced: image"),
+            (
+                "image: a\nreplicas: 1\nlabels: {x: y}",
+                "image: a\nuser: app\nreplicas: 3",
+                "1 pod is replaced: labels, replicas, user",
+            ),
+            ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas"),
+            (
+                "image: a",
+                "image: a\nupdate: {order: start-first}",
+                "no pod is replaced: update",
+            ),
+        ] {
+            assert_eq!(of_change(&read(before), &read(after)), expected);
+        }
+    }
+}
