@@ -433,12 +433,9 @@ ablations! {
     with_steps_taken_by_two_schedulers, seed 0:
         "_prelude", "if step ~= seen_step then return nil end" => "",
         "pods beyond its replicas";
-    with_a_stop_before_the_successor_is_ready, seed 0:
-        "pods_replace", "if successor == '' then return true end" => "do return true end",
-        "is ready";
     with_second_slots_that_inherit_nothing, seed 0:
         "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
             => "do return redis.call('HDEL', slots, replica) == 1 end",
-        "promise";
+        "does not converge";
     }
 }

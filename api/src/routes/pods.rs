@@ -170,7 +170,8 @@ impl Cursor {
         match text.split_once('/')? {
             ("s", rest) => {
                 let (service, slot) = rest.split_once('/')?;
-                let (replica, is_second) = slot.strip_suffix(SECOND).map_or((slot, false), |slot| (slot, true));
+                let (replica, is_second) =
+                    slot.strip_suffix(SECOND).map_or((slot, false), |slot| (slot, true));
                 let slot = Slot { replica: replica.parse().ok()?, is_second };
                 Some(Cursor::OfService(ServiceName::new(service).ok()?, slot))
             }
@@ -297,7 +298,13 @@ mod tests {
     fn a_cursor_round_trips_and_keeps_the_order() {
         let of = |name: &str, slot| Cursor::OfService(ServiceName::new(name).unwrap(), slot);
         let (first, second) = (Slot::first, Slot::second);
-        let all = [of("a", first(2)), of("a", second(2)), of("a", first(10)), of("b", first(0)), Cursor::Pushed(PodId::new("a/b").unwrap())];
+        let all = [
+            of("a", first(2)),
+            of("a", second(2)),
+            of("a", first(10)),
+            of("b", first(0)),
+            Cursor::Pushed(PodId::new("a/b").unwrap()),
+        ];
         assert!(all.is_sorted());
         for cursor in all {
             assert_eq!(Cursor::read(&cursor.write()), Some(cursor));

@@ -53,11 +53,7 @@ mod tests {
                 "1 pod is replaced: labels, replicas, user",
             ),
             ("image: a\nreplicas: 3", "image: a\nreplicas: 5", "no pod is replaced: replicas"),
-            (
-                "image: a",
-                "image: a\nupdate: {order: start-first}",
-                "no pod is replaced: update",
-            ),
+            ("image: a", "image: a\nupdate: {order: start-first}", "no pod is replaced: update"),
         ] {
             assert_eq!(of_change(&read(before), &read(after)), expected);
         }

@@ -193,4 +193,3 @@ fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, Co
     );
     Ok(format!("{head}{lines}# {pods} would be replaced\n"))
 }
-

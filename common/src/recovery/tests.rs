@@ -63,10 +63,7 @@ fn apply(plan: &RecoveryPlan, known: &mut KnownState) {
         let entry = known.services.entry(service.name.clone()).or_default();
         for pod in &service.pods {
             assert!(known.records.insert(pod.payload.id.clone()), "{:?} is recorded twice", pod.payload.id);
-            assert!(
-                entry.slots.insert(pod.slot, pod.payload.id.clone()).is_none(),
-                "a taken slot"
-            );
+            assert!(entry.slots.insert(pod.slot, pod.payload.id.clone()).is_none(), "a taken slot");
         }
         if let Some(saved) = &service.record {
             let (revision, generation) = (saved.revision(), saved.generation());

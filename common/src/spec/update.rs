@@ -176,7 +176,11 @@ mod tests {
             (r#"{"max_surge":2,"max_unavailable":0}"#, 0, 2, 8),
         ] {
             let policy = policy(json);
-            assert_eq!((policy.max_unavailable(pods), policy.max_surge(pods)), (unavailable, surge), "{json}");
+            assert_eq!(
+                (policy.max_unavailable(pods), policy.max_surge(pods)),
+                (unavailable, surge),
+                "{json}"
+            );
         }
         let tenth = policy(r#"{"max_failure_ratio":0.1}"#);
         let failed =

@@ -252,11 +252,7 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.deploy.restart_policy.max_attempts", "a container is restarted without an end"),
     not_honoured("services.*.deploy.restart_policy.window", "the pause between restarts grows by itself"),
     not_honoured("services.*.deploy.endpoint_mode", NO_NETWORKS),
-    honoured(
-        "services.*.deploy.update_config",
-        to::update_config,
-        "as `update`",
-    ),
+    honoured("services.*.deploy.update_config", to::update_config, "as `update`"),
     not_honoured("services.*.deploy.rollback_config", ROLLING),
     not_honoured("services.*.deploy.placement", PLACEMENT),
 ];

@@ -1,7 +1,7 @@
 //! Answers questions: decides from what is known, and asks Redis or the upstream resolver for what is not.
 
-use std::collections::BTreeSet;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -159,9 +159,8 @@ fn new_pods<'a>(
     desired: u32,
 ) -> impl Iterator<Item = &'a PodRecord> {
     let mut last = None;
-    let is_new = move |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
-        slot.slot.replica < desired && !is_old(service, pod)
-    };
+    let is_new =
+        move |(slot, pod): &(&ReplicaSlot, &PodRecord)| slot.slot.replica < desired && !is_old(service, pod);
     let is_next = move |(slot, _): &(&ReplicaSlot, &PodRecord)| {
         last.replace(slot.slot.replica) != Some(slot.slot.replica)
     };

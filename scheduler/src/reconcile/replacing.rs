@@ -50,8 +50,7 @@ impl Budget {
         let with_two = count(&|replica| replica.iter().any(|(slot, _)| slot.slot.is_second));
         let with_new = count(&|replica| replica.iter().any(|(_, pod)| !is_old(service, pod)));
         let policy = service.update.as_ref();
-        let unavailable =
-            policy.map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
+        let unavailable = policy.map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
         let surge = policy.map_or(0, |policy| policy.max_surge(desired));
         let canary = policy.and_then(|policy| policy.canary).filter(|_| !service.rollout.is_promoted);
         Self {
@@ -218,11 +217,23 @@ mod tests {
             (&[(OLD, None), ((1, Stopping, "Replaced"), Some(NEW))], "", "the one before still ends"),
             (&[(OLD, None), (NEW, None)], "create 0+", "the next"),
             (&[(OLD, None), (NEW, Some(OLD))], "1+ by 1", "whichever has which slot"),
-            (&[((1, Pending, ""), None), (OLD, None)], "stop 0, create 1+", "one that does not serve goes at once"),
-            (&[((1, Running, "Unhealthy"), Some((2, Assigned, ""))), (OLD, None)], "stop 0", "or does no more"),
+            (
+                &[((1, Pending, ""), None), (OLD, None)],
+                "stop 0, create 1+",
+                "one that does not serve goes at once",
+            ),
+            (
+                &[((1, Running, "Unhealthy"), Some((2, Assigned, ""))), (OLD, None)],
+                "stop 0",
+                "or does no more",
+            ),
             (&[(OLD, None), two((1, Pending, ""))], "stop 1+", "a successor of a generation before"),
             (&[(OLD, None), two(OLD)], "stop 1+", "which serves"),
-            (&[(OLD, None), ((1, Running, "NotReady"), Some(OLD))], "stop 1", "and is the only one that does"),
+            (
+                &[(OLD, None), ((1, Running, "NotReady"), Some(OLD))],
+                "stop 1",
+                "and is the only one that does",
+            ),
             (&[(NEW, None), (NEW, None)], "", "nothing is left to do"),
         ] {
             let service = with_policy(r#"{"order": "start-first", "parallelism": 1}"#, replicas);
@@ -236,7 +247,11 @@ mod tests {
         let three_and = |last| [(OLD, None), (OLD, None), (OLD, None), last];
         for (policy, replicas, expected) in [
             (r#"{"order": "start-first"}"#, four, "create 3+"),
-            (r#"{"order": "start-first", "parallelism": 0}"#, four, "create 3+, create 2+, create 1+, create 0+"),
+            (
+                r#"{"order": "start-first", "parallelism": 0}"#,
+                four,
+                "create 3+, create 2+, create 1+, create 0+",
+            ),
             (r#"{"order": "start-first", "max_surge": 2}"#, four, "create 3+, create 2+"),
             (r#"{"order": "start-first", "max_unavailable": 1}"#, four, "replace 3, create 2+"),
             (r#"{"max_surge": 1, "max_unavailable": 2}"#, four, "replace 3, replace 2, create 1+"),

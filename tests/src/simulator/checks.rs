@@ -201,14 +201,20 @@ fn wrong_slots(observed: &ObservedState) -> Vec<String> {
 fn above_surge(observed: &ObservedState) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
-    let with_two = services.map(|(name, slots)| (name, slots.keys().filter(|slot| slot.ends_with('+')).count()));
+    let with_two =
+        services.map(|(name, slots)| (name, slots.keys().filter(|slot| slot.ends_with('+')).count()));
     let above = with_two.filter(|(_, count)| *count > 1);
-    above.map(|(name, count)| format!("promise: service {name} has {count} pods beyond its replicas")).collect()
+    above
+        .map(|(name, count)| format!("promise: service {name} has {count} pods beyond its replicas"))
+        .collect()
 }
 
 /// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while another one of
 /// its replica is ready.
-pub(super) fn below_promised(before: &BTreeMap<String, ObservedPod>, observed: &ObservedState) -> Vec<String> {
+pub(super) fn below_promised(
+    before: &BTreeMap<String, ObservedPod>,
+    observed: &ObservedState,
+) -> Vec<String> {
     let is_ready = |pod: &ObservedPod| pod.phase == "running" && pod.reason.is_empty();
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.reason == "Replaced") {
@@ -219,7 +225,9 @@ pub(super) fn below_promised(before: &BTreeMap<String, ObservedPod>, observed: &
         let same = |other: &&ObservedPod| other.service == pod.service && other.replica == pod.replica;
         if !observed.pods.values().filter(same).any(is_ready) {
             let (name, replica) = (short(uuid), pod.replica);
-            found.push(format!("promise: pod {name} is stopped, and no other one of replica {replica} is ready"));
+            found.push(format!(
+                "promise: pod {name} is stopped, and no other one of replica {replica} is ready"
+            ));
         }
     }
     found

@@ -29,9 +29,11 @@ pub(super) struct Judged {
     pub(super) broken: &'static str,
 }
 /// Of one whose pods are stopped before their successors start,
-pub(super) const STOP_FIRST: Judged = Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
+pub(super) const STOP_FIRST: Judged =
+    Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
 /// and of one whose pods start before those that they replace are stopped.
-pub(super) const START_FIRST: Judged = Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
+pub(super) const START_FIRST: Judged =
+    Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
 
 #[derive(Debug, Clone)]
 enum Operation {

@@ -314,9 +314,7 @@ impl Director {
     /// Crashes or stops schedulers for a while, as long as an update is on its way.
     fn disturb_schedulers(&mut self, world: &mut World) {
         let is_updating = !matches!(self.stage, Stage::Begin | Stage::Pod | Stage::Running | Stage::Claim);
-        if is_updating
-            && world.clock.now < self.deadline + 4 * world.timing.dead
-            && world.random.per_mille(2)
+        if is_updating && world.clock.now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2)
         {
             let scheduler = ProcessId::Scheduler(world.random.below(SCHEDULERS));
             let until = world.clock.now + world.random.between(0, world.timing.dead);

@@ -14,8 +14,9 @@ use common::secret_key::SecretKey;
 use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS,
-    Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
+    RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError,
+    Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
 use common::volume::{VolumeClaim, VolumeScope, VolumeSize};
@@ -138,8 +139,8 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
-        | "service_forget" | "pods_create" | "pods_keep" | "pods_replace" | "pods_stop" | "pods_restore" | "slot_free"
-        | "specs_expire" | "writes_unconfirmed" | "writes_confirmed" => {
+        | "service_forget" | "pods_create" | "pods_keep" | "pods_replace" | "pods_stop" | "pods_restore"
+        | "slot_free" | "specs_expire" | "writes_unconfirmed" | "writes_confirmed" => {
             desired_state(fixture, case, placed).await
         }
         "take"

@@ -72,7 +72,8 @@ async fn a_pod_is_stopped_only_while_its_successor_is_ready() {
     fixture.assign_all(&placed.session).await;
     fixture.run_all(&placed.session).await;
     let successor = fixture.record(&successor.id).await;
-    let report = StatusReport { service: successor.service.as_ref(), reason: "NotReady", ..StatusReport::default() };
+    let report =
+        StatusReport { service: successor.service.as_ref(), reason: "NotReady", ..StatusReport::default() };
     let pod = PodRef { id: &successor.id, assignment: successor.assignment.as_ref().unwrap() };
     placed.session.report(pod, &report).await.unwrap().unwrap();
     let pods = [replaced(&placed.record, Some(&successor))];
@@ -92,12 +93,20 @@ async fn of_two_schedulers_with_the_same_plan_one_takes_the_step() {
     let stop = changing_nothing(&fixture, fixture.store.replace_pods(&seen, &pods, "why")).await;
     assert!(stop.unwrap(), "look again");
     let now = read(&fixture).await;
-    assert_eq!(fixture.store.create_successors(&now, &[0]).await.unwrap(), CreateOutcome::Created(0), "it has two");
+    assert_eq!(
+        fixture.store.create_successors(&now, &[0]).await.unwrap(),
+        CreateOutcome::Created(0),
+        "it has two"
+    );
     // Whatever was written there, the next step can be taken.
     for step in ["", "-1", "1.5", "nan", "1e300", "9007199254740993", "text"] {
         let _: u64 = fixture.redis.cli(&["HSET", "service:web", "step", step]).await;
         let service = read(&fixture).await;
-        assert_ne!(fixture.store.create_successors(&service, &[0]).await.unwrap(), CreateOutcome::Changed, "{step}");
+        assert_ne!(
+            fixture.store.create_successors(&service, &[0]).await.unwrap(),
+            CreateOutcome::Changed,
+            "{step}"
+        );
     }
 }
 
@@ -125,7 +134,8 @@ async fn an_empty_first_slot_is_taken_by_the_second_pod() {
     let fixture = Fixture::new().await;
     let (_, successor) = with_successor(&fixture).await;
     let _: u64 = fixture.redis.cli(&["HDEL", "slots:web", "0"]).await;
-    let free = async |id| fixture.store.free_slots(&"web".parse().unwrap(), &[(Slot::first(0), id)]).await.unwrap();
+    let free =
+        async |id| fixture.store.free_slots(&"web".parse().unwrap(), &[(Slot::first(0), id)]).await.unwrap();
     assert_eq!(free(None).await, 1);
     assert_eq!(slots(&fixture).await, [(Slot::first(0), successor.id.clone())]);
     assert_eq!(changing_nothing(&fixture, free(None)).await, 0);
