@@ -13,8 +13,8 @@ pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput) -> String {
     match before.pod != after.pod {
         true => {
             let replaced = before.service.replicas.min(after.service.replicas);
-            let verb = if replaced == 1 { "is" } else { "are" };
-            format!("{} {verb} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
+            let is = if replaced == 1 { "is" } else { "are" };
+            format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
         }
         false => format!("no pod is replaced: {changed}"),
     }
