@@ -21,7 +21,7 @@ use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, cha
 use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
-use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue};
+use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, settle_times};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::plan::{is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, Seen};
@@ -418,6 +418,7 @@ impl ReconcileLoop {
             if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
+            settle_times(&self.store, &service, &mut slots, observed.now).await?;
             let plan = plan(&service, &slots, observed);
             has_acted |= !plan.is_complete();
             let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;

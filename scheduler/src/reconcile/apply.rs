@@ -1,5 +1,6 @@
 //! Reads the input of a plan and carries the plan out. No decisions are left here.
 
+use common::RedisMillis;
 use common::ids::{PodId, SchedulerId};
 use common::pod::PodRecord;
 use common::service::Service;
@@ -10,7 +11,7 @@ use common::store::{
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::plan::{PodStop, ReconcilePlan, ReplicaSlot, SlotHolder, StopReason};
-use super::rollout::RolloutStep;
+use super::rollout::{RolloutStep, judged_by};
 
 /// The number of pods whose payloads are searched for at the same time.
 const CONCURRENT_SEARCHES: usize = 16;
@@ -40,6 +41,40 @@ pub(crate) async fn read_slots(
     };
     let slots = taken.into_iter().zip(records).map(slot).collect();
     Ok((slots, first_error))
+}
+
+/// Measures times that a former master has written with the clock of this one: its clock may have been an hour ahead or
+/// behind. A time in the future counts as the moment at which this master took over. So does an earlier one in a service
+/// whose update is judged: what a pod was before shows nothing. `seen_now` is a time before the slots were read.
+pub(crate) async fn settle_times(
+    store: &Store,
+    service: &Service,
+    slots: &mut [ReplicaSlot],
+    seen_now: RedisMillis,
+) -> Result<(), StoreError> {
+    let is_judged = judged_by(service).is_some();
+    let latest = |pod: &PodRecord| pod.since.max(pod.created_at).max(pod.ready_since.unwrap_or(0));
+    let has_future = slots.iter().filter_map(ReplicaSlot::pod).any(|pod| latest(pod) > seen_now);
+    if !is_judged && !has_future {
+        return Ok(());
+    }
+    // Read after the slots: what is later than this is in the future.
+    let now = store.redis_now().await?;
+    let taken_over_at = store.master_changed_at().await?.map(|at| at.min(now));
+    let settle = |time: &mut RedisMillis| {
+        if *time > now {
+            *time = taken_over_at.unwrap_or(now);
+        } else if is_judged {
+            *time = taken_over_at.map_or(*time, |at| at.max(*time));
+        }
+    };
+    for slot in slots {
+        let SlotHolder::Pod(pod) = &mut slot.holder else { continue };
+        settle(&mut pod.since);
+        settle(&mut pod.created_at);
+        pod.ready_since.iter_mut().for_each(settle);
+    }
+    Ok(())
 }
 
 /// Carries out a plan, except requeueing. Returns true if another plan is needed at once: slots became free,

@@ -62,7 +62,8 @@ pub(crate) fn verdict(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) 
     if pod.restarts > 0 {
         return Verdict::Bad(format!("{name} was restarted ({}){}", pod.restarts, last_exit(pod)));
     }
-    if !pod.is_ready() && is_for(pod.created_at, PROGRESS_DEADLINE) {
+    let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
+    if !pod.is_ready() && !is_leaving && is_for(pod.created_at, PROGRESS_DEADLINE) {
         let minutes = PROGRESS_DEADLINE.as_secs() / 60;
         return Verdict::Bad(format!("{name} is not ready after {minutes} minutes: {}", what_it_says(pod)));
     }
@@ -196,6 +197,7 @@ mod tests {
             (pod(Phase::Failed, 3, |_| {}), "bad", "it ended with an error"),
             (pod(Phase::Succeeded, 0, |_| {}), "good", "it ended well"),
             (pod(Phase::Stopping, 0, |_| {}), "young", "it is being stopped"),
+            (pod(Phase::Stopping, 601, |_| {}), "young", "whenever it was created"),
         ] {
             let verdict = verdict(&policy, &pod, NOW);
             let word = match &verdict {
