@@ -24,6 +24,7 @@ mod events;
 mod explain;
 mod globals;
 mod job;
+mod leave;
 mod logs;
 mod node;
 mod object;
