@@ -46,9 +46,9 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
         "stop_grace_period": 0});
     http.post("/service", &talker).await;
     http.runs(SOON, "talker", 2).await;
-    let quiet = measure(&http, &cluster, seconds(6), "before").await;
+    let quiet = measure(&http, &cluster, seconds(6).min(Duration::from_secs(60)), "before").await;
 
-    let address = http.address();
+    let (address, begun) = (http.address(), Instant::now());
     let mut silent = Vec::new();
     while silent.len() < sockets {
         match TcpStream::connect(&address).await {
@@ -57,6 +57,7 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
             Err(error) => panic!("{} sockets: {error}", silent.len()),
         }
     }
+    let connected_after = begun.elapsed();
     let (mut clients, read) = (JoinSet::new(), Arc::new(AtomicUsize::new(0)));
     for _ in 0..200 {
         clients.spawn(speak_slowly(address.clone()));
@@ -70,7 +71,8 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     clients.shutdown().await;
     let bytes = read.load(Ordering::Relaxed);
     report(&format!(
-        "{} silent sockets, 200 slow ones, 50 readers of logs ({} MiB): {quiet:?} before, {busy:?} during",
+        "{} silent sockets (opened in {connected_after:.1?}), 200 slow ones, 50 readers of logs ({} MiB): \
+         {quiet:?} before, {busy:?} during",
         silent.len(),
         bytes >> 20
     ));

@@ -84,8 +84,8 @@ async fn clusters_on_one_engine_never_touch_each_others_containers() {
     let clusters: BTreeSet<&String> = before.values().map(|found| &found.labels["kubeleet.cluster"]).collect();
     assert_eq!(clusters.len(), 2, "the labels tell them apart");
     report(&format!(
-        "two clusters and a `dev` on one engine: {rounds} rounds in {:.0?}, in each six workers or a `dev` \
-         killed and three services changed; 0 of {} containers touched across",
+        "two clusters and a `dev` on one engine: {rounds} rounds in {:.0?}, in each three services \
+         changed, workers and the `dev` killed; 0 of {} containers touched across",
         begun.elapsed(),
         before.len()
     ));
