@@ -889,7 +889,10 @@ mod tests {
             };
             let errors = sources(&|_| None).unwrap_err();
             let message = errors.iter().map(ToString::to_string).collect::<String>();
-            assert!(message.contains("KUBELEET_NODE") && message.contains("the host name cannot"), "{message}");
+            assert!(
+                message.contains("KUBELEET_NODE") && message.contains("the host name cannot"),
+                "{message}"
+            );
             let named = sources(&|name| (name == "KUBELEET_NODE").then(|| "w1".to_owned()));
             assert_eq!(named.unwrap(), "w1", "a name that is set needs no host name");
         }

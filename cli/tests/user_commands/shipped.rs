@@ -24,7 +24,9 @@ fn the_units_allow_many_connections_and_take_every_privilege_away() {
     ] {
         let text = read(&format!("packaging/systemd/kubeleet-{unit}.service"));
         let lines = lines(&text);
-        for line in ["LimitNOFILE=65536", "NoNewPrivileges=yes", &format!("User={user}"), "ProtectSystem=strict"] {
+        for line in
+            ["LimitNOFILE=65536", "NoNewPrivileges=yes", &format!("User={user}"), "ProtectSystem=strict"]
+        {
             assert!(lines.contains(&line), "kubeleet-{unit}.service has no {line}");
         }
         let may_end = unit == "fence";
@@ -45,7 +47,10 @@ fn the_redis_that_is_shipped_keeps_what_it_stores_and_listens_where_it_is_told()
     ] {
         assert!(lines.contains(&line), "redis.conf has no {line}");
     }
-    assert!(lines.iter().any(|line| line.starts_with("maxmemory ")), "without it a machine runs out of memory");
+    assert!(
+        lines.iter().any(|line| line.starts_with("maxmemory ")),
+        "without it a machine runs out of memory"
+    );
     for file in ["sentinel/redis.conf", "sentinel/sentinel.conf"] {
         assert!(!read(file).contains("bind 0.0.0.0"), "{file}");
     }
