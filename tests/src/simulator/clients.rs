@@ -241,7 +241,7 @@ async fn put(
     if let Some(service) = stored
         && created_pods < service.replicas as usize
     {
-        store.create_pods(&service, &service.all_replicas()).await?;
+        store.create_pods(&service, &service.first_replicas()).await?;
     }
     Ok(true)
 }
