@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn each_tick_is_due_once() {
         let mut cron = Cron::new("", 600, 600);
-        assert_eq!(cron.take(659), []);
+        assert!(cron.take(659).is_empty());
         assert_eq!(cron.take(660), [660]);
-        assert_eq!(cron.take(719), []);
+        assert!(cron.take(719).is_empty());
         assert_eq!(cron.take(840), [720, 780, 840]);
         assert_eq!(cron.taken.to_string(), "660-840");
     }
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(cron.take(1260), [1140, 1200, 1260]);
         assert_eq!(cron.taken.to_string(), "60-660,1140-1260");
         assert_eq!(Cron::new("60-660", 0, 0).take(1260), [1260]);
-        assert_eq!(Cron::new("60-660", 0, 0).take(1261), []);
+        assert!(Cron::new("60-660", 0, 0).take(1261).is_empty());
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(cron.taken.to_string(), "60-120,3120-3720");
         assert_eq!(cron.take(240), [180, 240]);
         assert_eq!(cron.take(3180), (2580..=3060).step_by(60).collect::<Vec<_>>());
-        assert_eq!(cron.take(3719), []);
+        assert!(cron.take(3719).is_empty());
         assert_eq!(cron.take(3780), [3780]);
         assert_eq!(cron.taken.to_string(), "60-240,2580-3780");
     }
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn nothing_before_the_schedule_is_due() {
-        assert_eq!(Cron::new("", 600, 6000).take(600), []);
+        assert!(Cron::new("", 600, 6000).take(600).is_empty());
         assert_eq!(Cron::new("", 600, 6000).take(660), [660]);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis::{Value, cmd};
+use redis::cmd;
 
 use super::confirm::WriteReceipt;
 use super::reply::{Fields, read, unexpected, word};
@@ -161,7 +161,9 @@ impl Store {
         }
         let mut remove = cmd("ZREM");
         remove.arg(keys::runs(cron));
-        jobs.iter().for_each(|job| drop(remove.arg(job.as_str())));
+        for job in jobs {
+            remove.arg(job.as_str());
+        }
         self.link.query(&remove).await
     }
 
