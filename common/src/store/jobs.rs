@@ -1,8 +1,8 @@
 //! Jobs and crons: what is counted, how a job ends, and the ticks of a cron.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use redis::cmd;
+use redis::{Value, cmd};
 
 use super::confirm::WriteReceipt;
 use super::reply::{Fields, read, unexpected, word};
@@ -18,6 +18,9 @@ use crate::spec::{JobPolicy, Kind, PodSpec};
 
 /// Pods that one script counts.
 const BATCH: usize = 250;
+
+/// Services that are looked at in one round trip.
+const NAMES_PER_READ: usize = 1000;
 
 /// What is known of an index of a job that has ended at least once.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,6 +137,30 @@ impl Store {
             counted += read::<usize>("counting pods of a job", self.link.script(&call).await?)?;
         }
         Ok(counted)
+    }
+
+    /// Returns those of these services that are crons, and the crons of those that are jobs of one.
+    ///
+    /// # Errors
+    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
+        let mut crons = BTreeSet::new();
+        for chunk in names.chunks(NAMES_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.cmd("HMGET").arg(keys::service(name)).arg("kind").arg("of_cron");
+            }
+            for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
+                let fields = read::<(Option<String>, Option<String>)>(
+                    "reading what services are",
+                    reply.unwrap_or(Value::Nil),
+                );
+                let Ok((kind, of_cron)) = fields else { continue };
+                let of = of_cron.and_then(|text| ServiceName::new(text.split(' ').next()?).ok());
+                crons.extend(if kind.as_deref() == Some("cron") { Some(name.clone()) } else { of });
+            }
+        }
+        Ok(crons)
     }
 
     /// Returns the jobs of a cron, the oldest first, each with its tick or the time at which it was run by hand, in

@@ -105,7 +105,8 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
     until(&http, "sums", "its pods are stopped", |service| service["job_status"]["active"] == 0).await;
     assert_eq!(starts(&file).get("0"), Some(&1));
     // What a job runs does not change; how it runs may.
-    let changed = json!({"kind": "job", "name": "sums", "image": "none", "command": ["true"], "job": job["job"]});
+    let changed =
+        json!({"kind": "job", "name": "sums", "image": "none", "command": ["true"], "job": job["job"]});
     let (status, problem) = http.send(reqwest::Method::PUT, "/service/sums", Some(&changed)).await;
     assert_eq!((status.as_u16(), &problem["type"]), (409, &json!("/problems/job-immutable")));
     let (status, problem) =
