@@ -138,3 +138,88 @@ async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
     let left: Vec<String> = cluster.redis.cli(&["KEYS", "*sums*"]).await;
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// Each second a job, while the scheduler that creates them is killed again and again: `KUBELEET_TICKS` says how many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api().await;
+    let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
+    let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let ticks: usize = std::env::var("KUBELEET_TICKS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("starts");
+    let cron = json!({
+        "kind": "cron", "name": "beat", "image": "none",
+        // The name of the pod's folder has the name of its job.
+        "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
+        "cron": {"schedule": "* * * * * *", "history": {"successful": 1000, "failed": 1000}},
+    });
+    let created = http.post("/service", &cron).await;
+    assert_eq!((&created["status"]["summary"], &created["replicas"]), (&json!("scheduled"), &json!(0)));
+    let deadline = Instant::now() + SOON + Duration::from_secs(3 * ticks as u64);
+    let mut kills = 0;
+    loop {
+        let jobs = http.get("/service/beat").await["cron_status"]["jobs"].as_u64().unwrap();
+        if jobs as usize >= ticks {
+            break;
+        }
+        // Whenever some more ticks were taken, the one that may have taken them dies, at any moment of a tick.
+        if jobs as usize / 3 > kills {
+            schedulers[kills % 2].kill();
+            tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
+            schedulers[kills % 2].start_again();
+            kills += 1;
+        }
+        check(Instant::now() < deadline, || format!("{jobs} of {ticks} jobs after {kills} kills")).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let suspended = json!({"cron": {"suspend": true}});
+    let (status, body) = http.send(reqwest::Method::PATCH, "/service/beat", Some(&suspended)).await;
+    assert!(status.is_success(), "{body}");
+    assert_eq!(body["status"]["summary"], "suspended");
+    let is_over = |service: &Value| service["cron_status"]["active"] == json!([]);
+    until(&http, "beat", "all its jobs have ended", is_over).await;
+    let jobs: Vec<(String, i64)> = {
+        let flat: Vec<(String, i64)> =
+            cluster.redis.cli(&["ZRANGE", "runs:beat", "0", "-1", "WITHSCORES"]).await;
+        flat
+    };
+    for pair in jobs.windows(2) {
+        assert_eq!(pair[0].1 + 1, pair[1].1, "a tick is missing between {} and {}", pair[0].0, pair[1].0);
+    }
+    let starts = starts(&file);
+    for (job, tick) in &jobs {
+        assert_eq!(*job, format!("beat-{tick}"));
+        let ran: usize =
+            starts.iter().filter(|(folder, _)| folder.contains(job.as_str())).map(|(_, count)| count).sum();
+        assert_eq!(ran, 1, "{job} in {starts:?}");
+    }
+    assert_eq!(starts.len(), jobs.len(), "{starts:?}");
+    assert!(kills >= ticks / 4, "{kills} kills");
+
+    let by_hand = http.post("/service/beat/run?job=beat-by-hand", &Value::Null).await;
+    assert_eq!((&by_hand["name"], &by_hand["job_status"]["cron"]), (&json!("beat-by-hand"), &json!("beat")));
+    until(&http, "beat-by-hand", "it is complete", is_in("complete")).await;
+    let (status, _) = http.send(reqwest::Method::POST, "/service/beat/run?job=beat-by-hand", None).await;
+    assert_eq!(status.as_u16(), 409, "it is not created twice");
+
+    // History is trimmed, and a cron takes its jobs with it.
+    let few = json!({"cron": {"history": {"successful": 2}}});
+    let (status, body) = http.send(reqwest::Method::PATCH, "/service/beat", Some(&few)).await;
+    assert!(status.is_success(), "{body}");
+    until(&http, "beat", "two jobs are kept", |service| service["cron_status"]["jobs"] == 2).await;
+    let (status, body) = http.send(reqwest::Method::DELETE, "/service/beat", None).await;
+    assert!(status.is_success(), "{body}");
+    eventually_within(SOON, "all is forgotten", || async {
+        let left = http.get("/service").await;
+        check(left["items"] == json!([]), || left.to_string())
+    })
+    .await;
+    let left: Vec<String> = cluster.redis.cli(&["KEYS", "*beat*"]).await;
+    let left: Vec<&String> = left.iter().filter(|key| !key.starts_with("log:")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
