@@ -153,7 +153,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("starts");
     let cron = json!({
-        "kind": "cron", "name": "beat", "image": "none",
+        "kind": "cron", "name": "pulse", "image": "none",
         // The name of the pod's folder has the name of its job.
         "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
         "cron": {"schedule": "* * * * * *", "history": {"successful": 1000, "failed": 1000}},
@@ -163,7 +163,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let deadline = Instant::now() + SOON + Duration::from_secs(3 * ticks as u64);
     let mut kills = 0;
     loop {
-        let jobs = http.get("/service/beat").await["cron_status"]["jobs"].as_u64().unwrap();
+        let jobs = http.get("/service/pulse").await["cron_status"]["jobs"].as_u64().unwrap();
         if jobs as usize >= ticks {
             break;
         }
@@ -178,14 +178,14 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let suspended = json!({"cron": {"suspend": true}});
-    let (status, body) = http.send(reqwest::Method::PATCH, "/service/beat", Some(&suspended)).await;
+    let (status, body) = http.send(reqwest::Method::PATCH, "/service/pulse", Some(&suspended)).await;
     assert!(status.is_success(), "{body}");
     assert_eq!(body["status"]["summary"], "suspended");
     let is_over = |service: &Value| service["cron_status"]["active"] == json!([]);
-    until(&http, "beat", "all its jobs have ended", is_over).await;
+    until(&http, "pulse", "all its jobs have ended", is_over).await;
     let jobs: Vec<(String, i64)> = {
         let flat: Vec<(String, i64)> =
-            cluster.redis.cli(&["ZRANGE", "runs:beat", "0", "-1", "WITHSCORES"]).await;
+            cluster.redis.cli(&["ZRANGE", "runs:pulse", "0", "-1", "WITHSCORES"]).await;
         flat
     };
     for pair in jobs.windows(2) {
@@ -193,7 +193,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     }
     let starts = starts(&file);
     for (job, tick) in &jobs {
-        assert_eq!(*job, format!("beat-{tick}"));
+        assert_eq!(*job, format!("pulse-{tick}"));
         let ran: usize =
             starts.iter().filter(|(folder, _)| folder.contains(job.as_str())).map(|(_, count)| count).sum();
         assert_eq!(ran, 1, "{job} in {starts:?}");
@@ -201,25 +201,28 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     assert_eq!(starts.len(), jobs.len(), "{starts:?}");
     assert!(kills >= ticks / 4, "{kills} kills");
 
-    let by_hand = http.post("/service/beat/run?job=beat-by-hand", &Value::Null).await;
-    assert_eq!((&by_hand["name"], &by_hand["job_status"]["cron"]), (&json!("beat-by-hand"), &json!("beat")));
-    until(&http, "beat-by-hand", "it is complete", is_in("complete")).await;
-    let (status, _) = http.send(reqwest::Method::POST, "/service/beat/run?job=beat-by-hand", None).await;
+    let by_hand = http.post("/service/pulse/run?job=pulse-by-hand", &Value::Null).await;
+    assert_eq!(
+        (&by_hand["name"], &by_hand["job_status"]["cron"]),
+        (&json!("pulse-by-hand"), &json!("pulse"))
+    );
+    until(&http, "pulse-by-hand", "it is complete", is_in("complete")).await;
+    let (status, _) = http.send(reqwest::Method::POST, "/service/pulse/run?job=pulse-by-hand", None).await;
     assert_eq!(status.as_u16(), 409, "it is not created twice");
 
     // History is trimmed, and a cron takes its jobs with it.
     let few = json!({"cron": {"history": {"successful": 2}}});
-    let (status, body) = http.send(reqwest::Method::PATCH, "/service/beat", Some(&few)).await;
+    let (status, body) = http.send(reqwest::Method::PATCH, "/service/pulse", Some(&few)).await;
     assert!(status.is_success(), "{body}");
-    until(&http, "beat", "two jobs are kept", |service| service["cron_status"]["jobs"] == 2).await;
-    let (status, body) = http.send(reqwest::Method::DELETE, "/service/beat", None).await;
+    until(&http, "pulse", "two jobs are kept", |service| service["cron_status"]["jobs"] == 2).await;
+    let (status, body) = http.send(reqwest::Method::DELETE, "/service/pulse", None).await;
     assert!(status.is_success(), "{body}");
     eventually_within(SOON, "all is forgotten", || async {
         let left = http.get("/service").await;
         check(left["items"] == json!([]), || left.to_string())
     })
     .await;
-    let left: Vec<String> = cluster.redis.cli(&["KEYS", "*beat*"]).await;
+    let left: Vec<String> = cluster.redis.cli(&["KEYS", "*pulse*"]).await;
     let left: Vec<&String> = left.iter().filter(|key| !key.starts_with("log:")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
