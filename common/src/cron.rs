@@ -104,7 +104,7 @@ impl Field {
         match text.parse() {
             Ok(value) if is_number && (self.first..=self.last).contains(&value) => Ok(value),
             _ => {
-                let words = if self.words.is_empty() { "" } else { ", or a name of three letters" };
+                let words = if self.words.is_empty() { "" } else { ", or one of its names" };
                 let Self { name, first, last, .. } = self;
                 Err(format!("the {name} {part:?} is not from {first} to {last}{words}"))
             }
@@ -330,7 +330,7 @@ mod tests {
             ("60 * * * *", "the minute \"60\" is not from 0 to 59"),
             ("* 24 * * *", "the hour \"24\" is not from 0 to 23"),
             ("* * 0 * *", "the day of the month \"0\" is not from 1 to 31"),
-            ("* * * foo *", "the month \"foo\" is not from 1 to 12, or a name of three letters"),
+            ("* * * foo *", "the month \"foo\" is not from 1 to 12, or one of its names"),
             ("* * * * 8", "the day of the week \"8\" is not from 0 to 7"),
             ("*/0 * * * *", "has no step from 1 to 59"),
             ("30-10 * * * *", "ends before it begins"),
@@ -382,7 +382,7 @@ mod tests {
             new_york("45 * * * *", 4),
             ["11-07 00:45:00-04:00", "11-07 01:45:00-04:00", "11-07 01:45:00-05:00", "11-07 02:45:00-05:00"]
         );
-        // Asked in the second of the two hours.
+        // From the second of the two hours on.
         assert_eq!(
             ticks("30 1 * * *", "America/New_York", "2027-11-07T06:10:00Z", 1),
             ["11-08 01:30:00-05:00"]

@@ -226,3 +226,60 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let left: Vec<&String> = left.iter().filter(|key| !key.starts_with("log:")).collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// `KUBELEET_JOBS` says how many jobs; each has ten completions.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "its figures")]
+async fn many_jobs_have_each_result_once_whatever_is_killed() {
+    const COMPLETIONS: u64 = 10;
+    let _lock = beside_others().await;
+    let jobs: u64 = std::env::var("KUBELEET_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api().await;
+    let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
+    let mut workers = ["w1", "w2", "w3"].map(|short| cluster.worker(short, "sim"));
+    let http = api.http();
+    http.nodes_ready(3).await;
+    let started = Instant::now();
+    let mut job = json!({
+        // Three of sixteen containers fail.
+        "kind": "job", "name": "", "image": "done-or-not", "stop_grace_period": 0,
+        "job": {"completions": COMPLETIONS, "parallelism": 5, "backoff": "100ms", "backoff_limit": 1000},
+    });
+    for number in 0..jobs {
+        job["name"] = json!(format!("job-{number}"));
+        http.post("/service", &job).await;
+    }
+    let deadline = Instant::now() + SOON + Duration::from_secs(jobs);
+    let (mut kills, mut killed_at) = (0, Instant::now());
+    let list = || async { http.get("/service?limit=10000").await["items"].as_array().unwrap().clone() };
+    loop {
+        let running = list().await.iter().filter(|job| !is_in("complete")(job)).count();
+        if running == 0 {
+            break;
+        }
+        if killed_at.elapsed() > Duration::from_secs(2) {
+            match kills % 3 {
+                0 | 1 => schedulers[kills % 2].start_again(),
+                _ => workers[kills / 3 % 3].start_again(),
+            }
+            (kills, killed_at) = (kills + 1, Instant::now());
+        }
+        check(Instant::now() < deadline, || format!("{running} of {jobs} jobs run after {kills} kills"))
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let took = started.elapsed();
+    let mut attempts = 0;
+    for number in 0..jobs {
+        let results = http.get(&format!("/service/job-{number}/results")).await;
+        let results = results["items"].as_array().unwrap().clone();
+        assert_eq!(results.len() as u64, COMPLETIONS, "{results:?}");
+        assert!(results.iter().all(|result| result["succeeded"] == true), "{results:?}");
+        attempts += results.iter().map(|result| result["attempts"].as_u64().unwrap()).sum::<u64>();
+    }
+    let completed: u64 =
+        list().await.iter().map(|job| job["job_status"]["succeeded"].as_u64().unwrap()).sum();
+    assert_eq!(completed, jobs * COMPLETIONS);
+    println!("{jobs} jobs, {completed} results of {attempts} ended pods, {kills} kills, {took:?}");
+}

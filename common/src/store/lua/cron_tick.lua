@@ -1,5 +1,5 @@
--- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate. Whoever repeats
--- it finds the tick taken.
+-- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate. Repeated, it
+-- finds the tick taken and changes nothing.
 -- Reply: 'OK' | 'CHANGED' (the cron has changed, or another tick was taken: read it again)
 --        | 'EXISTS' (there is a service with the name of the job; the tick is taken all the same)
 local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
