@@ -7,6 +7,7 @@ mod cluster;
 mod completion;
 mod compose;
 mod dev;
+mod jobs;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -9,7 +9,7 @@ use crate::cron::{Schedule, Zone};
 use crate::ids::ServiceName;
 
 /// More would make `done:<job>` a key that takes Redis too long to read.
-pub const MAX_COMPLETIONS: u32 = 100_000;
+pub const MAX_COMPLETIONS: u32 = 10_000;
 
 /// The environment variable in which a container finds the index of its pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
@@ -62,7 +62,7 @@ impl std::fmt::Display for Kind {
 pub struct JobPolicy {
     /// How many pods have to end with exit code 0, each with its own index in `KUBELEET_JOB_INDEX`, from 0 on.
     #[serde(default = "one")]
-    #[schema(default = 1, minimum = 1, maximum = 100_000)]
+    #[schema(default = 1, minimum = 1, maximum = 10_000)]
     pub completions: u32,
     /// The most pods at the same time.
     #[serde(default = "one")]

@@ -46,6 +46,15 @@ pub struct JobResults {
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
+/// How far the indices of a job are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobIndices {
+    /// Those that are complete.
+    pub done: BTreeSet<u32>,
+    /// The last failure of each that has failed, also if it is complete by now.
+    pub failed: BTreeMap<u32, IndexResult>,
+}
+
 /// A tick of a cron to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronTick {
@@ -83,6 +92,21 @@ impl Store {
         let (done, failed): (Vec<(String, Vec<u8>)>, Vec<(String, Vec<u8>)>) =
             read(what, self.link.pipeline(&pipe).await?)?;
         Ok(JobResults { done: results(done), failed: results(failed) })
+    }
+
+    /// Returns how far the indices of a job are.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn job_indices(&self, job: &ServiceName) -> Result<JobIndices, StoreError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("HKEYS").arg(keys::done(job));
+        pipe.cmd("HGETALL").arg(keys::tries(job));
+        let what = "reading the indices of a job";
+        let (done, failed): (Vec<String>, Vec<(String, Vec<u8>)>) =
+            read(what, self.link.pipeline(&pipe).await?)?;
+        let done = done.into_iter().filter_map(|index| index.parse().ok()).collect();
+        Ok(JobIndices { done, failed: results(failed) })
     }
 
     /// Returns how many indices of a job are complete.

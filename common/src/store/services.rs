@@ -410,8 +410,8 @@ impl Store {
     }
 
     /// Returns, for each of these services, how many pods have been created and how many are desired; `None`
-    /// if there is no such service, or its keys are unreadable. Of a job that has pods, all that are desired now are
-    /// there: the others are created as these end.
+    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are created as these
+    /// end.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -435,7 +435,7 @@ impl Store {
         let progress = |replies: &[Result<redis::Value, StoreError>]| {
             let [created, desired, is_other] = [0, 1, 2].map(|index| count(&replies[index]));
             let (created, desired) = (created?, desired?);
-            Some((created, if is_other? > 0 && created > 0 { created } else { desired }))
+            (is_other? == 0 || created == 0).then_some((created, desired))
         };
         Ok(replies.chunks_exact(3).map(progress).collect())
     }

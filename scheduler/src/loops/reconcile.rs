@@ -431,11 +431,11 @@ impl ReconcileLoop {
             }
             settle_times(&self.store, &service, &mut slots, observed.now).await?;
             if let (Some(policy), ServiceState::Active) = (service.job.clone(), service.state) {
-                let mut results = self.store.job_results(&service.name).await?;
+                let mut indices = self.store.job_indices(&service.name).await?;
                 let mut service = service;
-                settle_job_times(&self.store, &mut service, &mut results, observed.now).await?;
-                let (results, slots, policy) = (&results, &slots, &policy);
-                let plan = job::plan(&JobState { service: &service, policy, slots, results, observed });
+                settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
+                let (indices, slots, policy) = (&indices, &slots, &policy);
+                let plan = job::plan(&JobState { service: &service, policy, slots, indices, observed });
                 has_acted |= !plan.is_complete();
                 let needs_another =
                     !plan.is_complete() && carry_out_job(&self.store, &service, &plan).await?;

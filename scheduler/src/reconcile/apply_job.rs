@@ -4,7 +4,7 @@
 use common::RedisMillis;
 use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
-use common::store::{CreateOutcome, JobResults, Store, StoreError};
+use common::store::{CreateOutcome, JobIndices, Store, StoreError};
 
 use super::apply::carry_out;
 use super::job::{JobPlan, JobStep};
@@ -14,12 +14,12 @@ use super::job::{JobPlan, JobStep};
 pub(crate) async fn settle_job_times(
     store: &Store,
     job: &mut Service,
-    results: &mut JobResults,
+    indices: &mut JobIndices,
     seen_now: RedisMillis,
 ) -> Result<(), StoreError> {
     let progress = &mut job.progress;
     let own = progress.started_at.iter_mut().chain(&mut progress.ended_at);
-    let of_failures = results.failed.values_mut().map(|result| &mut result.at);
+    let of_failures = indices.failed.values_mut().map(|result| &mut result.at);
     let mut future: Vec<&mut RedisMillis> = own.chain(of_failures).filter(|at| **at > seen_now).collect();
     if future.is_empty() {
         return Ok(());

@@ -13,7 +13,7 @@ use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::spec::{JobPolicy, Period};
-use common::store::{IndexResult, JobResults};
+use common::store::{IndexResult, JobIndices};
 
 use super::lost_payload::{ObservedState, may_have_lost_payload};
 use super::plan::{self, PodStop, ReconcilePlan, ReplicaSlot, StopReason, pods};
@@ -54,7 +54,7 @@ pub(crate) struct JobState<'a> {
     pub(crate) service: &'a Service,
     pub(crate) policy: &'a JobPolicy,
     pub(crate) slots: &'a [ReplicaSlot],
-    pub(crate) results: &'a JobResults,
+    pub(crate) indices: &'a JobIndices,
     pub(crate) observed: &'a ObservedState,
 }
 
@@ -92,7 +92,7 @@ impl JobState<'_> {
     }
 
     fn is_done(&self, index: u32) -> bool {
-        self.results.done.contains_key(&index)
+        self.indices.done.contains(&index)
     }
 
     /// Returns the pods that nothing needs: all that still run once the job has ended, and those whose index is done or
@@ -123,7 +123,7 @@ impl JobState<'_> {
         if !uncounted.is_empty() {
             return Some(JobStep::Count(uncounted));
         }
-        if self.results.done.len() as u64 >= u64::from(self.service.replicas) {
+        if self.indices.done.len() as u64 >= u64::from(self.service.replicas) {
             return Some(JobStep::Complete);
         }
         self.refused().or_else(|| self.too_many_failures()).or_else(|| self.too_late())
@@ -145,7 +145,7 @@ impl JobState<'_> {
         if failures <= limit {
             return None;
         }
-        let last = self.results.failed.iter().max_by_key(|(_, result)| result.at);
+        let last = self.indices.failed.iter().max_by_key(|(_, result)| result.at);
         let last =
             last.map(|(index, result)| format!("; the last one was index {index}: {}", describe(result)));
         let pods = if failures == 1 { "1 pod has".to_owned() } else { format!("{failures} pods have") };
@@ -162,7 +162,7 @@ impl JobState<'_> {
         if self.deadline()? > self.now() {
             return None;
         }
-        let (done, all) = (self.results.done.len(), self.service.replicas);
+        let (done, all) = (self.indices.done.len(), self.service.replicas);
         let why =
             format!("it has run for {deadline}, its deadline, and {done} of {all} indices are complete");
         Some(JobStep::Fail("DeadlineExceeded", why))
@@ -207,7 +207,7 @@ impl JobState<'_> {
 
     /// Returns when an index that has failed may be tried again.
     fn try_again_at(&self, index: u32, failed: Option<&PodRecord>) -> Option<RedisMillis> {
-        let known = self.results.failed.get(&index).map(|result| (result.at, result.failures));
+        let known = self.indices.failed.get(&index).map(|result| (result.at, result.failures));
         let (at, failures) = known.or_else(|| failed.map(|pod| (pod.since, 1)))?;
         Some(at.saturating_add(millis(self.policy.backoff(failures))))
     }
@@ -239,7 +239,7 @@ mod tests {
     struct Case {
         service: Service,
         slots: Vec<ReplicaSlot>,
-        results: JobResults,
+        indices: JobIndices,
     }
 
     fn result(failures: u32, at: RedisMillis) -> IndexResult {
@@ -252,17 +252,17 @@ mod tests {
             let replicas = policy.completions;
             let service = Service { replicas, job: Some(policy), ..fixtures::service() };
             let slots = phases.iter().map(|(index, phase)| slot(record("web", *index, 1, *phase))).collect();
-            Self { service, slots, results: JobResults::default() }
+            Self { service, slots, indices: JobIndices::default() }
         }
 
         fn done(mut self, indices: &[u32]) -> Self {
-            self.results.done = indices.iter().map(|index| (*index, result(0, NOW))).collect();
+            self.indices.done = indices.iter().copied().collect();
             self
         }
 
         fn failed(mut self, failed: &[(u32, u32, RedisMillis)]) -> Self {
             let each = failed.iter().map(|(index, failures, at)| (*index, result(*failures, *at)));
-            self.results.failed = each.collect::<BTreeMap<_, _>>();
+            self.indices.failed = each.collect::<BTreeMap<_, _>>();
             self.service.progress.failures = failed.iter().map(|(_, failures, _)| failures).sum();
             self
         }
@@ -275,7 +275,7 @@ mod tests {
                 service: &self.service,
                 policy,
                 slots: &self.slots,
-                results: &self.results,
+                indices: &self.indices,
                 observed: &observed,
             })
         }
