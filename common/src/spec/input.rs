@@ -20,6 +20,8 @@ use crate::json_pointer;
 const CONTAINERS: &str = "containers";
 /// The field whose default depends on the volumes.
 const ON_DISCONNECT: &str = "on_disconnect";
+/// The field that says what the service is.
+const KIND: &str = "kind";
 /// The field whose default depends on the kind.
 const RESTART: &str = "restart";
 
@@ -115,9 +117,14 @@ impl ServiceInput {
         };
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
+        // It is stored with the pods, which differ by it.
+        let mut of_service = without_aliases(document::field_names::<ServiceFields>());
+        of_service.insert(1, KIND);
+        let mut of_pods = document::field_names::<PodSpec>();
+        of_pods.retain(|name| *name != KIND);
         [
-            ("The service", without_aliases(document::field_names::<ServiceFields>())),
-            ("Its pods", document::field_names::<PodSpec>()),
+            ("The service", of_service),
+            ("Its pods", of_pods),
             ("A container: at the top level if it is the only one, or in `containers`", of_container),
         ]
     }

@@ -13,12 +13,14 @@ local current_spec, state, replicas, current_write, kind, ended_at, of_cron, cre
   service_key, 'spec', 'state', 'replicas', 'write', 'kind', 'ended_at', 'of_cron', 'created_at'), 1, 8)
 redis.call('HLEN', slots)
 redis.call('LLEN', sq)
-redis.call('HLEN', done)
-redis.call('HLEN', unconfirmed)
 if current_spec ~= spec or state ~= 'active' then return { 'CHANGED' } end
 if last_write ~= '' and current_write ~= last_write then return { 'CHANGED' } end
 if pod_count == 0 then return { 'OK', 0 } end
 local is_job = kind == 'job'
+if is_job then
+  redis.call('HLEN', done)
+  redis.call('HLEN', unconfirmed)
+end
 if is_job and ended_at then return { 'CHANGED' } end
 -- Not for ever: a replica may be down for long.
 local CONFIRM_MS = 10000

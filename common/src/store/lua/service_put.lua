@@ -62,7 +62,7 @@ local function set_optionals()
   set_optional('cron', cron)
   set_optional('times', times)
   -- What was due before is not made up by another schedule, nor after a suspension.
-  if times ~= current_times or not state then set_optional('times_since', times ~= '' and STAMP or '') end
+  if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
