@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use testkit::fixtures;
 
-    const NOW: RedisMillis = 1_000_000;
+    const NOW: RedisMillis = 10_000_000;
 
     struct Case {
         service: Service,
