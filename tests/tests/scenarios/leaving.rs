@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::http::Http;
+use kubeleet_tests::ports::free_port;
 use kubeleet_tests::{Cluster, Timing};
 use reqwest::Method;
+use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
@@ -65,18 +67,18 @@ async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it
 
     // A service that fits nowhere else holds up no other one.
     http.send(Method::POST, &format!("/node/{w2}/uncordon"), None).await;
-    let mut bound = sleeper("bound", 1, "keep");
-    bound["constraints"] = serde_json::json!([format!("node=={w1}")]);
-    let (status, body) = http.send(Method::POST, "/service", Some(&bound)).await;
-    assert!(status.is_success(), "{body}");
-    http.runs(SOON, "bound", 1).await;
+    // Each node has one of its pods, for they have a port of the host.
+    let mut bound = sleeper("bound", 2, "keep");
+    bound["ports"] = json!([format!("{}:80", free_port())]);
+    http.post("/service", &bound).await;
+    http.runs(SOON, "bound", 2).await;
     let (code, said) = run("leave", &w1, &marker, &http).await;
     assert!(
         code != Some(0) && said.contains("no replacement was ready within --timeout for bound"),
         "{said}"
     );
     eventually_within(SOON, "all pods of the other service have moved", || async {
-        let there = pods_on(&http, &w2).await;
+        let there = http.pods(&format!("service=web&node={w2}&phase=running")).await.len();
         check(there == 4, || there.to_string())
     })
     .await;
