@@ -12,6 +12,7 @@ mod capacity_gate;
 mod connections;
 mod event_feed;
 mod growth;
+mod kind_status;
 pub mod metrics;
 mod middleware;
 mod openapi;

@@ -29,6 +29,11 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         depends_on: service.depends_on,
         ingress: service.ingress,
         update: service.update,
+        kind: service.pod.kind,
+        job: service.job,
+        cron: service.cron,
+        job_status: None,
+        cron_status: None,
         rollout: rollout(service.generation, service.rollout),
         on_disconnect: service.pod.on_disconnect,
         stop_grace_period: service.pod.stop_grace_period,
@@ -53,7 +58,7 @@ fn rollout(generation: u64, marks: RolloutMarks) -> Option<RolloutView> {
 
 /// Returns a generation of a service; `until` is when it was replaced.
 pub(crate) fn generation(generation: u64, until: Option<RedisMillis>, pod: PodSpec) -> GenerationView {
-    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
+    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain } = pod;
     let until = until.map(rfc3339);
     GenerationView { generation, until, on_disconnect, stop_grace_period, drain, containers }
 }

@@ -2,7 +2,7 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
+//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`], [`cron`],
 //!   [`recovery`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
@@ -15,6 +15,7 @@ pub mod backoff;
 pub mod clock;
 pub mod config;
 pub mod control_loop;
+pub mod cron;
 pub mod document;
 pub mod duration;
 pub mod endpoint;

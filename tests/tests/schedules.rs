@@ -236,6 +236,11 @@ fn an_update_that_starts_first_keeps_what_was_promised() {
     must_hold(Scenario::StartFirst, 3 * SEEDS_PER_SCENARIO);
 }
 
+#[test]
+fn each_tick_is_taken_once_and_each_index_counts_once() {
+    must_hold(Scenario::Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO));
+}
+
 /// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
@@ -335,7 +340,9 @@ macro_rules! ablations {
      updates { $($updated:ident, seed $update_seed:literal:
          $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }
      start_first { $($started:ident, seed $start_seed:literal:
-         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }) => {
+         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }
+     jobs { $($ticked:ident, seed $tick_seed:literal:
+         $tick_file:literal, $tick_from:literal => $tick_to:literal, $tick_expected:literal;)* }) => {
         /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
@@ -348,6 +355,9 @@ macro_rules! ablations {
                 })*
                 $(stringify!($started) => {
                     (none, Some(Ablation { file: $start_file, from: $start_from, to: $start_to }))
+                })*
+                $(stringify!($ticked) => {
+                    (none, Some(Ablation { file: $tick_file, from: $tick_from, to: $tick_to }))
                 })*
                 _ => panic!("there is no ablation {name}"),
             }
@@ -368,6 +378,10 @@ macro_rules! ablations {
         $(#[test]
         fn $started() {
             must_find(stringify!($started), Scenario::StartFirst, $start_seed, $start_expected);
+        })*
+        $(#[test]
+        fn $ticked() {
+            must_find(stringify!($ticked), Scenario::Jobs, $tick_seed, $tick_expected);
         })*
     };
 }
@@ -437,5 +451,13 @@ ablations! {
         "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
             => "do return redis.call('HDEL', slots, replica) == 1 end",
         "does not converge";
+    }
+    jobs {
+    with_ticks_taken_whatever_was_taken_before, seed 0:
+        "cron_tick", "or (current_ticks or '') ~= seen_ticks then" => "then",
+        "tick";
+    with_ends_that_are_not_counted, seed 0:
+        "finish", "count_completion(service_key, done, tries, service, replica, pod_key)" => "",
+        "is not counted";
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod events;
 mod findings;
 pub(crate) mod generations;
 pub(crate) mod humanize;
+pub(crate) mod jobs;
 pub(crate) mod line_diff;
 pub(crate) mod nodes;
 pub(crate) mod pods;

@@ -7,6 +7,7 @@ mod cluster;
 mod completion;
 mod compose;
 mod dev;
+mod jobs;
 mod shipped;
 
 use std::io::Write;

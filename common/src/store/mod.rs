@@ -23,6 +23,7 @@ mod foreign_keys;
 mod healing;
 mod held;
 mod history;
+mod jobs;
 mod keys;
 pub mod link;
 mod logs;
@@ -66,6 +67,7 @@ pub use foreign_keys::ForeignKey;
 pub use healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use held::{HeldNode, HoldReason};
 pub use history::FormerGeneration;
+pub use jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutcome};
 pub use keys::channel;
 use link::Link;
 pub use link::{

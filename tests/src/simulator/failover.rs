@@ -34,6 +34,7 @@ impl World {
     /// Lets the replica fall behind: it gets no writes from now on.
     pub(super) fn stop_replication(&mut self) {
         self.faults.replica = Some(self.take_snapshot());
+        self.note_jobs_of_replica();
         self.log("redis", "the replica gets no writes from now on");
     }
 
@@ -90,6 +91,7 @@ impl World {
             self.kill(ProcessId::Api, self.clock.now);
         }
         self.refresh();
+        self.forget_lost_jobs();
         let known_pods: Vec<String> = self.checks.known_pods.iter().cloned().collect();
         let mut clients = self.clients.lock();
         for in_doubt in [replica.service_in_doubt, clients.service_in_doubt()] {

@@ -69,6 +69,8 @@ stats! {
     requeued,
     /// Hints that were lost, late or delivered twice.
     faulty_hints,
+    /// Ticks of crons that had their job.
+    ticks,
     /// Simulated milliseconds from the end of the faults until the cluster had converged.
     convergence_millis,
 }

@@ -13,6 +13,8 @@ mod external;
 mod handover;
 mod hosts;
 mod input;
+mod jobs;
+mod leaving;
 mod memo;
 mod mistakes;
 mod names;

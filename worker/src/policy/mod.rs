@@ -32,9 +32,11 @@ pub(crate) fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 }
 
 /// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 4] {
-    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
+fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 5] {
+    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
+        // Whether it ends is up to its containers.
+        ("kind", any(kind)),
         // Each has the rules below.
         ("containers", any(containers)),
         // They decide when this worker stops the pod.
