@@ -42,12 +42,13 @@ impl World {
         let instance = self.cluster.instance_count;
         let is_elsewhere = self.cluster.slot(id).elsewhere.is_some();
         let network = SimulatedNetwork { bus: self.bus.clone(), process: id, instance, is_elsewhere };
-        let url = "redis://simulated".parse().unwrap();
+        let database = u8::from(is_elsewhere);
+        let url = format!("redis://simulated/{database}").parse().unwrap();
         let mut config = config(id, self.timing, self.switches.fence_longer_than_dead);
         // Otherwise the master changes only when lost data are restored: a single Redis, started again. Directed
         // scenarios (rate 0) have failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {
-            config.redis = "redis+sentinel://simulated/mymaster".parse().unwrap();
+            config.redis = format!("redis+sentinel://simulated/mymaster/{database}").parse().unwrap();
         }
         let config = Arc::new(config);
         let clock = self.clock.now - self.cluster.slot(id).clock_lag;

@@ -235,6 +235,23 @@ async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     assert_eq!(fixture.store.unreported_nodes().await.unwrap(), [node("w1")]);
 }
 
+/// A failover may have lost that a node, which has the data, was ever there.
+#[tokio::test]
+async fn after_a_change_of_the_master_no_volume_is_bound_before_lost_nodes_had_time_to_register_again() {
+    let fixture = Fixture::new().await;
+    let w2 = fixture.node("w2").await;
+    service(&fixture, 1).await;
+    let time: (u64, u64) = fixture.redis.cli(&["TIME"]).await;
+    let now = time.0 * 1000;
+    let long_ago = now - 2 * DEAD_AFTER.as_millis() as u64;
+    for (changed_at, expected) in [(now, AssignOutcome::Refused), (long_ago, AssignOutcome::Assigned)] {
+        let () = fixture.redis.cli(&["HSET", "meta", "changed_at", &changed_at.to_string()]).await;
+        report_volumes(&w2, &[]).await;
+        assert_eq!(fixture.store.unreported_nodes().await.unwrap(), []);
+        assert_eq!(fixture.assign_all(&w2).await, [expected]);
+    }
+}
+
 #[tokio::test]
 async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_have() {
     let fixture = Fixture::new().await;

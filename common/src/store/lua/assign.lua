@@ -7,7 +7,7 @@
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told this run
---          of Redis which volumes it has: still in flight)
+--          of Redis which volumes it has, or may not be known to it yet: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
 local in_flight, pushed, volumes, reports = head_keys()
 local _, _, _, _, dead_after_ms = head_args()
@@ -120,11 +120,13 @@ local function has_data_here(node, of_pod)
   end
   return true
 end
--- Returns whether a node that has not reported may have the data of a volume of this pod.
+-- Returns whether a node that has not reported may have the data of a volume of this pod. A failover may also have
+-- lost that a node was ever there: until nodes are declared dead again, those that live have registered again.
 local unreported
 local function may_be_unreported(of_pod)
   for _, volume in ipairs(of_pod) do
     if not volume.record.is_certain then
+      if pause_left(1.5 * dead_after_ms) > 0 then return true end
       unreported = unreported or unreported_nodes(reports)
       if #unreported > 0 then return true end
     end
