@@ -21,6 +21,7 @@ mod params;
 mod patch;
 mod pod_counts;
 mod problem;
+mod readiness;
 mod recovery;
 mod router;
 mod routes;

@@ -27,6 +27,7 @@ pub mod ids;
 pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;
+pub mod listen;
 pub mod network;
 pub mod node;
 pub mod payload;

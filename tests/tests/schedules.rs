@@ -396,9 +396,12 @@ ablations! {
     without_the_pause_after_a_failover, seed 10:
         "_prelude", "local left = master_changed_at() + pause_ms - NOW" => "local left = 0",
         "invariant 5";
-    with_writes_of_fenced_workers, seed 16:
+    with_writes_of_fenced_workers, seed 26:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
+    with_a_register_that_takes_workers_of_any_cluster, seed 60:
+        "register", "if known_cluster ~= '' and cluster ~= known_cluster then" => "if false then",
+        "does not converge";
     with_a_reject_of_all_copies, seed 71:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";
@@ -434,7 +437,7 @@ ablations! {
     with_a_drain_that_forgets_endpoints, seed 1:
         "drain", "endpoint(ep_key, pod_key, uuid)" => "",
         "its records say";
-    with_a_copy_that_ends_a_running_pod, seed 407:
+    with_a_copy_that_ends_a_running_pod, seed 238:
         "claim", "(phase == 'stopping' and runs(payload))" => "false",
         "does not converge";
     }

@@ -26,6 +26,7 @@ mod explain;
 mod globals;
 mod job;
 mod jobs;
+mod leave;
 mod logs;
 mod node;
 mod object;

@@ -8,6 +8,7 @@ mod completion;
 mod compose;
 mod dev;
 mod jobs;
+mod shipped;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

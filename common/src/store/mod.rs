@@ -77,7 +77,7 @@ pub use link::{
 pub use logs::{LogChunk, LogRequest};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
-pub use queues::{QueueLengths, QueueName, UnschedulablePod};
+pub use queues::{Peeked, PeekedPayload, QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
 pub use registries::PutLoginOutcome;

@@ -186,6 +186,12 @@ impl World {
             return;
         };
         let identity = (container.pod.to_string(), container.assignment.to_string());
+        let since = self.cluster.slot(request.process).elsewhere.map(|(since, _)| since);
+        if since.is_some_and(|since| request.sent_at > since) && self.wanted_containers().contains(&identity)
+        {
+            let pod = container.pod.short();
+            self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by another database"));
+        }
         if self.faults.emptied_until.is_some() && self.faults.protected_containers.contains(&identity) {
             let pod = container.pod.short();
             self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by an emptied Redis"));

@@ -53,6 +53,8 @@ stats! {
     emptied,
     /// Those of them after which an older state was restored.
     older_states,
+    /// Workers that were started with the number of another database.
+    other_databases,
     /// Nodes declared dead.
     deaths,
     /// Times in which a second worker had the name of another one.

@@ -14,6 +14,7 @@ mod handover;
 mod hosts;
 mod input;
 mod jobs;
+mod leaving;
 mod memo;
 mod mistakes;
 mod names;
