@@ -17,8 +17,8 @@ use common::lifecycle::Phase;
 use common::node::NodeState;
 use common::payload::Payload;
 use common::pod::PodRecord;
-use common::service::{PODS_CREATED_INLINE, ServiceState};
-use common::spec::Kind;
+use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
+use common::spec::{JobPolicy, Kind};
 use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
@@ -27,7 +27,7 @@ use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, set
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
-use crate::reconcile::plan::{is_replacing, plan};
+use crate::reconcile::plan::{ReplicaSlot, is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, Seen};
 use crate::reconcile::sums::{Drift, PassSums};
 use crate::reconcile::unlisted;
@@ -88,6 +88,15 @@ pub(crate) struct ReconcileLoop {
     drifts: HashMap<(NodeName, Incarnation), Drift>,
     /// What cannot be reconciled because a key of many objects is broken. Each is logged once.
     broken_indexes: HashSet<&'static str>,
+}
+
+/// What one plan of a service has led to.
+struct PlannedStep {
+    seen: Seen,
+    /// Whether another plan is needed at once.
+    needs_another: bool,
+    /// Pods that may have lost their payload.
+    suspects: Vec<PodRecord>,
 }
 
 impl Loop for ReconcileLoop {
@@ -430,38 +439,55 @@ impl ReconcileLoop {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             settle_times(&self.store, &service, &mut slots, observed.now).await?;
-            if let (Some(policy), ServiceState::Active) = (service.job.clone(), service.state) {
-                let mut indices = self.store.job_indices(&service.name).await?;
-                let mut service = service;
-                settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
-                let (indices, slots, policy) = (&indices, &slots, &policy);
-                let plan = job::plan(&JobState { service: &service, policy, slots, indices, observed });
-                has_acted |= !plan.is_complete();
-                let needs_another =
-                    !plan.is_complete() && carry_out_job(&self.store, &service, &plan).await?;
-                if needs_another && round < MAX_PLANS {
-                    continue;
+            let spec = service.spec_id.clone();
+            let step = match (service.job.clone(), service.state) {
+                (Some(policy), ServiceState::Active) => {
+                    self.take_job_step(service, &policy, &slots, observed).await?
                 }
-                sums.add_slots(slots);
-                sums.add_spec(&service.spec_id);
-                sums.suspects.extend(plan.pods.requeue.clone());
-                let look_again_in = look_again_in(&plan, needs_another, observed.now);
-                let seen = Seen { is_replacing: false, has_acted, look_again_in };
-                return unreadable.map_or(Ok(seen), Err);
-            }
-            let plan = plan(&service, &slots, observed);
-            has_acted |= !plan.is_complete();
-            let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;
-            if !needs_another || round == MAX_PLANS {
+                _ => self.take_step(&service, &slots, observed).await?,
+            };
+            has_acted |= step.seen.has_acted;
+            if !step.needs_another || round == MAX_PLANS {
                 sums.add_slots(&slots);
-                sums.add_spec(&service.spec_id);
-                sums.suspects.extend(plan.requeue);
-                let seen =
-                    Seen { is_replacing: is_replacing(&service, &slots), has_acted, look_again_in: None };
-                return unreadable.map_or(Ok(seen), Err);
+                sums.add_spec(&spec);
+                sums.suspects.extend(step.suspects);
+                return unreadable.map_or(Ok(Seen { has_acted, ..step.seen }), Err);
             }
         }
         Ok(Seen::default())
+    }
+
+    /// Plans what to do about a service, and carries it out.
+    async fn take_step(
+        &self,
+        service: &Service,
+        slots: &[ReplicaSlot],
+        observed: &ObservedState,
+    ) -> Result<PlannedStep, StoreError> {
+        let plan = plan(service, slots, observed);
+        let has_acted = !plan.is_complete();
+        let needs_another = has_acted && carry_out(&self.store, service, &plan).await?;
+        let seen = Seen { is_replacing: is_replacing(service, slots), has_acted, look_again_in: None };
+        Ok(PlannedStep { seen, needs_another, suspects: plan.requeue })
+    }
+
+    /// Plans what to do about a job, and carries it out.
+    async fn take_job_step(
+        &self,
+        mut service: Service,
+        policy: &JobPolicy,
+        slots: &[ReplicaSlot],
+        observed: &ObservedState,
+    ) -> Result<PlannedStep, StoreError> {
+        let mut indices = self.store.job_indices(&service.name).await?;
+        settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
+        let state = JobState { service: &service, policy, slots, indices: &indices, observed };
+        let plan = job::plan(&state);
+        let has_acted = !plan.is_complete();
+        let needs_another = has_acted && carry_out_job(&self.store, &service, &plan).await?;
+        let look_again_in = look_again_in(&plan, needs_another, observed.now);
+        let seen = Seen { is_replacing: false, has_acted, look_again_in };
+        Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 
     /// Lists services again whose pods run, and that have a record and are not among `services`.

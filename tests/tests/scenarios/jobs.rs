@@ -75,7 +75,7 @@ async fn a_job_runs_each_of_its_indices_once_a_few_at_a_time() {
     for (index, result) in results.iter().enumerate() {
         assert_eq!(result["index"], index);
         assert_eq!((&result["succeeded"], &result["attempts"]), (&json!(true), &json!(1)));
-        assert_eq!((&result["exit_code"], &result["last_output"]), (&json!(0), &json!("done\n")), "{result}");
+        assert_eq!((&result["exit_code"], &result["last_output"]), (&json!(0), &json!("done")), "{result}");
     }
 }
 

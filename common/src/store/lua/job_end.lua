@@ -3,6 +3,7 @@
 local service_key, done = head_keys()
 -- The failure is '' if it is complete, or a word and a sentence.
 local service, failure = head_args()
+redis.call('HLEN', service_key)
 local completed = redis.call('HLEN', done)
 local completions = running_job(service_key)
 if not completions then return 'CHANGED' end
