@@ -26,6 +26,7 @@ mod routes;
 mod server;
 mod state;
 mod streams;
+mod usage;
 mod views;
 
 #[cfg(test)]

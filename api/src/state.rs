@@ -20,6 +20,7 @@ use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
 use crate::streams::Streams;
+use crate::usage::UsageCache;
 
 /// The state of every handler. Cheap to clone.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub(crate) struct AppState {
     growth: Arc<GrowthGate>,
     /// Knows what the nodes have free.
     capacity: Arc<CapacityGate>,
+    /// What nodes and pods use, shared by concurrent requests.
+    pub(crate) usage: Arc<UsageCache>,
     /// The streams that are open.
     pub(crate) streams: Streams,
     /// Work that continues after its request was answered.
@@ -65,6 +68,7 @@ impl AppState {
             access: Arc::new(AccessControl::new(config.token.as_ref())),
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
+            usage: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: Streams::new(config.max_connections),

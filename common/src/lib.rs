@@ -3,7 +3,7 @@
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
 //!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
-//!   [`recovery`]; and the JSON documents of the API: [`api`].
+//!   [`recovery`], [`usage`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
@@ -44,6 +44,7 @@ pub mod spec;
 pub mod store;
 mod system_error;
 pub mod telemetry;
+pub mod usage;
 pub mod value;
 pub mod volume;
 

@@ -83,6 +83,7 @@ mod throttle;
 mod timings;
 mod unknown_pods;
 mod unlabelled;
+mod usage;
 mod volume_sizes;
 mod volumes;
 mod wakeups;

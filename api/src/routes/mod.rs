@@ -18,6 +18,7 @@ mod schema;
 mod secrets;
 mod services;
 mod status;
+mod usage;
 pub(crate) mod values;
 mod volumes;
 
@@ -59,6 +60,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))
         .routes(routes!(nodes::uncordon_node))
+        .routes(routes!(usage::get_cluster_stats))
+        .routes(routes!(usage::get_pod_stats))
+        .routes(routes!(usage::get_node_stats))
         .routes(routes!(volumes::list_volumes))
         .routes(routes!(volumes::get_volume, volumes::remove_volume))
         .routes(routes!(queues::list_queues))

@@ -29,6 +29,7 @@ pub(crate) const ROUTES: &str = "routes";
 pub(crate) const PROXIES: &str = "proxies";
 pub(crate) const ADDRESSES: &str = "addresses";
 pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
+pub(crate) const USAGE_WANTED: &str = "usage_wanted";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -67,11 +68,13 @@ keys! {
     volume(VolumeName) = "volume:";
     endpoints(ServiceName) = "ep:";
     removals(NodeName) = "rv:";
+    usage(NodeName) = "usage:";
+    usage_wanted(NodeName) = "usage_wanted:";
     aside(str) = "broken:";
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 26] = [
+pub(crate) const CLUSTER_WIDE: [&str; 27] = [
     EVENTS,
     META,
     SQ,
@@ -98,6 +101,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 26] = [
     PROXIES,
     ADDRESSES,
     FREED_ADDRESSES,
+    USAGE_WANTED,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -114,11 +118,11 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
-        RECOVERY => "string",
+        RECOVERY | USAGE_WANTED => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
-            "hb" | "spec" | "lease" => "string",
+            "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" => "hash",
             "secret" | "config" | "registry" | "volume" | "ep" => "hash",
             "log" => "stream",
@@ -167,6 +171,9 @@ pub mod channel {
 
     /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
+
+    /// Somebody looks at the usage of a node, whose name is the message, or of all: `*`.
+    pub const USAGE: &str = "wake:usage";
 
     /// Endpoints of a service changed; the message says which, see [`crate::store::EndpointChange`].
     pub fn endpoints(service: &ServiceName) -> String {

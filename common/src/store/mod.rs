@@ -46,6 +46,7 @@ mod session;
 mod shared_directory;
 mod spec_cache;
 mod stored_spec;
+mod usage;
 mod values;
 mod volumes;
 

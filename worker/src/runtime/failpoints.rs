@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
     Runtime, RuntimeError,
 };
 
@@ -149,6 +149,10 @@ impl Runtime for FailpointRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         with_failpoints("exec", self.0.exec(handle, command, limit))
+    }
+
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        self.0.counters(handles)
     }
 
     fn hints<'a>(

@@ -32,6 +32,7 @@ pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
 pub use self::registry_logins::{NoLogins, RegistryLogins};
+pub use crate::usage::counters::Counters;
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
@@ -228,6 +229,11 @@ pub trait Runtime: Send + Sync + 'static {
         command: &'a [String],
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
+
+    /// Returns what these containers have used since they began, in this order; `None` for one that is not measured.
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        Box::pin(std::future::ready(vec![None; handles.len()]))
+    }
 
     /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
     /// caller then lists, and subscribes again.

@@ -50,9 +50,10 @@ use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
     Runtime, RuntimeError, label,
 };
+use crate::usage::cgroup::Cgroups;
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -75,6 +76,7 @@ pub struct DockerRuntime {
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,
     network: network::PodNetwork,
+    cgroups: Arc<Cgroups>,
 }
 
 impl DockerRuntime {
@@ -95,6 +97,7 @@ impl DockerRuntime {
             info: Mutex::default(),
             sandbox_image: tokio::sync::Mutex::default(),
             network: network::PodNetwork::default(),
+            cgroups: Arc::default(),
         })
     }
 
@@ -432,6 +435,15 @@ impl Runtime for DockerRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         Box::pin(exec::exec(&self.client, &self.unfinished, handle, command, limit))
+    }
+
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        let (cgroups, handles) = (self.cgroups.clone(), handles.to_vec());
+        Box::pin(async move {
+            let count = handles.len();
+            let read = move || handles.iter().map(|id| cgroups.read(id)).collect();
+            tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![None; count])
+        })
     }
 
     fn hints<'a>(
