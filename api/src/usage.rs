@@ -17,10 +17,13 @@ const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Between two looks for the first reports.
 const POLL: Duration = Duration::from_millis(200);
 
+/// What was read, and when.
+type CachedUsage = (Instant, Arc<ClusterUsageView>);
+
 /// What was read last, of all nodes or of one.
 #[derive(Default)]
 pub(crate) struct UsageCache {
-    read: Mutex<HashMap<Option<NodeName>, (Instant, Arc<ClusterUsageView>)>>,
+    read: Mutex<HashMap<Option<NodeName>, CachedUsage>>,
 }
 
 impl UsageCache {
@@ -102,8 +105,7 @@ mod tests {
         };
         let names = ["w3", "w1", "w2"].map(|name| NodeName::new(name).unwrap());
         let view = view(names.to_vec(), vec![report(&["web-1", "db-0"]), None, report(&["web-0"])]);
-        let pods: Vec<_> =
-            view.pods.iter().map(|pod| format!("{} {}", pod.pod.name, pod.node)).collect();
+        let pods: Vec<_> = view.pods.iter().map(|pod| format!("{} {}", pod.pod.name, pod.node)).collect();
         assert_eq!(pods, ["db-0 w3", "web-0 w2", "web-1 w3"]);
         let nodes: Vec<_> = view.nodes.iter().map(|node| (node.name.as_str(), node.pods)).collect();
         assert_eq!(nodes, [("w2", 1), ("w3", 2)]);

@@ -133,8 +133,12 @@ mod tests {
     fn a_sum_keeps_what_only_one_part_has() {
         let psi = |cpu_some, io_full| Some(Psi { cpu_some, io_full, ..Psi::default() });
         let a = Usage { cpu_millis: Some(5), memory_bytes: Some(7), psi: psi(1.0, 4.0), ..Usage::default() };
-        let b =
-            Usage { cpu_millis: Some(6), read_bytes_per_second: Some(2), psi: psi(3.0, 2.0), ..Usage::default() };
+        let b = Usage {
+            cpu_millis: Some(6),
+            read_bytes_per_second: Some(2),
+            psi: psi(3.0, 2.0),
+            ..Usage::default()
+        };
         let sum = Usage {
             cpu_millis: Some(11),
             memory_bytes: Some(7),

@@ -8,6 +8,7 @@ use common::api::{
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
 use common::spec::ServiceInput;
+use common::usage::ClusterUsageView;
 use common::value::ValueKind;
 use reqwest::Method;
 use serde::Deserialize;
@@ -374,6 +375,12 @@ impl Client {
         let request = self.request(Method::GET, &["openapi.json"], &[]);
         let document: ApiDocument = self.send_for_json("reading the version of the API", request).await?;
         Ok(document.info.version)
+    }
+
+    /// Returns what nodes use, and with `pods` what pods use.
+    pub(crate) async fn usage(&self, pods: bool) -> Result<ClusterUsageView, ClientError> {
+        let request = self.request(Method::GET, &["stats"], &[("pods", pods.to_string())]);
+        self.send_for_json("reading what is used", request).await
     }
 
     /// Returns the state of the cluster.

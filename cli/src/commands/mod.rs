@@ -50,6 +50,7 @@ mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
+mod top;
 mod value;
 mod values;
 mod version;
@@ -147,6 +148,8 @@ pub(crate) enum UserCommand {
     Logs(logs::LogArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
+    /// Show what pods and nodes use: CPU, memory, I/O.
+    Top(top::TopArgs),
     /// Show the state of the cluster.
     Status,
     /// Show the versions of this command and of the API.
@@ -227,6 +230,7 @@ async fn dispatch(
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
+        UserCommand::Top(args) => top::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
         UserCommand::Completions(_)

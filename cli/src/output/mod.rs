@@ -22,6 +22,7 @@ pub(crate) mod table;
 pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usage;
 pub(crate) mod values;
 pub(crate) mod volumes;
 

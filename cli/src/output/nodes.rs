@@ -73,7 +73,7 @@ fn kind_words(node: &NodeView) -> &'static str {
     }
 }
 
-fn pressure(psi: &Psi) -> String {
+pub(super) fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }
 

@@ -25,6 +25,7 @@ mod supervisor;
 mod tunnel;
 mod updates;
 mod upgrade;
+mod usage;
 mod volumes;
 
 use std::time::Duration;

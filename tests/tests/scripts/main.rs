@@ -29,6 +29,7 @@ mod scheduling;
 mod services;
 mod session;
 mod stored_forms;
+mod usage;
 mod values;
 mod volumes;
 mod wrong_keys;

@@ -32,8 +32,8 @@ pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
 pub use self::registry_logins::{NoLogins, RegistryLogins};
-pub use crate::usage::counters::Counters;
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
+pub use crate::usage::counters::Counters;
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
 /// any may have.

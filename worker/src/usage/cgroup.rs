@@ -16,12 +16,8 @@ use super::counters::Counters;
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Where engines put the group of a container, `ID` for its id: Docker with systemd and without, Podman likewise.
-const PLACES: [&str; 4] = [
-    "system.slice/docker-ID.scope",
-    "docker/ID",
-    "machine.slice/libpod-ID.scope",
-    "libpod_parent/libpod-ID",
-];
+const PLACES: [&str; 4] =
+    ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
 
 /// Reads the counters of containers by their ids.
 pub(crate) struct Cgroups {
@@ -110,7 +106,8 @@ fn working_set(group: &Path, usage: &str, inactive: &str) -> Option<u64> {
 
 /// Returns the sum of the numbers that follow a word, over all devices.
 fn sum_of(text: &str, word: &str) -> u64 {
-    let numbers = text.lines().flat_map(|line| line.match_indices(word).map(|(at, _)| &line[at + word.len()..]));
+    let numbers =
+        text.lines().flat_map(|line| line.match_indices(word).map(|(at, _)| &line[at + word.len()..]));
     let digits = numbers.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
     digits.filter_map(|digits| digits.parse::<u64>().ok()).fold(0, u64::saturating_add)
 }
@@ -152,7 +149,8 @@ mod tests {
         for place in PLACES {
             let root = tempfile::tempdir().unwrap();
             let file = |name: &str| format!("{place}/{name}");
-            let pressure = "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.25 avg60=0.00 total=1\n";
+            let pressure =
+                "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.25 avg60=0.00 total=1\n";
             write(
                 root.path(),
                 &[

@@ -68,7 +68,11 @@ impl Measurement {
             ..measured.pod.clone()
         });
         let machine = MachineUsage {
-            usage: rates::between(before.map(|before| &before.machine.counters), &self.machine.counters, span),
+            usage: rates::between(
+                before.map(|before| &before.machine.counters),
+                &self.machine.counters,
+                span,
+            ),
             cpu_total_millis: self.machine.cpu_total_millis,
             memory_total_bytes: self.machine.memory_total_bytes,
             load: self.machine.load,

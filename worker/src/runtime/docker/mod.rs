@@ -50,8 +50,8 @@ use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
-    Runtime, RuntimeError, label,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    RegistryLogins, Runtime, RuntimeError, label,
 };
 use crate::usage::cgroup::Cgroups;
 

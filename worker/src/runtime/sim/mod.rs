@@ -21,8 +21,8 @@ use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
 use super::{
-    Container, ContainerRequest, ContainerState, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
-    RegistryLogins, Runtime, RuntimeError,
+    Container, ContainerRequest, ContainerState, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
+    Identity, RegistryLogins, Runtime, RuntimeError,
 };
 
 /// How the simulated engine behaves.
@@ -74,7 +74,12 @@ struct InjectedFaults {
 impl SimRuntime {
     /// An engine without containers.
     pub fn new(options: SimOptions) -> Self {
-        Self { options, nodes: Arc::default(), faults: Arc::new(watch::Sender::default()), begun: Instant::now() }
+        Self {
+            options,
+            nodes: Arc::default(),
+            faults: Arc::new(watch::Sender::default()),
+            begun: Instant::now(),
+        }
     }
 
     /// Makes the pod's running containers exit with `code`. Returns whether there was one.
