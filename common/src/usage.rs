@@ -1,4 +1,4 @@
-//! What pods and nodes use at the moment, as workers measure it while somebody looks.
+//! What pods and nodes use at the moment, as workers measure it while a client asks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! `/stats`: what pods and nodes use at the moment. Workers measure while somebody asks.
+//! `/stats`: what pods and nodes use at the moment. Workers measure while a client asks.
 
 use axum::Json;
 use axum::extract::State;

@@ -172,7 +172,7 @@ pub mod channel {
     /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
 
-    /// Somebody looks at the usage of a node, whose name is the message, or of all: `*`.
+    /// A client asks at the usage of a node, whose name is the message, or of all: `*`.
     pub const USAGE: &str = "wake:usage";
 
     /// Endpoints of a service changed; the message says which, see [`crate::store::EndpointChange`].

@@ -1,4 +1,4 @@
-//! Usage of pods and nodes, measured only while somebody looks. A reader leaves a key that expires; each worker that
+//! Usage of pods and nodes, measured only while a client asks. A reader leaves a key that expires; each worker that
 //! sees it measures on its own schedule and writes one report, which all readers share.
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ impl Store {
         Ok(!was_wanted)
     }
 
-    /// Returns whether somebody looks at the usage of a node.
+    /// Returns whether a client asks at the usage of a node.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -48,7 +48,7 @@ impl Store {
         Ok(found > 0)
     }
 
-    /// Writes what the worker of `node` has measured. Returns whether somebody still looks.
+    /// Writes what the worker of `node` has measured. Returns whether a client still asks.
     ///
     /// # Errors
     /// See [`StoreError`].

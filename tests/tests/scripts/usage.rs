@@ -1,4 +1,4 @@
-//! Usage: nodes measure while somebody looks, and one report serves all who look.
+//! Usage: nodes measure while a client asks, and one report serves all who look.
 
 use common::ids::NodeName;
 use common::store::channel;
@@ -47,7 +47,7 @@ async fn reports_are_read_together_and_an_unreadable_one_harms_no_other() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let nodes = ["w1", "w2", "w3", "w4"].map(node);
-    assert!(!store.write_usage(&nodes[0], &report(4)).await.unwrap(), "nobody looks");
+    assert!(!store.write_usage(&nodes[0], &report(4)).await.unwrap(), "no client asks");
     store.look_at_usage(Some(&nodes[2])).await.unwrap();
     assert!(store.write_usage(&nodes[2], &report(8)).await.unwrap());
     let _: String = fixture.redis.cli(&["SET", "usage:w2", "no json"]).await;

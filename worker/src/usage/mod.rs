@@ -1,4 +1,4 @@
-//! What pods and the machine use: measured while somebody looks, and rarely for the metrics of this process.
+//! What pods and the machine use: measured while a client asks, and rarely for the metrics of this process.
 //!
 //! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts, pure;
 //! [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
@@ -25,13 +25,13 @@ use self::report::Measurement;
 use crate::context::SessionContext;
 use crate::measure;
 
-/// Between two measurements while somebody looks.
+/// Between two measurements while a client asks.
 const LOOKED_AT_INTERVAL: Duration = Duration::from_secs(2);
 /// Between the first two, so that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
 /// Between two measurements for the metrics of this process.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
-/// A hint may be lost: so often Redis is asked whether somebody looks.
+/// A hint may be lost: at this interval Redis is asked as well.
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
 /// An older measurement is none to compare with: a rate over it would tell nothing of now.
 const MAX_SPAN: Duration = Duration::from_secs(40);
@@ -43,7 +43,7 @@ pub(crate) struct UsageLoop {
     last: Option<Measurement>,
     /// The pods whose metrics are set.
     shown: BTreeSet<String>,
-    /// Whether somebody looks, as far as is known.
+    /// Whether a client asks, as far as is known.
     is_looked_at: bool,
     ask_at: Instant,
     metrics_at: Option<Instant>,
