@@ -3,7 +3,8 @@
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
 //!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
-//!   [`recovery`], [`usage`]; and the JSON documents of the API: [`api`].
+//!   [`recovery`], [`usage`],
+//!   [`log_line`], [`log_merge`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
@@ -26,6 +27,8 @@ pub mod ids;
 pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;
+pub mod log_line;
+pub mod log_merge;
 pub mod network;
 pub mod node;
 pub mod payload;

@@ -47,6 +47,8 @@ mod lease;
 mod lease_file;
 mod link_state;
 mod liveness;
+mod lines;
+mod log_answer;
 mod log_throttle;
 mod logs;
 pub mod machine;

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery, LineStream,
     RegistryLogins, Runtime, RuntimeError,
 };
 
@@ -140,6 +140,14 @@ impl Runtime for FailpointRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
+    }
+
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        with_failpoints("logs", self.0.lines(handle, query))
     }
 
     fn exec<'a>(

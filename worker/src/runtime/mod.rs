@@ -6,6 +6,7 @@
 mod container;
 pub mod docker;
 mod exec;
+pub(crate) mod lines;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
 pub mod label;
@@ -31,6 +32,7 @@ use futures_util::stream::BoxStream;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
+pub use self::lines::{EngineLine, LineQuery, LineStream};
 pub use self::registry_logins::{NoLogins, RegistryLogins};
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
 pub use crate::usage::counters::Counters;
@@ -216,6 +218,18 @@ pub trait Runtime: Send + Sync + 'static {
         tail: usize,
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
+
+    /// Streams the lines of a container's log with the times at which they were written, oldest first.
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(async move {
+            let output = self.logs(handle, query.tail.unwrap_or(usize::MAX), query.follow).await?;
+            Ok(lines::stamped_when_read(output))
+        })
+    }
 
     /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
     /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,

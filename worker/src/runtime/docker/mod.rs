@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bollard::container::LogOutput;
 use bollard::models::{EventMessage, SystemVersion};
 use bollard::query_parameters::{
     CreateImageOptionsBuilder, EventsOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
@@ -49,8 +50,9 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
+use super::lines::StampedEntries;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery, LineStream,
     RegistryLogins, Runtime, RuntimeError, label,
 };
 use crate::usage::cgroup::Cgroups;
@@ -267,6 +269,41 @@ impl DockerRuntime {
         Ok(lines.boxed())
     }
 
+    async fn open_lines(&self, handle: &str, query: LineQuery) -> Result<LineStream, RuntimeError> {
+        if containers::inspect(&self.client, handle).await?.is_none() {
+            return Err(RuntimeError::NotFound(format!("container {handle}")));
+        }
+        let tail = query.tail.map_or_else(|| "all".to_owned(), |lines| lines.to_string());
+        // Engines count whole seconds here; what is too old within one is left out below.
+        let since = i32::try_from(query.after / 1_000_000_000).unwrap_or(i32::MAX);
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .timestamps(true)
+            .follow(query.follow)
+            .since(since)
+            .tail(&tail)
+            .build();
+        let entries = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
+        let host = self.client.shown().to_owned();
+        let entries = entries.map(Some).chain(stream::once(std::future::ready(None)));
+        // Standard output and standard error are cut into entries on their own.
+        let mut stamped: [StampedEntries; 2] = Default::default();
+        let lines = entries.map(move |entry| {
+            let mut lines = match entry {
+                Some(Ok(output)) => {
+                    let is_error = matches!(output, LogOutput::StdErr { .. });
+                    stamped[usize::from(is_error)].add(&output.into_bytes())
+                }
+                Some(Err(error)) => return Err(EngineFailure::of(EngineCall::Logs, &host, &error).error),
+                None => stamped.iter_mut().filter_map(StampedEntries::finish).collect(),
+            };
+            lines.retain(|line| line.time > query.after);
+            Ok(lines)
+        });
+        Ok(lines.boxed())
+    }
+
     async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
         // The answer begins with the first event: a ping tells a dead engine from a quiet one.
         self.ping_engine().await?;
@@ -426,6 +463,14 @@ impl Runtime for DockerRuntime {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
         Box::pin(self.open_logs(handle, tail, follow))
+    }
+
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(self.open_lines(handle, query))
     }
 
     fn exec<'a>(

@@ -8,6 +8,7 @@
 mod exec;
 mod folder;
 mod log;
+mod log_times;
 mod pods;
 mod refusal;
 mod spawn;
@@ -32,7 +33,7 @@ use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, RegistryLogins, Runtime,
+    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery, LineStream, RegistryLogins, Runtime,
     RuntimeError,
 };
 use crate::usage::processes;
@@ -182,6 +183,20 @@ impl Runtime for ProcessRuntime {
                 return Err(RuntimeError::NotFound(format!("process pod {handle}")));
             }
             Ok(log::read(folder, tail, follow))
+        })
+    }
+
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(async move {
+            let folder = self.folder(handle)?;
+            if folder.load().is_none() {
+                return Err(RuntimeError::NotFound(format!("process pod {handle}")));
+            }
+            Ok(log::lines(folder, query))
         })
     }
 
