@@ -12,6 +12,7 @@ mod capacity_gate;
 mod connections;
 mod event_feed;
 mod growth;
+mod merged_logs;
 pub mod metrics;
 mod middleware;
 mod openapi;

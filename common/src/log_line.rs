@@ -90,11 +90,8 @@ mod tests {
 
     #[test]
     fn lines_are_read_back_however_the_bytes_are_cut() {
-        let lines = [
-            line(b"plain", None),
-            line(b"\ttabs\tand \xff\xfe bytes", Some("cache")),
-            line(b"", None),
-        ];
+        let lines =
+            [line(b"plain", None), line(b"\ttabs\tand \xff\xfe bytes", Some("cache")), line(b"", None)];
         let mut sent = BytesMut::new();
         lines.iter().for_each(|line| line.encode(&mut sent));
         for size in [1, 3, 1000] {

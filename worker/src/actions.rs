@@ -161,7 +161,8 @@ impl PodAction {
             worker.runtime.halt(&container.handle, grace).await?;
             let name = format!("{}-{}", self.managed.payload.name, self.managed.payload.replica);
             let service = self.managed.service.clone();
-            let owner = KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
+            let owner =
+                KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
             worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
         }
         worker.runtime.stop(&container.handle, grace).await?;

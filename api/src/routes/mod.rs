@@ -9,6 +9,7 @@ mod health;
 mod index;
 mod ingress;
 mod logs;
+mod merged_logs;
 mod nodes;
 mod pods;
 mod problems;
@@ -56,6 +57,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))
+        .routes(routes!(merged_logs::get_merged_log))
         .routes(routes!(nodes::list_nodes))
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))

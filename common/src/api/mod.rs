@@ -4,6 +4,7 @@
 //! so readers ignore fields that they do not know.
 
 mod cluster;
+mod logs;
 mod nodes;
 mod pods;
 mod problem;
@@ -21,6 +22,7 @@ use utoipa::ToSchema;
 
 use crate::RedisMillis;
 pub use cluster::FindingView;
+pub use logs::LogItemView;
 pub use nodes::{NodeQueuesView, NodeView};
 pub use pods::PodView;
 pub use problem::{FieldProblem, NodeShortage, Problem};

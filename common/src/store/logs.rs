@@ -115,12 +115,7 @@ impl Store {
     async fn leave_request(&self, node: &NodeName, id: &str, request: String) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         let key = keys::log_requests(node);
-        pipe.cmd("SET")
-            .arg(format!("{}:want", keys::log(id)))
-            .arg(1)
-            .arg("EX")
-            .arg(EXPIRE_SECONDS)
-            .ignore();
+        pipe.cmd("SET").arg(format!("{}:want", keys::log(id))).arg(1).arg("EX").arg(EXPIRE_SECONDS).ignore();
         pipe.cmd("RPUSH").arg(&key).arg(request).ignore();
         pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
         pipe.cmd("PUBLISH").arg(channel::worker(node)).arg("logs").ignore();

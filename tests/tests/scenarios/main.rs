@@ -13,6 +13,7 @@ mod external;
 mod handover;
 mod hosts;
 mod input;
+mod logs;
 mod memo;
 mod mistakes;
 mod names;

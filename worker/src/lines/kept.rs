@@ -95,7 +95,8 @@ impl KeptLogs {
                 write(&directory, &owner, &lines)?;
                 expire(&directory, keep, max_bytes)
             };
-            let written = tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|done| done);
+            let written =
+                tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|done| done);
             written.map_err(|error| RuntimeError::Failed(error.to_string()))
         });
         let error = match kept.await {

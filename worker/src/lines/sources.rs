@@ -188,9 +188,12 @@ impl<'a> Sources<'a> {
         for kept in self.context.worker.kept_logs.list().await {
             let is_of_service =
                 kept.owner.service.as_ref().is_some_and(|service| request.services.contains(service));
-            let is_named = request.pods.iter().any(|pod| pod.id == kept.owner.pod || pod.name == kept.owner.name);
+            let is_named =
+                request.pods.iter().any(|pod| pod.id == kept.owner.pod || pod.name == kept.owner.name);
             let wanted = request.container.as_ref();
-            if !(is_of_service || is_named) || wanted.is_some_and(|name| kept.owner.container.as_ref() != Some(name)) {
+            if !(is_of_service || is_named)
+                || wanted.is_some_and(|name| kept.owner.container.as_ref() != Some(name))
+            {
                 continue;
             }
             let KeptOwner { pod, name, container, .. } = kept.owner.clone();
@@ -219,7 +222,10 @@ impl<'a> Sources<'a> {
         }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(usize, Option<Result<Vec<EngineLine>, RuntimeError>>)> {
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<(usize, Option<Result<Vec<EngineLine>, RuntimeError>>)> {
         let count = self.open.len();
         self.first = self.first.wrapping_add(1);
         for index in (0..count).map(|n| (self.first + n) % count) {

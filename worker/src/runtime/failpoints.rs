@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery, LineStream,
-    RegistryLogins, Runtime, RuntimeError,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
+    LineStream, RegistryLogins, Runtime, RuntimeError,
 };
 
 const COMPONENT: &str = "engine";

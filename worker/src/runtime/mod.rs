@@ -6,10 +6,10 @@
 mod container;
 pub mod docker;
 mod exec;
-pub(crate) mod lines;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
 pub mod label;
+pub(crate) mod lines;
 pub mod process;
 mod registry_logins;
 pub mod sample_image;

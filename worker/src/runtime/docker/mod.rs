@@ -52,8 +52,8 @@ use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::lines::StampedEntries;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery, LineStream,
-    RegistryLogins, Runtime, RuntimeError, label,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
+    LineStream, RegistryLogins, Runtime, RuntimeError, label,
 };
 use crate::usage::cgroup::Cgroups;
 

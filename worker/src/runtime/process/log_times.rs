@@ -46,7 +46,8 @@ impl LogTimes {
             // Not earlier than a second before the note: the log may have been quiet for long before.
             (before, Some(&(length, time))) => {
                 let earliest = time.saturating_sub(NOTE_INTERVAL.as_nanos() as u64);
-                let (from, since) = before.map_or((0, earliest), |(from, since)| (*from, *since.max(&earliest)));
+                let (from, since) =
+                    before.map_or((0, earliest), |(from, since)| (*from, *since.max(&earliest)));
                 let part = (offset - from) as f64 / (length - from).max(1) as f64;
                 since + ((time - since) as f64 * part) as u64
             }

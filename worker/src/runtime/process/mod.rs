@@ -33,8 +33,8 @@ use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery, LineStream, RegistryLogins, Runtime,
-    RuntimeError,
+    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery, LineStream,
+    RegistryLogins, Runtime, RuntimeError,
 };
 use crate::usage::processes;
 
