@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use axum::body::Bytes;
 use common::ids::{NodeName, PodId, ServiceName};
 use common::log_line::{LineSplitter, LogLine};
 use common::log_merge::LogMerge;

@@ -34,6 +34,7 @@ mod fenced_signal;
 mod file_store;
 mod first_start;
 mod former_names;
+mod garbage;
 mod handover;
 pub mod health;
 mod health_checks;

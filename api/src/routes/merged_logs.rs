@@ -137,9 +137,7 @@ async fn select(app: &AppState, options: &MergedLogOptions) -> Result<LogSelecti
     let mut selection = LogSelection::default();
     for name in words(options.service.as_ref()) {
         let service = ServiceName::new(name).map_err(|error| invalid("service", &error.to_string()))?;
-        if app.store.service(&service).await?.is_none() {
-            return Err(super::services::not_found(&service));
-        }
+        super::services::require(app, &service).await?;
         selection.services.push(service);
     }
     for id in words(options.pod.as_ref()) {

@@ -71,12 +71,14 @@ async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_aft
     let after = uuids_of(&http).await;
     eventually_within(SOON, "the new pods are followed", || async {
         let seen = uuids(&lines.lock().await);
-        check(seen.is_superset(&after), || format!("{} of {}", after.intersection(&seen).count(), after.len()))
+        check(seen.is_superset(&after), || {
+            format!("{} of {}", after.intersection(&seen).count(), after.len())
+        })
     })
     .await;
     task.abort();
     let lines = lines.lock().await.clone();
-    assert_in_order(&lines);
+    println!("{}", assert_in_order(&lines));
     assert_no_line_is_twice(&lines);
     let read = text(&http, "/log?service=talk&tail=3&grep=line").await;
     let read: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -103,12 +105,13 @@ async fn text(http: &Http, path: &str) -> String {
 }
 
 /// Within the time that a line waits for others, the merge is exact; a busy machine may be late once in a while.
-fn assert_in_order(lines: &[Value]) {
+fn assert_in_order(lines: &[Value]) -> String {
     let times: Vec<jiff::Timestamp> =
         lines.iter().filter_map(|line| line["time"].as_str()?.parse().ok()).collect();
     let late = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
-    println!("{} lines, {late} of them later than a younger one", times.len());
-    assert!(late * 50 <= times.len(), "{late} of {} lines are not in order", times.len());
+    let shown = format!("{} lines, {late} of them after a younger one", times.len());
+    assert!(late * 50 <= times.len(), "{shown}");
+    shown
 }
 
 fn assert_no_line_is_twice(lines: &[Value]) {
@@ -124,7 +127,8 @@ fn assert_no_line_is_twice(lines: &[Value]) {
 async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     let _lock = beside_others().await;
     let cluster = Cluster::new(Timing::Short).await;
-    let (api, _scheduler) = (cluster.api_with(&[("KUBELEET_MAX_CONNECTIONS", "1000")]).await, cluster.scheduler());
+    let (api, _scheduler) =
+        (cluster.api_with(&[("KUBELEET_MAX_CONNECTIONS", "1000")]).await, cluster.scheduler());
     let _worker = cluster.small_worker("w1", "process", 4);
     let http = api.http();
     http.nodes_ready(1).await;
@@ -148,7 +152,8 @@ async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     let (mut longest, mut last) = (Duration::ZERO, (String::new(), Instant::now()));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {
-        let beat: String = cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w1")), "beat"]).await;
+        let beat: String =
+            cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w1")), "beat"]).await;
         if beat != last.0 {
             longest = longest.max(if last.0.is_empty() { Duration::ZERO } else { last.1.elapsed() });
             last = (beat, Instant::now());

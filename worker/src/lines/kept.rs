@@ -140,13 +140,8 @@ impl KeptLogs {
 
     /// Removes what is too old, and the oldest beyond the size.
     pub(crate) async fn expire(&self) {
-        self.expire_to(self.max_bytes).await;
-    }
-
-    /// Removes the oldest until the others have at most this number of bytes.
-    pub(crate) async fn expire_to(&self, max_bytes: u64) {
         let Some(directory) = self.directory.clone() else { return };
-        let keep = self.keep;
+        let (keep, max_bytes) = (self.keep, self.max_bytes);
         let expired = tokio::task::spawn_blocking(move || expire(&directory, keep, max_bytes)).await;
         if let Ok(Err(error)) = expired {
             tracing::warn!(%error, "old logs of removed containers could not be removed");
@@ -295,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_too_old_goes_and_then_the_oldest_beyond_the_size() {
-        let file = |name: &str, bytes, hours| KeptFile {
+        let file = |name: &str, bytes, hours: u64| KeptFile {
             name: name.to_owned(),
             bytes,
             age: Duration::from_secs(hours * 3600),

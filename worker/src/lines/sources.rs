@@ -61,6 +61,9 @@ struct KnownSource {
     running_since: Option<BootInstant>,
 }
 
+/// What came from a source: lines, an error, or nothing more.
+type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
+
 /// The logs of one answer.
 pub(super) struct Sources<'a> {
     context: &'a SessionContext,
@@ -222,10 +225,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<(usize, Option<Result<Vec<EngineLine>, RuntimeError>>)> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(usize, Polled)> {
         let count = self.open.len();
         self.first = self.first.wrapping_add(1);
         for index in (0..count).map(|n| (self.first + n) % count) {
