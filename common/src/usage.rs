@@ -124,6 +124,26 @@ pub struct ClusterUsageView {
     pub missing: Vec<NodeName>,
 }
 
+/// What could go from the disk of a node, and what went.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct GarbageView {
+    /// Name of the node.
+    pub node: Option<NodeName>,
+    /// Size of the disk that has its containers; 0 if it cannot be measured.
+    pub disk_total_bytes: u64,
+    /// What of it is free.
+    pub disk_available_bytes: u64,
+    /// Number of logs of removed containers that are kept.
+    pub kept_logs: u64,
+    /// Bytes that they have.
+    pub kept_log_bytes: u64,
+    /// Images that no pod of the node uses and to which no service can be undone, the longest unused first.
+    pub images: Vec<String>,
+    /// Those of them that were removed.
+    pub removed: Vec<String>,
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -11,6 +11,7 @@ use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
+use crate::garbage;
 use crate::lines;
 use crate::log_answer::LogAnswer;
 use crate::log_throttle::MAX_READERS;
@@ -30,6 +31,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
         match task_context.worker.store.take_log_requests(&task_context.worker.node).await {
             Ok(requests) => requests.into_iter().for_each(|request| match request {
                 AnyLogRequest::Output(request) => answer(&task_context, request),
+                AnyLogRequest::Garbage(request) => garbage::answer::answer(&task_context, request),
                 AnyLogRequest::Lines(request) => lines::answer(&task_context, request),
             }),
             // The reader asks again.

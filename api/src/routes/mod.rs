@@ -5,6 +5,7 @@ mod backup;
 mod cluster;
 mod configs;
 mod events;
+mod garbage;
 mod health;
 mod index;
 mod ingress;
@@ -62,6 +63,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))
         .routes(routes!(nodes::uncordon_node))
+        .routes(routes!(garbage::collect_garbage))
         .routes(routes!(usage::get_cluster_stats))
         .routes(routes!(usage::get_pod_stats))
         .routes(routes!(usage::get_node_stats))

@@ -46,7 +46,7 @@ async fn next_request(store: &Store) -> LogRequest {
     eventually("a request for a log", || async {
         let request = store.take_log_requests(&node).await.unwrap().pop().map(|request| match request {
             AnyLogRequest::Output(request) => request,
-            AnyLogRequest::Lines(request) => panic!("{request:?}"),
+            other => panic!("{other:?}"),
         });
         let came = request.is_some();
         *found.borrow_mut() = request;

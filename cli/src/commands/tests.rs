@@ -53,6 +53,8 @@ fn accepts_valid_command_lines() {
         "logs -l app -f",
         "version -o json",
         "top",
+        "gc --dry-run",
+        "gc w1 w2 -o json",
         "top nodes --sort memory -n",
         "top pods --service web --node w1 -o wide",
         "apply -f . --dry-run",

@@ -6,6 +6,7 @@ pub(crate) mod containers;
 pub(crate) mod describe_layout;
 pub(crate) mod events;
 mod findings;
+mod garbage;
 pub(crate) mod generations;
 pub(crate) mod humanize;
 pub(crate) mod line_diff;

@@ -76,12 +76,23 @@ pub struct LoggedPod {
     pub name: String,
 }
 
+/// A request for what could go from the disk of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GarbageRequest {
+    /// Its id, which also names the stream of the answer.
+    pub id: String,
+    /// Whether it goes. The field tells this request from the others.
+    pub collect_garbage: bool,
+}
+
 /// What a client has asked of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AnyLogRequest {
     /// The output of one pod, as it was written.
     Output(LogRequest),
+    /// What could go from the disk.
+    Garbage(GarbageRequest),
     /// The lines of several. A worker of a version before does not read it, and does not answer.
     Lines(LinesRequest),
 }
@@ -109,6 +120,14 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn request_lines(&self, node: &NodeName, request: &LinesRequest) -> Result<(), StoreError> {
+        self.leave_request(node, &request.id, super::services::to_json(request)).await
+    }
+
+    /// Leaves a request about garbage for the worker of `node`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_garbage(&self, node: &NodeName, request: &GarbageRequest) -> Result<(), StoreError> {
         self.leave_request(node, &request.id, super::services::to_json(request)).await
     }
 

@@ -73,7 +73,7 @@ pub use link::{
     Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, Subscription, Transport,
     TransportConnection, UrlError,
 };
-pub use logs::{AnyLogRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
+pub use logs::{AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use queues::{QueueLengths, QueueName, UnschedulablePod};

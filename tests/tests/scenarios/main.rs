@@ -10,6 +10,7 @@ mod deaths;
 mod dependencies;
 mod ends;
 mod external;
+mod garbage;
 mod handover;
 mod hosts;
 mod input;

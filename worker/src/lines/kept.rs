@@ -138,6 +138,26 @@ impl KeptLogs {
         batches.boxed()
     }
 
+    /// Returns how many logs are kept, and how many bytes they have.
+    pub(crate) async fn size(&self) -> (u64, u64) {
+        let Some(directory) = self.directory.clone() else { return (0, 0) };
+        let found = tokio::task::spawn_blocking(move || files(&directory)).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        (found.len() as u64, found.iter().map(|file| file.bytes).sum())
+    }
+
+    /// Removes the oldest log: the disk is filling up.
+    pub(crate) async fn remove_oldest(&self) {
+        let Some(directory) = self.directory.clone() else { return };
+        let remove = move || match files(&directory)?.first() {
+            Some(oldest) => std::fs::remove_file(directory.join(&oldest.name)),
+            None => Ok(()),
+        };
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+            tracing::warn!(%error, "the log of a removed container could not be removed");
+        }
+    }
+
     /// Removes what is too old, and the oldest beyond the size.
     pub(crate) async fn expire(&self) {
         let Some(directory) = self.directory.clone() else { return };

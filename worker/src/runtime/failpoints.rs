@@ -142,6 +142,10 @@ impl Runtime for FailpointRuntime {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
     }
 
+    fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.0.remove_image(image)
+    }
+
     fn lines<'a>(
         &'a self,
         handle: &'a str,

@@ -231,6 +231,11 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
+    /// Removes an image, unless a container has it. Succeeds if it is not there.
+    fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
     /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,
     /// an engine cannot be asked to.

@@ -55,6 +55,11 @@ fn refusals_of_a_pod_without_requests() {
             node("a").with(|n| n.engine_problem = Some(String::new())),
             &["EngineUnhealthy: container engine is unhealthy: no details reported"],
         ),
+        (
+            "full disk",
+            node("a").with(|n| n.disk_problem = Some("97 % is used".into())),
+            &["DiskPressure: its disk is full: 97 % is used"],
+        ),
         ("last slot", node("a").pods(109, 110), &[]),
         ("full", node("a").pods(110, 110), &["TooManyPods: has 110 of 110 pods"]),
         ("over capacity", node("a").pods(12, 10), &["TooManyPods: has 12 of 10 pods"]),

@@ -465,6 +465,14 @@ impl Runtime for DockerRuntime {
         Box::pin(self.open_logs(handle, tail, follow))
     }
 
+    fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            DockerRuntime::remove_image(self, image).await?;
+            self.images.mark_missing(image);
+            Ok(())
+        })
+    }
+
     fn lines<'a>(
         &'a self,
         handle: &'a str,
