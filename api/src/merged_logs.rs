@@ -22,7 +22,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 /// The longest pause between two looks for more.
 const MAX_POLL: Duration = Duration::from_millis(400);
 
-/// Which logs are read.
+/// The pods whose logs are read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogSelection {
     pub(crate) services: Vec<ServiceName>,

@@ -139,7 +139,7 @@ impl Docker {
         chunks.concat()
     }
 
-    /// Gives an image another name.
+    /// Adds a name to an image.
     ///
     /// # Panics
     /// If the engine cannot.

@@ -25,7 +25,7 @@ fn refusals(node: NodeBuilder, requirements: Requirements) -> Vec<String> {
 
 #[test]
 fn refusals_of_a_pod_without_requests() {
-    let cases: [(&str, NodeBuilder, &[&str]); 14] = [
+    let cases: [(&str, NodeBuilder, &[&str]); 15] = [
         ("healthy", node("a"), &[]),
         ("silent for exactly dead_after", node("a").with(|n| n.beat = NOW - 20_000), &[]),
         (
