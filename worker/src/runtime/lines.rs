@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn entries_are_lines_with_times() {
         let entry = |time: &str, text: &str| format!("{time} {text}");
-        let cases: [(&str, Vec<String>, Vec<(u64, String)>); 6] = [
+        let cases = [
             ("one each", vec![entry(T1, "a\n"), entry(T2, "b\n")], vec![at(1, "a"), at(2, "b")]),
             ("an empty line", vec![entry(T1, "\n")], vec![at(1, "")]),
             ("a terminal", vec![entry(T1, "a\r\n") + &entry(T2, "b\r\n")], vec![at(1, "a"), at(2, "b")]),
