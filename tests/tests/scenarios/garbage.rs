@@ -135,7 +135,13 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     let used = json!({image("old"): 1000, image("former"): 1000, image("current"): 1000});
     std::fs::write(folder.join(format!("{node}.images")), used.to_string()).unwrap();
     let data_dir = folder.display().to_string();
-    let _worker = cluster.worker_with("w1", "docker", &[("KUBELEET_DATA_DIR", data_dir.as_str())]);
+    // The disk of this machine may be full: nothing may go by itself.
+    let settings = [
+        ("KUBELEET_DATA_DIR", data_dir.as_str()),
+        ("KUBELEET_IMAGE_GC_HIGH", "100"),
+        ("KUBELEET_IMAGE_GC_LOW", "100"),
+    ];
+    let _worker = cluster.worker_with("w1", "docker", &settings);
     http.nodes_ready(1).await;
     let told = http.send(reqwest::Method::POST, &format!("/node/{node}/gc?dry_run=true"), None).await.1;
     assert_eq!((&told["images"], &told["removed"]), (&json!([image("old")]), &json!([])), "{told}");

@@ -135,9 +135,10 @@ async fn space(context: &SessionContext) -> Option<DiskSpace> {
         directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())
     });
     let found = measured.await.ok()??;
+    // As `df` counts: what is kept for the administrator is neither used nor available.
+    let used = found.f_blocks.saturating_sub(found.f_bfree);
     Some(DiskSpace {
-        total: found.f_blocks.saturating_mul(found.f_frsize),
-        // What is kept for the administrator is none that containers may write.
+        total: used.saturating_add(found.f_bavail).saturating_mul(found.f_frsize),
         available: found.f_bavail.saturating_mul(found.f_frsize),
     })
 }
