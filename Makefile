@@ -106,20 +106,21 @@ failovers:           ## FAILOVERS=20 failovers under 50 POST/s: no 201 may be lo
 	$(DEV_BUILD)
 	$(CHAOS) failovers --failovers $(or $(FAILOVERS),20)
 
-# About three hours on two cores, of which the schedules take more than one: 110 failovers, 535 kills and aborts, ten
+# About three hours on two cores, of which the schedules take more than one: 110 failovers, 535 kills and aborts, 130 updates, ten
 # minutes without Redis, the ablations, a million random writes, ten minutes of each mistake, and then 20,000 schedules.
 # Four stacks run at a time. Each part is printed, and left in target/chaos, as it ends.
 SOAK_TIMES ?= 10
 SOAK_KILLS ?= 75
 SOAK_FAILOVERS ?= 70
+SOAK_ROLLOUTS ?= 100
 SOAK_AWAY ?= 10m
 SOAK_ALSO ?= walk fuzz mistakes
-SOAK_PARTS ?= processes failovers outage master slow steps ablations
+SOAK_PARTS ?= processes failovers rollouts outage master slow steps ablations
 soak:                ## the long round of chaos, the walk and the fuzzer, then SEEDS=20000 schedules
 	@scripts/install build redis
 	$(DEV_BUILD)
 	$(CHAOS) $(SOAK_PARTS) --lanes 4 \
-	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers $(SOAK_FAILOVERS) --away $(SOAK_AWAY) $(ARGS)
+	  --times $(SOAK_TIMES) --kills $(SOAK_KILLS) --failovers $(SOAK_FAILOVERS) --rollouts $(SOAK_ROLLOUTS) --away $(SOAK_AWAY) $(ARGS)
 	$(MAKE) $(SOAK_ALSO)
 	$(MAKE) explore SEEDS=$(or $(SEEDS),20000)
 

@@ -40,6 +40,8 @@ pub(crate) struct Demand {
     service: ServiceName,
     wanted: PodGroup,
     present: Option<PodGroup>,
+    /// Whether its pods wait for each other anyway: those of a job.
+    can_wait: bool,
 }
 
 impl PodGroup {
@@ -80,15 +82,18 @@ impl Demand {
     /// What storing `desired` asks for in place of the service that exists, if one does.
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
         let present = existing.map(|service| PodGroup::new(&service.pod, service.replicas));
-        let wanted = PodGroup::new(&desired.pod, desired.replicas);
-        Self { service: desired.name.clone(), wanted, present }
+        let can_wait = !desired.pod.kind.is_service();
+        // A cron has no pods until its time comes.
+        let replicas = if can_wait { desired.replicas.max(1) } else { desired.replicas };
+        let wanted = PodGroup::new(&desired.pod, replicas);
+        Self { service: desired.name.clone(), wanted, present, can_wait }
     }
 
     /// What another number of replicas asks for.
     pub(crate) fn of_scale(service: &Service, replicas: u32) -> Self {
         let present = PodGroup::new(&service.pod, service.replicas);
         let wanted = PodGroup { replicas: replicas.into(), ..present.clone() };
-        Self { service: service.name.clone(), wanted, present: Some(present) }
+        Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
 
     /// Returns whether it fits on any cluster: it asks for nothing, or for no more than the service has.
@@ -106,6 +111,7 @@ impl Demand {
             return None;
         }
         self.too_large_for_any(&nodes).or_else(|| match &self.present {
+            _ if self.can_wait => None,
             Some(present) if !self.has_the_requirements_of(present) => self.replacement(present, &nodes),
             present => {
                 let before = present.as_ref().map_or(0, |present| present.replicas);

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use common::config::Secret;
 use common::lifecycle::Phase;
+use common::listen::listen;
 use common::store::RedisMemory;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -205,7 +206,7 @@ impl MetricsServer {
     /// # Errors
     /// The error of the system, e.g. that the address is in use.
     pub async fn bind(address: SocketAddr, token: Option<&Secret>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
         let recorder = recorder();
         Ok(Self { listener, address, router: router(token, recorder.clone()), recorder })

@@ -82,6 +82,8 @@ kinds! {
     ServiceExists = "service-exists", CONFLICT, "Service already exists";
     ServiceDeleting = "service-deleting", CONFLICT, "Service is being deleted";
     ConcurrentModification = "service-busy", CONFLICT, "Concurrent modification";
+    WrongKind = "wrong-kind", CONFLICT, "Not for this kind of service";
+    JobImmutable = "job-immutable", CONFLICT, "A job does not change";
     ValueExists = "value-exists", CONFLICT, "Secret or config already exists";
     SecretKeyMissing = "secret-key-missing", CONFLICT, "No key for secrets";
     PodNotAssigned = "pod-on-no-node", CONFLICT, "Pod is not on a node";

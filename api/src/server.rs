@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::config::Config;
+use common::listen::listen;
 use common::store::{LinkOptions, Store};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +48,7 @@ impl Server {
     /// [`ApiError::Bind`] if the address cannot be bound.
     pub async fn bind(config: Arc<Config>, store: Store) -> Result<Self, ApiError> {
         let failed = |error| ApiError::Bind { address: config.listen, error };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listen(config.listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address, app: AppState::new(config, store) })
     }

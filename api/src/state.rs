@@ -19,6 +19,7 @@ use crate::event_feed::EventFeed;
 use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
+use crate::readiness::Readiness;
 use crate::streams::Streams;
 use crate::usage::UsageCache;
 
@@ -35,6 +36,8 @@ pub(crate) struct AppState {
     pub(crate) feed: EventFeed,
     /// The count of all pods, shared by concurrent requests.
     pub(crate) pod_counts: Arc<PodCounts>,
+    /// Whether Redis answers, asked once for all probes.
+    pub(crate) readiness: Arc<Readiness>,
     /// Refuses requests that add too much.
     growth: Arc<GrowthGate>,
     /// Knows what the nodes have free.
@@ -69,6 +72,7 @@ impl AppState {
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
             usage: Arc::default(),
+            readiness: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: Streams::new(config.max_connections),

@@ -14,7 +14,7 @@ use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
 use common::service::{RolloutMarks, Service};
 use common::spec::PodSpec;
-use common::store::{DeadLetter, NodeQueues, UnschedulablePod};
+use common::store::{DeadLetter, NodeQueues, PeekedPayload, UnschedulablePod};
 
 /// Returns a service with its status.
 pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
@@ -29,6 +29,11 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         depends_on: service.depends_on,
         ingress: service.ingress,
         update: service.update,
+        kind: service.pod.kind,
+        job: service.job,
+        cron: service.cron,
+        job_status: None,
+        cron_status: None,
         rollout: rollout(service.generation, service.rollout),
         on_disconnect: service.pod.on_disconnect,
         stop_grace_period: service.pod.stop_grace_period,
@@ -53,7 +58,7 @@ fn rollout(generation: u64, marks: RolloutMarks) -> Option<RolloutView> {
 
 /// Returns a generation of a service; `until` is when it was replaced.
 pub(crate) fn generation(generation: u64, until: Option<RedisMillis>, pod: PodSpec) -> GenerationView {
-    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
+    let PodSpec { kind: _, containers, on_disconnect, stop_grace_period, drain } = pod;
     let until = until.map(rfc3339);
     GenerationView { generation, until, on_disconnect, stop_grace_period, drain, containers }
 }
@@ -139,13 +144,17 @@ pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
 }
 
 /// Returns a payload byte for byte, in base64 if it is not UTF-8.
-pub(crate) fn item(payload: Vec<u8>) -> QueueItem {
+pub(crate) fn item(payload: PeekedPayload) -> QueueItem {
+    let bytes = (payload.length > payload.bytes.len()).then_some(payload.length as u64);
+    let (payload, encoding) = text_or_base64(payload.bytes);
+    QueueItem { payload, encoding, bytes, reason: None }
+}
+
+/// Returns a payload as text, and how it is encoded.
+fn text_or_base64(payload: Vec<u8>) -> (String, Option<String>) {
     match String::from_utf8(payload) {
-        Ok(payload) => QueueItem { payload, encoding: None, reason: None },
-        Err(bytes) => {
-            let payload = STANDARD.encode(bytes.as_bytes());
-            QueueItem { payload, encoding: Some("base64".to_owned()), reason: None }
-        }
+        Ok(text) => (text, None),
+        Err(bytes) => (STANDARD.encode(bytes.as_bytes()), Some("base64".to_owned())),
     }
 }
 
@@ -156,7 +165,7 @@ pub(crate) fn unschedulable(pod: UnschedulablePod) -> QueueItem {
 
 /// Returns a dead letter.
 pub(crate) fn dead_letter(dead_letter: DeadLetter) -> DeadLetterView {
-    let QueueItem { payload, encoding, reason: _ } = item(dead_letter.payload);
+    let (payload, encoding) = text_or_base64(dead_letter.payload);
     DeadLetterView {
         id: dead_letter.id,
         queue: dead_letter.queue,
@@ -173,9 +182,12 @@ mod tests {
 
     #[test]
     fn a_payload_keeps_its_bytes() {
-        let plain = item(b"{\"name\":\"x\"}".to_vec());
+        let whole = |bytes: &[u8]| item(PeekedPayload { bytes: bytes.to_vec(), length: bytes.len() });
+        let plain = whole(b"{\"name\":\"x\"}");
         assert_eq!((plain.payload.as_str(), plain.encoding), ("{\"name\":\"x\"}", None));
-        let binary = item(vec![0xff, 0xfe]);
+        let binary = whole(&[0xff, 0xfe]);
         assert_eq!((binary.payload.as_str(), binary.encoding.as_deref()), ("//4=", Some("base64")));
+        assert_eq!(binary.bytes, None);
+        assert_eq!(item(PeekedPayload { bytes: b"x".to_vec(), length: 600_000 }).bytes, Some(600_000));
     }
 }

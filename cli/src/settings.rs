@@ -140,6 +140,7 @@ impl SettingFlags {
     }
 }
 
-fn host_name() -> String {
+/// Returns the name of this machine, which is the name of its node unless another one is set.
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -920,6 +920,28 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_that_cannot_be_the_name_of_a_node_is_refused_and_not_replaced() {
+        let long = "a".repeat(64);
+        for host in ["", "-a", "a host", long.as_str()] {
+            let sources = |environment: &dyn Fn(&str) -> Option<String>| {
+                let (flags, file) = (BTreeMap::new(), BTreeMap::new());
+                let read_file = &|_: &str| Err("no such file".into());
+                let host_name = host.to_owned();
+                let sources = Sources { flags, environment, file, read_file, host_name };
+                sources.config().map(|config| config.node.to_string())
+            };
+            let errors = sources(&|_| None).unwrap_err();
+            let message = errors.iter().map(ToString::to_string).collect::<String>();
+            assert!(
+                message.contains("KUBELEET_NODE") && message.contains("the host name cannot"),
+                "{message}"
+            );
+            let named = sources(&|name| (name == "KUBELEET_NODE").then(|| "w1".to_owned()));
+            assert_eq!(named.unwrap(), "w1", "a name that is set needs no host name");
+        }
+    }
+
+    #[test]
     fn listening_beyond_loopback_requires_a_token() {
         let open = [("KUBELEET_LISTEN", "0.0.0.0:7070")];
         assert!(config(&[], &open, "").unwrap_err().contains("KUBELEET_TOKEN"));

@@ -3,8 +3,7 @@
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
 //!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
-//!   [`recovery`], [`usage`],
-//!   [`log_line`], [`log_merge`]; and the JSON documents of the API: [`api`].
+//!   [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
@@ -16,6 +15,7 @@ pub mod backoff;
 pub mod clock;
 pub mod config;
 pub mod control_loop;
+pub mod cron;
 pub mod document;
 pub mod duration;
 pub mod endpoint;
@@ -27,6 +27,7 @@ pub mod ids;
 pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;
+pub mod listen;
 pub mod log_line;
 pub mod log_merge;
 pub mod network;

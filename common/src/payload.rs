@@ -131,12 +131,13 @@ impl Payload {
 fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let mut unknown: Map<String, Value> = read(raw)?;
     let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
-    // Only a service lists its containers.
     document.remove_field("containers");
+    document.remove_field("kind");
     let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
     let mut known = field_names::<Head>();
     known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
-    known.extend(field_names::<PodSpec>().into_iter().filter(|name| *name != "containers"));
+    // Only a service has a kind, and lists its containers.
+    known.extend(field_names::<PodSpec>().into_iter().filter(|name| !["containers", "kind"].contains(name)));
     unknown.retain(|name, _| !known.contains(&name.as_str()));
     let mut pod: PodSpec = read_fields(&document).map_err(|error| unfit(&error))?;
     let container = document.without(&ContainerSpec::AMONG_OTHERS);

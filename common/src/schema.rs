@@ -16,7 +16,7 @@ use crate::ids::{
 };
 use crate::spec::{
     Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
-    MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, PodSpec, Port, REPLICAS_NAMES, Seconds,
+    MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, Period, PodSpec, Port, REPLICAS_NAMES, Seconds,
     ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
@@ -118,6 +118,15 @@ schemas! {
         "minimum": 0, "maximum": 86_400,
         "pattern": format!(
             "^({SECONDS_OF_A_DAY}|[0-9]{{1,7}}ms|[0-9]{{1,4}}s|[0-9]{{1,3}}m( ?{SIXTY}s)?|{HOURS}h( ?{SIXTY}m)?( ?{SIXTY}s)?)$"
+        ),
+    });
+    Period => json!({
+        "type": ["number", "string"],
+        "description": "Seconds, or a text such as `500ms`, `30s`, `1h` or `7d`; at most ten years",
+        "example": "1h",
+        "minimum": 0, "maximum": 315_360_000,
+        "pattern": format!(
+            "^([0-9]{{1,8}}(\\.[0-9]{{1,3}})?|[0-9]{{1,10}}ms|[0-9]{{1,8}}s|[0-9]{{1,6}}m( ?{SIXTY}s)?|[0-9]{{1,4}}h( ?{SIXTY}m)?( ?{SIXTY}s)?|[0-9]{{1,3}}d( ?{HOURS}h)?)$"
         ),
     });
     HealthTest => json!({
@@ -435,8 +444,18 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
 }
 
 /// The derived schemas of the parts of a document that have no other fields.
-pub const STRICT: [&str; 7] =
-    ["ContainerSpec", "HealthCheck", "HttpCheck", "TcpCheck", "Logging", "LogOptions", "UpdatePolicy"];
+pub const STRICT: [&str; 10] = [
+    "ContainerSpec",
+    "HealthCheck",
+    "HttpCheck",
+    "TcpCheck",
+    "Logging",
+    "LogOptions",
+    "UpdatePolicy",
+    "JobPolicy",
+    "CronPolicy",
+    "CronHistory",
+];
 
 /// Adds that documents have no other fields than the schema describes.
 pub fn refuse_other_fields(schema: &mut Value) {

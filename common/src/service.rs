@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
+use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::ingress::IngressRule;
-use crate::spec::{DependsOn, DesiredService, PodSpec, UpdatePolicy};
+use crate::spec::{CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy};
 use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -55,6 +56,18 @@ pub struct Service {
     /// How its pods are replaced when their specification changes.
     #[serde(default)]
     pub update: Option<UpdatePolicy>,
+    /// How its pods run, if it is a job or creates jobs.
+    #[serde(default)]
+    pub job: Option<JobPolicy>,
+    /// When it creates a job, if it is a cron.
+    #[serde(default)]
+    pub cron: Option<CronPolicy>,
+    /// How far it is, if it is a job.
+    #[serde(skip)]
+    pub progress: JobProgress,
+    /// What it has created, if it is a cron.
+    #[serde(skip)]
+    pub schedule: CronProgress,
     /// How far the rollout of its generation is.
     #[serde(default)]
     pub rollout: RolloutMarks,
@@ -87,17 +100,64 @@ pub struct RolloutMarks {
     pub rolled_back: Option<(u64, String)>,
 }
 
+/// How far a job is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobProgress {
+    /// The cron that created it, and the tick, in seconds since 1970; 0 for one that was run by hand.
+    pub of_cron: Option<(ServiceName, i64)>,
+    /// Time at which its first pod was created.
+    pub started_at: Option<RedisMillis>,
+    /// Time at which it was complete or failed.
+    pub ended_at: Option<RedisMillis>,
+    /// Why it failed: a word and a sentence.
+    pub failure: Option<(String, String)>,
+    /// How many of its pods have failed.
+    pub failures: u32,
+}
+
+/// What a cron has created.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CronProgress {
+    /// The ticks that were taken.
+    pub ticks: Ticks,
+    /// The same as it is stored.
+    pub ticks_text: String,
+    /// Time since which it has these times: what was before is not due.
+    pub since: RedisMillis,
+    /// The last write of its desired state: a tick is taken with what was read, or not at all.
+    pub write: String,
+}
+
+impl JobProgress {
+    /// Returns whether all completions are there.
+    pub fn is_complete(&self) -> bool {
+        self.ended_at.is_some() && self.failure.is_none()
+    }
+
+    /// Returns whether it neither is complete nor has failed.
+    pub fn is_running(&self) -> bool {
+        self.ended_at.is_none() && self.failure.is_none()
+    }
+}
+
 impl From<Service> for DesiredService {
     fn from(service: Service) -> Self {
-        let Service { name, replicas, labels, app, depends_on, ingress, update, pod, .. } = service;
-        Self { name, replicas, labels, app, depends_on, ingress, update, pod }
+        let Service { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod, .. } =
+            service;
+        Self { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod }
     }
 }
 
 impl Service {
-    /// Returns the replica indices that must have a pod.
-    pub fn all_replicas(&self) -> Vec<u32> {
-        (0..self.replicas).collect()
+    /// Returns what it is.
+    pub fn kind(&self) -> Kind {
+        self.pod.kind
+    }
+
+    /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a job.
+    pub fn first_replicas(&self) -> Vec<u32> {
+        let at_once = self.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));
+        (0..at_once).collect()
     }
 
     /// Returns whether its pods have this volume, those of its replica if it belongs to one.

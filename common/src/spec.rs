@@ -15,9 +15,11 @@ mod depends_on;
 mod file_reference;
 mod health;
 mod health_http;
+mod hook;
 mod host_ports;
 mod image;
 mod input;
+mod job;
 mod logging;
 mod pod;
 mod pod_checks;
@@ -37,15 +39,21 @@ pub use file_reference::{FileMode, FileReference, OnChange};
 pub(crate) use health::MAX_THRESHOLD;
 pub use health::{CheckTiming, HealthCheck, HealthTest, ProbeMethod};
 pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
+pub use hook::Hook;
 pub use host_ports::HostPorts;
 pub use image::check_image;
 pub use input::{DesiredService, ServiceFields, ServiceInput};
+pub use job::{
+    Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, Kind, MAX_COMPLETIONS, MAX_CRON_NAME,
+};
 pub use logging::{LogDriver, LogOptions, Logging};
 pub use pod::{OnDisconnect, PodSpec};
 pub use pull_policy::PullPolicy;
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
-pub use units::{Command, Cpus, Environment, Memory, Milliseconds, Port, Protocol, Seconds, TextList};
+pub use units::{
+    Command, Cpus, Environment, Memory, Milliseconds, Period, Port, Protocol, Seconds, TextList,
+};
 pub(crate) use units::{replicas, whole};
 pub use update::{OnFailure, UpdateOrder, UpdatePolicy};
 pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};

@@ -150,6 +150,19 @@ pub(crate) fn stop_signal(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     draft.set("stop_signal", field, field.value.clone());
 }
 
+/// Only the command: what else a hook may have is noted where the fields are checked.
+pub(crate) fn pre_stop(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    let hooks = field.value.items().unwrap_or_default().iter().map(|hook| {
+        let mut kept = Node::empty_map(hook.place());
+        for command in hook.fields().filter(|part| part.name == "command") {
+            kept.set(command.name, command.place, command.value.clone());
+        }
+        if hook.is_map() { kept } else { hook.clone() }
+    });
+    let hooks = Node::list(hooks.collect(), field.place);
+    draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
+}
+
 pub(crate) fn healthcheck(field: Field<'_>, draft: &mut Draft<'_, '_>) {
     if !field.value.is_blank() {
         draft.set("healthcheck", field, field.value.parts_unquoted(&["retries", "disable"]));

@@ -2,7 +2,8 @@
 //! failures.
 //!
 //! ```text
-//! decide/, mass_loss.rs, reconcile/plan.rs   pure: decide what to do
+//! decide/, mass_loss.rs, cron.rs,
+//! reconcile/{plan,job}.rs                    pure: decide what to do
 //! apply.rs, reconcile/apply.rs               carry it out
 //! loops/                                     one file per control loop; each names the invariant it restores
 //! ```
@@ -13,6 +14,7 @@
 //! memory of this process.
 
 mod apply;
+mod cron;
 pub mod decide;
 mod intake;
 mod loops;
@@ -37,6 +39,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use loops::confirm::ConfirmLoop;
+use loops::cron::CronLoop;
 use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
@@ -133,6 +136,7 @@ pub(crate) async fn run_context(
     loops.spawn(ReconcileLoop::new(&context), &stop);
     loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
     loops.spawn(ConfirmLoop::new(&context), &stop);
+    loops.spawn(CronLoop::new(&context), &stop);
     loops.spawn(RolloutLoop::new(&context), &stop);
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;

@@ -15,6 +15,8 @@ pub enum Part {
     Steps,
     /// Failovers under 50 POST/s
     Failovers,
+    /// Updates of a service whose ingress takes 500 requests a second: good, broken and undone ones
+    Rollouts,
     /// All of Redis unavailable
     Outage,
     /// Safeguards removed: each run must show a loss
@@ -46,6 +48,9 @@ pub struct Args {
     /// Number of failovers in the failovers part
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub failovers: usize,
+    /// Number of good updates in the rollouts part; a fifth as many broken ones, and a tenth undone by hand
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    pub rollouts: usize,
     /// How long all of Redis is unavailable in the outage part
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,

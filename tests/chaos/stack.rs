@@ -36,6 +36,8 @@ pub struct StackOptions {
     pub simulated: bool,
     /// Whether all nodes run pods as plain processes, without a private engine.
     pub without_engine: bool,
+    /// Whether each machine has a proxy with an ingress.
+    pub with_proxies: bool,
     /// Further settings of all workers.
     pub worker_settings: Vec<(&'static str, &'static str)>,
 }
@@ -56,6 +58,8 @@ pub struct Stack {
     pub schedulers: Vec<Daemon>,
     /// By machine.
     pub workers: Vec<Daemon>,
+    /// By machine: proxies, and where their ingress listens. Empty without proxies.
+    pub proxies: Vec<(Daemon, String)>,
     /// Pods that are plain processes.
     pub processes: Processes,
     prefix: String,
@@ -65,9 +69,9 @@ pub struct Stack {
 
 impl Stack {
     /// Starts everything and waits until it is ready.
-    pub async fn start(options: StackOptions) -> Self {
+    pub async fn start(mut options: StackOptions) -> Self {
         let folder = tempfile::Builder::new().prefix("kubeleet-chaos-").tempdir().unwrap();
-        let mut net = Net::new(options.rewriter);
+        let mut net = Net::new(std::mem::take(&mut options.rewriter));
         let trio = SentinelStack::start(&mut net, folder.path()).await;
         let engine = match options.simulated || options.without_engine {
             true => None,
@@ -86,25 +90,51 @@ impl Stack {
             apis,
             schedulers,
             workers,
+            proxies: Vec::new(),
             processes,
             prefix,
             simulated,
             folder,
         };
         for machine in 0..3 {
-            stack.start_machine(machine, &options.worker_settings);
+            stack.start_machine(machine, &options);
         }
         let http = stack.ready_api().await;
         http.nodes_ready(3).await;
         stack
     }
 
-    fn start_machine(&mut self, machine: Machine, worker_settings: &[(&str, &str)]) {
+    fn start_machine(&mut self, machine: Machine, options: &StackOptions) {
         let listen = format!("127.0.0.1:{}", free_port());
         self.apis.push(self.daemon("api", machine, &[("KUBELEET_LISTEN", &listen)]));
         self.schedulers.push(self.daemon("scheduler", machine, &[]));
-        let worker = self.worker(machine, worker_settings);
+        let socket = self.state_of_host(machine).join("proxy.sock").display().to_string();
+        let mut settings = options.worker_settings.clone();
+        if options.with_proxies {
+            self.start_proxy(machine);
+            settings.push(("KUBELEET_PROXY_SOCKET", &socket));
+        }
+        let worker = self.worker(machine, &settings);
         self.workers.push(worker);
+    }
+
+    fn start_proxy(&mut self, machine: Machine) {
+        let (ingress, tunnel) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
+        let state = self.state_of_host(machine).display().to_string();
+        let settings = [
+            ("KUBELEET_STATE_DIR", state.as_str()),
+            ("KUBELEET_INGRESS_LISTEN", &ingress),
+            ("KUBELEET_TUNNEL_LISTEN", &tunnel),
+            ("KUBELEET_METRICS_LISTEN", "off"),
+            ("KUBELEET_NAMES", "off"),
+        ];
+        let proxy = self.daemon("proxy", machine, &settings);
+        self.proxies.push((proxy, ingress));
+    }
+
+    /// What the proxy of a machine keeps: other daemons of all machines share a folder.
+    fn state_of_host(&self, machine: Machine) -> PathBuf {
+        self.folder.path().join(format!("host{}", machine + 1))
     }
 
     fn worker(&self, machine: Machine, more: &[(&str, &str)]) -> Daemon {
@@ -149,6 +179,11 @@ impl Stack {
         }
         environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         Daemon::start(what, environment, self.folder.path().join(format!("{name}.log")))
+    }
+
+    /// The beginning of the names of all nodes.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The name of a machine's node.

@@ -131,6 +131,12 @@ impl Docker {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
 
+    /// When the first process of a container was started last, as the engine writes it.
+    pub async fn started_at(&self, id: &str) -> String {
+        let found = self.client.inspect_container(id, None).await.unwrap();
+        found.state.and_then(|state| state.started_at).unwrap_or_default()
+    }
+
     /// A file of a running container, as a tar.
     pub async fn archive(&self, id: &str, path: &str) -> Vec<u8> {
         let options = DownloadFromContainerOptionsBuilder::default().path(path).build();

@@ -132,7 +132,7 @@ impl Fixture {
         let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
         let service = self.store.service(&desired.name).await.unwrap().unwrap();
-        self.store.create_pods(&service, &service.all_replicas()).await.unwrap();
+        self.store.create_pods(&service, &service.first_replicas()).await.unwrap();
         service
     }
 

@@ -236,6 +236,11 @@ fn an_update_that_starts_first_keeps_what_was_promised() {
     must_hold(Scenario::StartFirst, 3 * SEEDS_PER_SCENARIO);
 }
 
+#[test]
+fn each_tick_is_taken_once_and_each_index_counts_once() {
+    must_hold(Scenario::Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO));
+}
+
 /// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
@@ -335,7 +340,9 @@ macro_rules! ablations {
      updates { $($updated:ident, seed $update_seed:literal:
          $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }
      start_first { $($started:ident, seed $start_seed:literal:
-         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }) => {
+         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }
+     jobs { $($ticked:ident, seed $tick_seed:literal:
+         $tick_file:literal, $tick_from:literal => $tick_to:literal, $tick_expected:literal;)* }) => {
         /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
@@ -348,6 +355,9 @@ macro_rules! ablations {
                 })*
                 $(stringify!($started) => {
                     (none, Some(Ablation { file: $start_file, from: $start_from, to: $start_to }))
+                })*
+                $(stringify!($ticked) => {
+                    (none, Some(Ablation { file: $tick_file, from: $tick_from, to: $tick_to }))
                 })*
                 _ => panic!("there is no ablation {name}"),
             }
@@ -369,6 +379,10 @@ macro_rules! ablations {
         fn $started() {
             must_find(stringify!($started), Scenario::StartFirst, $start_seed, $start_expected);
         })*
+        $(#[test]
+        fn $ticked() {
+            must_find(stringify!($ticked), Scenario::Jobs, $tick_seed, $tick_expected);
+        })*
     };
 }
 
@@ -382,9 +396,12 @@ ablations! {
     without_the_pause_after_a_failover, seed 10:
         "_prelude", "local left = master_changed_at() + pause_ms - NOW" => "local left = 0",
         "invariant 5";
-    with_writes_of_fenced_workers, seed 16:
+    with_writes_of_fenced_workers, seed 26:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
+    with_a_register_that_takes_workers_of_any_cluster, seed 60:
+        "register", "if known_cluster ~= '' and cluster ~= known_cluster then" => "if false then",
+        "does not converge";
     with_a_reject_of_all_copies, seed 71:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";
@@ -420,7 +437,7 @@ ablations! {
     with_a_drain_that_forgets_endpoints, seed 1:
         "drain", "endpoint(ep_key, pod_key, uuid)" => "",
         "its records say";
-    with_a_copy_that_ends_a_running_pod, seed 407:
+    with_a_copy_that_ends_a_running_pod, seed 238:
         "claim", "(phase == 'stopping' and runs(payload))" => "false",
         "does not converge";
     }
@@ -434,5 +451,13 @@ ablations! {
         "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
             => "do return redis.call('HDEL', slots, replica) == 1 end",
         "does not converge";
+    }
+    jobs {
+    with_ticks_taken_whatever_was_taken_before, seed 0:
+        "cron_tick", "or (current_ticks or '') ~= seen_ticks then" => "then",
+        "tick";
+    with_ends_that_are_not_counted, seed 0:
+        "finish", "count_completion(service_key, done, tries, service, replica, pod_key)" => "",
+        "is not counted";
     }
 }

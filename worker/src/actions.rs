@@ -6,6 +6,7 @@
 mod draining;
 mod ending;
 mod of_containers;
+mod pre_stop;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,24 @@ pub(crate) fn begin(
     let containers = found.iter().map(|container| (*container).clone()).collect();
     let pod_action = PodAction { context: context.clone(), managed, containers };
     context.tasks.spawn(pod_action.carry_out(action));
+}
+
+/// The grace period of a pod that is being stopped. All of its containers share it.
+#[derive(Debug, Clone, Copy)]
+struct GracePeriod {
+    begun: Instant,
+    whole: Duration,
+}
+
+impl GracePeriod {
+    fn begin(whole: Duration) -> Self {
+        Self { begun: Instant::now(), whole }
+    }
+
+    /// Returns what is left for the next container.
+    fn rest(self) -> Duration {
+        self.whole.saturating_sub(self.begun.elapsed()).max(self.whole.min(LEAST_GRACE))
+    }
 }
 
 /// An action under way: the pod as it was looked at, and its containers on the engine.
@@ -137,37 +156,49 @@ impl PodAction {
     async fn stop_all(&self, reason: StopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
         // Before the grace period begins: a program has all of it to end.
         let Some(_gate) = self.drain(reason).await else { return false };
-        let (begun, grace) = (Instant::now(), self.managed.spec.grace());
+        let grace = GracePeriod::begin(self.managed.spec.grace());
+        let hooks = pre_stop::limit(&self.stop_facts(reason), grace.whole);
         for group in stop_order::groups(&self.managed.spec, &self.containers) {
-            let grace = grace.saturating_sub(begun.elapsed()).max(grace.min(LEAST_GRACE));
             let stops = group
                 .into_iter()
                 .filter(|container| is_chosen(container))
-                .map(|container| self.stop_container(container, grace));
+                .map(|container| self.stop_container(container, grace, hooks));
             for stopped in join_all(stops).await {
-                if let Err(error) = stopped {
-                    self.engine_failed("stopping", &error);
-                    return false;
+                match stopped {
+                    Ok(true) => measure::stop(reason),
+                    Ok(false) => return false,
+                    Err(error) => {
+                        self.engine_failed("stopping", &error);
+                        return false;
+                    }
                 }
-                measure::stop(reason);
             }
         }
         true
     }
 
-    async fn stop_container(&self, container: &Container, grace: Duration) -> Result<(), RuntimeError> {
+    /// Stops and removes a container, after its commands for that. Returns false if the worker is to end before.
+    async fn stop_container(
+        &self,
+        container: &Container,
+        grace: GracePeriod,
+        hooks: Duration,
+    ) -> Result<bool, RuntimeError> {
+        if !self.before_stop(container, hooks.min(grace.rest())).await {
+            return Ok(false);
+        }
         let worker = &self.context.worker;
         if worker.kept_logs.is_on() {
-            worker.runtime.halt(&container.handle, grace).await?;
+            worker.runtime.halt(&container.handle, grace.rest()).await?;
             let name = format!("{}-{}", self.managed.payload.name, self.managed.payload.replica);
             let service = self.managed.service.clone();
             let owner =
                 KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
             worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
         }
-        worker.runtime.stop(&container.handle, grace).await?;
+        worker.runtime.stop(&container.handle, grace.rest()).await?;
         worker.files.remove(container, worker.identity.cluster().as_ref());
-        Ok(())
+        Ok(true)
     }
 
     /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under another

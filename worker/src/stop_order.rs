@@ -25,14 +25,18 @@ enum Rank {
 }
 
 fn rank(spec: &PodSpec, container: &Container) -> Rank {
-    let index = match (&container.name, spec.containers.as_slice()) {
+    let Some(index) = index_of(spec, container) else { return Rank::Last };
+    let depth = std::cmp::Reverse(depth(spec, index, spec.containers.len()));
+    if spec.containers[index].sidecar { Rank::Sidecar(depth) } else { Rank::Ordinary(depth) }
+}
+
+/// Returns which container of the specification it is; `None` for the sandbox, and for what is not in it.
+pub(crate) fn index_of(spec: &PodSpec, container: &Container) -> Option<usize> {
+    match (&container.name, spec.containers.as_slice()) {
         (None, [_]) => Some(0),
         (None, _) => None,
         (Some(name), several) => several.iter().position(|one| one.name.as_ref() == Some(name)),
-    };
-    let Some(index) = index else { return Rank::Last };
-    let depth = std::cmp::Reverse(depth(spec, index, spec.containers.len()));
-    if spec.containers[index].sidecar { Rank::Sidecar(depth) } else { Rank::Ordinary(depth) }
+    }
 }
 
 /// Returns how many starts come before that of a container, at most `limit`.

@@ -1,7 +1,5 @@
 //! Liveness, readiness and metrics of this process.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -12,12 +10,9 @@ use common::lifecycle::Phase;
 
 use crate::growth;
 use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, QUEUES};
-use crate::overview::{self, Overview};
+use crate::overview::Overview;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-
-/// A readiness probe gets its answer within this time.
-const READINESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers while the process runs.
 #[utoipa::path(get, path = "/healthz", tag = "process", responses(
@@ -41,13 +36,6 @@ pub(crate) async fn get_readiness(
 ) -> Result<Json<ReadyView>, ApiProblem> {
     // A probe has no token. It learns whether to send requests here, not addresses or errors.
     let is_trusted = app.access.is_trusted(&headers);
-    let probe = async {
-        app.store.ping().await?;
-        match overview::count_live_schedulers(&app).await {
-            Err(error) if error.is_broken_key() => Ok(0),
-            count => count,
-        }
-    };
     let unavailable = |why: String| {
         if !is_trusted {
             let detail = "Redis is unavailable; with the token of the API the answer says why";
@@ -55,15 +43,7 @@ pub(crate) async fn get_readiness(
         }
         ApiProblem::new(ProblemKind::RedisUnavailable, why.clone()).at("/redis", why)
     };
-    let schedulers = match tokio::time::timeout(READINESS_TIMEOUT, probe).await {
-        Ok(Ok(schedulers)) => schedulers,
-        Ok(Err(error)) => return Err(unavailable(error.to_string())),
-        Err(_) => {
-            let why = overview::redis_master(&app).err().filter(|why| !why.is_empty());
-            let timeout = READINESS_TIMEOUT.as_secs();
-            return Err(unavailable(why.unwrap_or_else(|| format!("no answer within {timeout} s"))));
-        }
-    };
+    let schedulers = app.readiness.read(&app).await.map_err(unavailable)?;
     let mut warnings = Vec::new();
     if schedulers == 0 && is_trusted {
         warnings.push("scheduler: none is alive, so no pod is placed; start `kubeleet scheduler`".to_owned());

@@ -41,6 +41,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         ))
         .routes(routes!(services::scale_service))
         .routes(routes!(services::restart_service))
+        .routes(routes!(services::list_results))
+        .routes(routes!(services::run_service))
         .routes(routes!(services::list_history))
         .routes(routes!(services::undo_service))
         .routes(routes!(services::pause_service))

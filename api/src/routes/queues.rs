@@ -130,7 +130,7 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 /// The queues are `sq`, `uq` (pods that fit no node, with the reason), `fq:<scheduler>`, `pq:<node>`, `rq:<node>`
 /// and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
-    (status = 200, description = "The first payloads of the queue", body = QueueView),
+    (status = 200, description = "The first payloads of the queue, at most 4 MiB", body = QueueView),
     (status = 404, description = "There is no such queue"),
 ))]
 pub(crate) async fn peek_queue(
@@ -139,11 +139,17 @@ pub(crate) async fn peek_queue(
     Params(options): Params<PeekOptions>,
 ) -> Result<Json<QueueView>, ApiProblem> {
     let limit = page_size(options.limit)?;
-    let items = match &key.queue {
-        Some(queue) => app.store.peek(queue, limit).await?.into_iter().map(views::item).collect(),
-        None => app.store.unschedulable_pods(limit).await?.into_iter().map(views::unschedulable).collect(),
+    let (items, left_out) = match &key.queue {
+        Some(queue) => {
+            let found = app.store.peek(queue, limit).await?;
+            (found.items.into_iter().map(views::item).collect(), found.left_out)
+        }
+        None => {
+            let found = app.store.unschedulable_pods(limit).await?;
+            (found.items.into_iter().map(views::unschedulable).collect(), found.left_out)
+        }
     };
-    Ok(Json(QueueView { queue: key.text, items }))
+    Ok(Json(QueueView { queue: key.text, items, left_out }))
 }
 
 /// Lists dead letters, newest first.
@@ -162,9 +168,13 @@ pub(crate) async fn list_dead_letters(
             offset.ok_or_else(invalid_cursor)?
         }
     };
-    let mut found = app.store.dead_letters(offset, limit + 1).await?;
-    let next = (found.len() > limit).then(|| (offset + limit).to_string());
-    found.truncate(limit);
+    let (mut found, mut has_more) = app.store.dead_letter_page(offset, limit + 1).await?;
+    if found.len() > limit {
+        found.truncate(limit);
+        has_more = true;
+    }
+    // A page of large ones is shorter than `limit`, and has a next one nevertheless.
+    let next = has_more.then(|| (offset + found.len()).to_string());
     Ok(Json(List { items: found.into_iter().map(views::dead_letter).collect(), next }))
 }
 
@@ -261,16 +271,16 @@ fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
 }
 
 async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {
-    for offset in (0..).step_by(CHUNK_SIZE) {
-        let page = app.store.dead_letters(offset, CHUNK_SIZE).await?;
-        let is_last = page.len() < CHUNK_SIZE;
+    let mut offset = 0;
+    loop {
+        let (page, has_more) = app.store.dead_letter_page(offset, CHUNK_SIZE).await?;
+        offset += page.len();
         match page.into_iter().find(|dead_letter| dead_letter.id == id) {
             Some(dead_letter) => return Ok(dead_letter),
-            None if is_last => break,
+            None if !has_more => return Err(not_found(id)),
             None => {}
         }
     }
-    Err(not_found(id))
 }
 
 fn not_found(id: &str) -> ApiProblem {

@@ -3,6 +3,7 @@
 mod change;
 mod dependencies;
 mod history;
+mod jobs;
 mod rollout;
 mod selection;
 mod stored;
@@ -13,8 +14,8 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use common::api::{List, ScaleInput, ServiceView};
 use common::ids::{AppName, ServiceName};
-use common::spec::{DesiredService, MAX_REPLICAS, ServiceInput};
-use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome, StoreError};
+use common::spec::{DesiredService, Kind, MAX_REPLICAS, ServiceInput};
+use common::store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,17 +28,17 @@ use self::stored::{being_deleted, not_found, read, respond, respond_stored, revi
 use crate::body::JsonOrYaml;
 use crate::capacity::Demand;
 use crate::growth::Growth;
+use crate::kind_status;
 use crate::params::{IfMatch, InPath, Params, PlacementOptions, SelectorText, query_pairs};
 use crate::patch;
-use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::views;
 
 /// Services whose pods are counted at the same time.
 const MAX_CONCURRENT_COUNTS: usize = 16;
 
 pub(crate) use self::history::{__path_list_history, __path_undo_service, list_history, undo_service};
+pub(crate) use self::jobs::{__path_list_results, __path_run_service, list_results, run_service};
 pub(crate) use self::rollout::{
     __path_pause_service, __path_promote_service, __path_resume_service, pause_service, promote_service,
     resume_service,
@@ -104,10 +105,9 @@ pub(crate) async fn list_services(
         found.last().map(|service| service.name.to_string())
     });
     let store = &app.store;
-    let items = futures_util::stream::iter(found.into_iter().map(|service| async move {
-        let status = pod_counts::service_status(store, &service).await?;
-        Ok::<_, StoreError>(views::service(service, status))
-    }));
+    let items = futures_util::stream::iter(
+        found.into_iter().map(|service| async move { kind_status::view(store, service).await }),
+    );
     let items = items.buffered(MAX_CONCURRENT_COUNTS).try_collect().await?;
     Ok(Json(List { items, next: next.flatten() }))
 }
@@ -129,8 +129,7 @@ pub(crate) async fn get_service(
     InPath(name): InPath<ServiceName>,
 ) -> Result<Response, ApiProblem> {
     let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
-    let status = pod_counts::service_status(&app.store, &service).await?;
-    Ok(with_etag(StatusCode::OK, views::service(service, status)))
+    Ok(with_etag(StatusCode::OK, kind_status::view(&app.store, service).await?))
 }
 
 /// Creates or replaces a service.
@@ -251,8 +250,7 @@ pub(crate) async fn delete_service(
     let Some(service) = read(&app, &name).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let status = pod_counts::service_status(&app.store, &service).await?;
-    let mut view = views::service(service, status);
+    let mut view = kind_status::view(&app.store, service).await?;
     view.durability = Some(durability);
     Ok((StatusCode::ACCEPTED, Json(view)).into_response())
 }
@@ -289,6 +287,9 @@ pub(crate) async fn scale_service(
         return Err(ApiProblem::new(ProblemKind::InvalidService, &detail).at("/replicas", detail.clone()));
     }
     let service = app.store.service(&name).await?.ok_or_else(|| not_found(&name))?;
+    if !service.kind().is_service() {
+        return Err(not_scaled(&name, service.kind()));
+    }
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
     check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
     let (outcome, written) = app.store.scale_service_if(&name, replicas, condition.revision()).await?;
@@ -297,6 +298,7 @@ pub(crate) async fn scale_service(
         ScaleOutcome::Missing => Err(not_found(&name)),
         ScaleOutcome::Deleting => Err(being_deleted(&name)),
         ScaleOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
+        ScaleOutcome::OtherKind { kind } => Err(not_scaled(&name, kind)),
     }
 }
 
@@ -328,7 +330,25 @@ pub(crate) async fn restart_service(
         RestartOutcome::Missing => Err(not_found(&name)),
         RestartOutcome::Deleting => Err(being_deleted(&name)),
         RestartOutcome::Conflict { revision } => Err(revision_conflict(&name, revision)),
+        RestartOutcome::OtherKind { kind } => {
+            let what = match kind {
+                Kind::Cron => format!("`kubeleet cron run {name}` creates a job of it now"),
+                _ => "delete it and create it again".to_owned(),
+            };
+            let detail = format!("{name} is a {kind}: none of its pods is replaced; {what}");
+            Err(ApiProblem::new(ProblemKind::WrongKind, detail))
+        }
     }
+}
+
+fn not_scaled(name: &ServiceName, kind: Kind) -> ApiProblem {
+    let what = match kind {
+        Kind::Cron => {
+            "has no pods of its own; `job.parallelism` says how many pods each of its jobs has at a time"
+        }
+        _ => "has no replicas; `job.parallelism` says how many pods it has at a time",
+    };
+    ApiProblem::new(ProblemKind::WrongKind, format!("{name} is a {kind}: it {what}; nothing was changed"))
 }
 
 /// Refuses what does not fit the cluster, unless what fits may be started alone.

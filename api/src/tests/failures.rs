@@ -84,6 +84,7 @@ async fn without_the_token_readiness_tells_no_address_and_no_error() {
     assert_eq!(warnings(api.get("/readyz").await.expect(200)), 0);
     assert_eq!(warnings(api.send("GET", "/readyz", &token, "").await.expect(200)), 1, "no scheduler");
     api.redis.kill();
+    eventually("Redis is missed", || async { api.get("/readyz").await.status == 503 }).await;
     let bare = api.get("/readyz").await.problem(503, "redis-unavailable");
     assert!(bare["errors"].is_null() && !bare.to_string().contains("127.0.0.1"), "{bare}");
     let full = api.send("GET", "/readyz", &token, "").await.problem(503, "redis-unavailable");

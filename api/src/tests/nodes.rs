@@ -103,3 +103,21 @@ async fn the_status_says_that_redis_would_evict_pods() {
     let problems = api.get("/status").await.expect(200)["problems"].to_string();
     assert!(problems.contains("maxmemory-policy noeviction"), "{problems}");
 }
+
+#[tokio::test]
+async fn the_states_of_nodes_add_up_to_the_number_of_nodes() {
+    let Some(api) = Api::start() else { return };
+    for (name, beat_ago) in [("ready", 0), ("cordoned", 0), ("silent", 60_000), ("dead", 60_000)] {
+        register(&api, name, "", beat_ago);
+    }
+    api.post("/node/cordoned/cordon", "").await.expect(200);
+    api.redis.blocking_cli::<()>(&["HSET", "node:dead", "state", "dead"]);
+    let metrics = api.get("/metrics").await.text;
+    let values = |name: &str| {
+        let lines = metrics.lines().filter(|line| line.starts_with(name));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(values("kubeleet_nodes{").iter().sum::<f64>(), 4.0, "{metrics}");
+    assert_eq!(values("kubeleet_nodes{state=\"dead\"}"), [1.0]);
+    assert_eq!(values("kubeleet_nodes_cordoned"), [1.0], "beside the states: a cordoned node has one too");
+}

@@ -35,6 +35,50 @@ async fn queues_are_peeked() {
     assert_eq!(lengths["nodes"][0]["running"], 1);
 }
 
+#[tokio::test]
+async fn an_answer_with_payloads_has_a_few_mebibytes_and_says_what_it_leaves_out() {
+    let Some(api) = Api::start() else { return };
+    let (large, giant) = (vec![b'x'; 400_000], vec![b'g'; 40 << 20]);
+    for _ in 0..30 {
+        for (command, key) in [("LPUSH", "sq"), ("LPUSH", "pq:worker1"), ("LPUSH", "dq")] {
+            api.redis.cli::<u64>(&[command.as_bytes(), key.as_bytes(), &large]).await;
+        }
+    }
+    for number in 0..30_u8 {
+        let payload = [&large[..], &[number]].concat();
+        api.redis.cli::<u64>(&[&b"SADD"[..], b"cs:worker1", &payload[..]]).await;
+        let id = format!("pod-{number}");
+        api.redis.cli::<u64>(&[&b"HSET"[..], b"uq", id.as_bytes(), &payload[..]]).await;
+    }
+    for key in ["sq", "pq:worker1", "cs:worker1", "uq"] {
+        let answer = api.get(&format!("/queue/{key}")).await;
+        assert!(answer.text.len() < 6 << 20, "{key}: {} bytes", answer.text.len());
+        let view = answer.expect(200);
+        let shown = view["items"].as_array().unwrap().len() as u64;
+        assert!(shown >= 10, "{key}: {shown}");
+        assert_eq!(view["left_out"], 30 - shown, "{key}");
+        let some = api.get(&format!("/queue/{key}?limit=3")).await.expect(200);
+        assert_eq!((some["items"].as_array().unwrap().len(), &some["left_out"]), (3, &0.into()), "{key}");
+    }
+    // All of them are on the pages of dead letters, however few fit one page.
+    for _ in 0..60 {
+        api.redis.cli::<u64>(&[&b"LPUSH"[..], b"dq", &large[..]]).await;
+    }
+    let (mut path, mut all, mut pages) = ("/queue/dq".to_owned(), 0, 0);
+    loop {
+        let page = api.get(&path).await.expect(200);
+        (all, pages) = (all + page["items"].as_array().unwrap().len(), pages + 1);
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/queue/dq?after={next}");
+    }
+    assert!(all == 90 && pages > 1, "{all} on {pages} pages");
+
+    api.redis.cli::<u64>(&[&b"LPUSH"[..], b"rq:worker1", &giant[..]]).await;
+    let view = api.get("/queue/rq:worker1").await.expect(200);
+    let item = &view["items"][0];
+    assert_eq!((item["payload"].as_str().unwrap().len(), &item["bytes"]), (1024, &giant.len().into()));
+}
+
 fn push_dead_letter(api: &Api, payload: &str) {
     let at = 1_700_000_000_000_u64;
     let dead_letter = serde_json::json!({"queue": "sq", "payload": payload, "reason": "no pod", "at": at});

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 
-use super::Api;
+use super::{Api, eventually};
 
 #[tokio::test]
 async fn every_error_is_a_problem_document() {
@@ -88,5 +88,9 @@ async fn the_status_shows_the_cluster_and_its_problems() {
     let ready = api.get("/readyz").await.expect(200);
     assert!(ready["warnings"].to_string().contains("scheduler"), "{ready}");
     api.app.store.take(&common::ids::SchedulerId::random(), 1).await.unwrap();
-    assert_eq!(api.get("/readyz").await.expect(200)["warnings"], serde_json::json!([]));
+    // The answer is shared for a moment.
+    eventually("a scheduler is alive", || async {
+        api.get("/readyz").await.expect(200)["warnings"] == serde_json::json!([])
+    })
+    .await;
 }

@@ -1,8 +1,8 @@
 //! The API's routes, one method each.
 
 use common::api::{
-    DeadLetterView, FindingView, GenerationView, List, NodeView, PodView, QueueView, QueuesView,
-    RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView, StatusView,
+    DeadLetterView, FindingView, GenerationView, IndexResultView, List, NodeView, PodView, QueueView,
+    QueuesView, RecoveryView, RegistryInput, RegistryView, RouteView, ScaleInput, ServiceView, StatusView,
     ValueComparison, ValueInput, ValueView, VolumeView,
 };
 use common::event::ClusterEvent;
@@ -158,6 +158,21 @@ impl Client {
     pub(crate) async fn mark_rollout(&self, name: &str, what: &str) -> Result<ServiceView, ClientError> {
         let operation = format!("{what} of the rollout of service {name}");
         self.send_for_json(&operation, self.request(Method::POST, &["service", name, what], &[])).await
+    }
+
+    /// Returns what has become of the indices of a job that have ended.
+    pub(crate) async fn job_results(&self, name: &str) -> Result<Vec<IndexResultView>, ClientError> {
+        let operation = format!("reading the results of job {name}");
+        let request = self.request(Method::GET, &["service", name, "results"], &[]);
+        let list: List<IndexResultView> = self.send_for_json(&operation, request).await?;
+        Ok(list.items)
+    }
+
+    /// Creates a job of a cron now.
+    pub(crate) async fn run_cron(&self, name: &str, job: Option<&str>) -> Result<ServiceView, ClientError> {
+        let operation = format!("running cron {name}");
+        let query: Vec<_> = job.map(|job| ("job", job.to_owned())).into_iter().collect();
+        self.send_for_json(&operation, self.request(Method::POST, &["service", name, "run"], &query)).await
     }
 
     /// Asks for a service and its pods to be deleted.

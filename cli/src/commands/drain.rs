@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use common::api::PodView;
+use common::ids::ServiceName;
 use common::lifecycle::Phase;
 
 use super::context::Context;
@@ -32,23 +33,45 @@ pub(crate) struct DrainArgs {
 pub(super) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let node = context.client.cordon(&args.node, true).await?;
     context.output.print_result(&node, "cordoned")?;
-    let filter = PodFilter { node: Some(args.node.clone()), ..PodFilter::default() };
     loop {
-        let pods = context.client.pods(&filter).await?;
-        let round = next_round(&pods);
+        let pods = pods_on(&args.node, context).await?;
+        let round = next_round(&pods, &BTreeSet::new());
         if round.is_empty() {
             return finish(&pods, &node, context);
         }
-        let exit = replace(&round, context).await?;
-        if exit != Exit::Ok {
-            return Ok(exit);
+        let replaced = replace(&round, context).await?;
+        if let Some(failure) = replaced.into_iter().map(|(_, exit)| exit).find(|exit| *exit != Exit::Ok) {
+            return Ok(failure);
         }
     }
 }
 
-/// Returns one pod of each service that is to leave the node.
-fn next_round(pods: &[PodView]) -> Vec<&PodView> {
-    let mut services = BTreeSet::new();
+/// Replaces the pods of the node as [`run`] does, except that a service without a replacement in time holds up no
+/// other one. Returns these services.
+pub(super) async fn replace_all(
+    node: &str,
+    context: &mut Context<'_>,
+) -> Result<BTreeSet<ServiceName>, CommandError> {
+    let mut stuck = BTreeSet::new();
+    loop {
+        let pods = pods_on(node, context).await?;
+        let round = next_round(&pods, &stuck);
+        if round.is_empty() {
+            return Ok(stuck);
+        }
+        let replaced = replace(&round, context).await?;
+        stuck.extend(replaced.into_iter().filter(|(_, exit)| *exit != Exit::Ok).map(|(service, _)| service));
+    }
+}
+
+async fn pods_on(node: &str, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
+    let filter = PodFilter { node: Some(node.to_owned()), ..PodFilter::default() };
+    Ok(context.client.pods(&filter).await?)
+}
+
+/// Returns one pod of each service that is to leave the node, but for some services.
+fn next_round<'a>(pods: &'a [PodView], except: &BTreeSet<ServiceName>) -> Vec<&'a PodView> {
+    let mut services = except.iter().collect::<BTreeSet<_>>();
     pods.iter()
         .filter(|pod| is_here(pod))
         .filter(|pod| pod.service.as_ref().is_some_and(|s| services.insert(s)))
@@ -59,8 +82,12 @@ fn is_here(pod: &PodView) -> bool {
     matches!(pod.phase, Phase::Assigned | Phase::Running)
 }
 
-/// Stops pods of different services, and waits until each is gone and its service is ready again.
-async fn replace(round: &[&PodView], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns for each
+/// service whether it came to that.
+async fn replace(
+    round: &[&PodView],
+    context: &mut Context<'_>,
+) -> Result<Vec<(ServiceName, Exit)>, CommandError> {
     let mut goals = Vec::new();
     for pod in round {
         match context.client.stop_pod(pod.uuid.as_str()).await {
@@ -69,17 +96,19 @@ async fn replace(round: &[&PodView], context: &mut Context<'_>) -> Result<Exit, 
             Err(error) if error.status() == Some(404) => continue,
             Err(error) => return Err(error.into()),
         }
-        goals.push(Goal::PodGone { id: pod.uuid.clone() });
         let Some(service) = &pod.service else { continue };
+        goals.push((service.clone(), Goal::PodGone { id: pod.uuid.clone() }));
         match context.client.service(service.as_str()).await {
             Ok(view) => {
-                goals.push(Goal::Ready { service: service.to_string(), generation: view.generation });
+                let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
+                goals.push((service.clone(), goal));
             }
             Err(error) if error.status() == Some(404) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(context.waiter().wait_for_all(goals).await)
+    let (services, goals): (Vec<_>, Vec<_>) = goals.into_iter().unzip();
+    Ok(services.into_iter().zip(context.waiter().wait_for_each(goals).await).collect())
 }
 
 /// Says what stays: pods without a service, of which there is no other description than the pod itself.
@@ -104,8 +133,6 @@ fn finish(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use common::ids::ServiceName;
-
     use super::*;
     use crate::client::fixtures;
 
@@ -123,8 +150,12 @@ mod tests {
             pod("e", None, Phase::Running),
             pod("f", Some("job"), Phase::Succeeded),
         ];
-        let round: Vec<&str> = next_round(&pods).iter().map(|pod| pod.uuid.as_str()).collect();
-        assert_eq!(round, ["b", "d"]);
-        assert!(next_round(&pods[4..]).is_empty());
+        let round = |pods, except: &[&str]| -> Vec<String> {
+            let except = except.iter().map(|name| ServiceName::new(*name).unwrap()).collect();
+            next_round(pods, &except).iter().map(|pod| pod.uuid.to_string()).collect()
+        };
+        assert_eq!(round(&pods, &[]), ["b", "d"]);
+        assert_eq!(round(&pods, &["web"]), ["d"]);
+        assert!(round(&pods[4..], &[]).is_empty());
     }
 }

@@ -10,6 +10,7 @@ mod cluster;
 mod complete;
 mod container_args;
 mod context;
+mod cron;
 mod desired;
 mod diff;
 mod drain;
@@ -25,6 +26,8 @@ mod explain;
 mod gc;
 mod globals;
 mod job;
+mod jobs;
+mod leave;
 mod logs;
 mod node;
 mod object;
@@ -85,6 +88,12 @@ pub(crate) enum UserCommand {
     /// List, inspect, change and delete services.
     #[command(visible_aliases = ["svc", "services"])]
     Service(service::ServiceArgs),
+    /// List jobs, and show what has become of their indices.
+    #[command(visible_alias = "jobs")]
+    Job(jobs::JobArgs),
+    /// List crons, run one now, suspend and resume.
+    #[command(visible_alias = "crons")]
+    Cron(cron::CronArgs),
     /// List, inspect and delete apps: the services of Compose files.
     #[command(visible_alias = "apps")]
     App(app::AppArgs),
@@ -208,6 +217,8 @@ async fn dispatch(
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
         UserCommand::Diff(args) => diff::run(&args, &mut context).await,
         UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
+        UserCommand::Job(args) => jobs::run(args.command()?, &mut context).await,
+        UserCommand::Cron(args) => cron::run(args.command()?, &mut context).await,
         UserCommand::App(args) => app::run(args.command()?, &mut context).await,
         UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
         UserCommand::Node(args) => node::run(args.command()?, &mut context).await,

@@ -1,4 +1,4 @@
-//! `node`: list, describe, cordon, uncordon, remove, purge.
+//! `node`: list, describe, cordon, uncordon, leave, return, remove, purge.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::selector_args::SelectorArgs;
-use super::{object, recent_events, values, watch};
+use super::{leave, object, recent_events, values, watch};
 use crate::client::{Client, PodFilter};
 use crate::exit::Exit;
 use crate::output::{ListStyle, nodes};
@@ -51,6 +51,10 @@ pub(crate) enum NodeCommand {
     Cordon(NodeNames),
     /// Allow new pods on nodes again.
     Uncordon(NodeNames),
+    /// Hand the pods of this machine's node over before the machine shuts down.
+    Leave(leave::LeaveArgs),
+    /// Allow new pods again on this machine's node, if it was `leave` that kept them off.
+    Return(leave::LeaveArgs),
     /// Remove nodes that are dead and whose pods have been moved.
     #[command(visible_aliases = ["remove", "delete"])]
     Rm(NodeNames),
@@ -102,6 +106,8 @@ pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
         NodeCommand::Describe { name } => describe(&name, context).await,
         NodeCommand::Cordon(nodes) => cordon(&nodes.names, true, context).await,
         NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
+        NodeCommand::Leave(args) => leave::leave(&args, context).await,
+        NodeCommand::Return(args) => leave::come_back(&args, context).await,
         NodeCommand::Rm(nodes) => remove(&nodes.names, context).await,
         NodeCommand::Purge(args) => purge(&args, context).await,
     }

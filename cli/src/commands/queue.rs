@@ -163,6 +163,9 @@ async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit
         return Ok(Exit::Ok);
     }
     context.output.print_document(&queue, || queues::payloads(&queue))?;
+    if queue.left_out > 0 {
+        stderr::note(&format!("{} more are not shown: together they are too large", queue.left_out));
+    }
     Ok(Exit::Ok)
 }
 

@@ -172,6 +172,8 @@ impl RunArgs {
             depends_on: Default::default(),
             ingress: self.ingress.clone(),
             update: None,
+            job: None,
+            cron: None,
             pod,
         }))
     }

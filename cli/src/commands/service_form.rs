@@ -16,7 +16,10 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         depends_on: service.depends_on.clone(),
         ingress: service.ingress.clone(),
         update: service.update.clone(),
+        job: service.job.clone(),
+        cron: service.cron.clone(),
         pod: PodSpec {
+            kind: service.kind,
             containers: service.containers.clone(),
             on_disconnect: service.on_disconnect,
             stop_grace_period: service.stop_grace_period,

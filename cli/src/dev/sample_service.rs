@@ -24,7 +24,7 @@ pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> an
     let started = Instant::now();
     let service = hello_service(engine.kind)?;
     if let (PutOutcome::Created(service), _) = store.put_service(&service, PutMode::Upsert, None).await? {
-        store.create_pods(&service, &service.all_replicas()).await?;
+        store.create_pods(&service, &service.first_replicas()).await?;
     }
     let replicas = REPLICAS as usize;
     loop {
@@ -63,6 +63,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         RuntimeKind::Process | RuntimeKind::Sim => Vec::new(),
     };
     let pod = PodSpec {
+        kind: Default::default(),
         containers: vec![container],
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
@@ -76,6 +77,8 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         depends_on: Default::default(),
         ingress,
         update: None,
+        job: None,
+        cron: None,
         pod,
     })
 }

@@ -9,6 +9,7 @@ mod findings;
 mod garbage;
 pub(crate) mod generations;
 pub(crate) mod humanize;
+pub(crate) mod jobs;
 pub(crate) mod line_diff;
 pub(crate) mod log_lines;
 pub(crate) mod nodes;

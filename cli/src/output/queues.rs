@@ -83,7 +83,8 @@ pub(crate) fn payloads(queue: &QueueView) -> String {
     let line = |item: &QueueItem| {
         let reason = item.reason.as_deref().map(|reason| humanize::shorten(reason, usize::MAX) + "  ");
         let payload = payload_text(&item.payload, item.encoding.as_deref(), usize::MAX);
-        format!("{}{payload}\n", reason.unwrap_or_default())
+        let cut = item.bytes.map(|bytes| format!("(the beginning of {bytes} bytes) "));
+        format!("{}{}{payload}\n", reason.unwrap_or_default(), cut.unwrap_or_default())
     };
     queue.items.iter().map(line).collect()
 }

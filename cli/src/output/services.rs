@@ -2,10 +2,11 @@
 
 use common::api::{PodView, RolloutState, RolloutView, ServiceView};
 use common::event::ClusterEvent;
-use common::spec::OnDisconnect;
+use common::spec::{Kind, OnDisconnect};
 use jiff::Timestamp;
 
 use super::describe_layout::DescribeLayout;
+use super::jobs::{cron_line, job_line};
 use super::{TableRow, containers, events, humanize, pods};
 
 impl TableRow for ServiceView {
@@ -21,7 +22,7 @@ impl TableRow for ServiceView {
         let status = &self.status;
         let mut cells = vec![
             self.name.to_string(),
-            format!("{}/{}", status.ready_pods(), status.desired),
+            ready(self),
             status_word(self).to_owned(),
             self.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
             humanize::age(&self.created_at, now),
@@ -40,6 +41,15 @@ impl TableRow for ServiceView {
 
     fn name(&self) -> String {
         format!("service/{}", self.name)
+    }
+}
+
+/// Returns how many of the pods are ready, of a job how many indices are complete.
+fn ready(service: &ServiceView) -> String {
+    match (service.kind, &service.job_status) {
+        (Kind::Job, Some(job)) => format!("{}/{}", job.succeeded, job.completions),
+        (Kind::Cron, _) => "-".to_owned(),
+        _ => format!("{}/{}", service.status.ready_pods(), service.status.desired),
     }
 }
 
@@ -84,7 +94,9 @@ pub(crate) fn describe(
     layout
         .field("Name", service.name.as_str())
         .field("Status", status_word(service))
-        .field("Pods", pod_counts(service))
+        .field("Job", service.job_status.as_ref().map(job_line).unwrap_or_default())
+        .field("Cron", service.cron_status.as_ref().map(cron_line).unwrap_or_default())
+        .field("Pods", if service.kind.is_service() { pod_counts(service) } else { String::new() })
         .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
         .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())

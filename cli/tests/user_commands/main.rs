@@ -7,6 +7,8 @@ mod cluster;
 mod completion;
 mod compose;
 mod dev;
+mod jobs;
+mod shipped;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -4,6 +4,7 @@
 //! so readers ignore fields that they do not know.
 
 mod cluster;
+mod jobs;
 mod logs;
 mod nodes;
 mod pods;
@@ -22,6 +23,7 @@ use utoipa::ToSchema;
 
 use crate::RedisMillis;
 pub use cluster::FindingView;
+pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
 pub use logs::LogItemView;
 pub use nodes::{NodeQueuesView, NodeView};
 pub use pods::PodView;

@@ -41,6 +41,9 @@ pub struct QueueView {
     pub queue: String,
     /// First payloads of the queue. Of a set (`cs:<node>`, `uq`), some payloads in no particular order.
     pub items: Vec<QueueItem>,
+    /// How many more exist within the limit, and were left out: all payloads of a response have at most 4 MiB.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// A payload in a queue.
@@ -51,6 +54,10 @@ pub struct QueueItem {
     /// `base64` if the payload is not UTF-8 and is therefore encoded; otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
+    /// The bytes of the whole payload, if `payload` is only its first KiB: no process takes one of more than
+    /// 512 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// Why the pod fits no node; only in `uq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

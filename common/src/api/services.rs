@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{CronStatus, JobStatus};
 use crate::ids::{AppName, ServiceName};
 use crate::ingress::IngressRule;
 use crate::service::ServiceState;
-use crate::spec::{ContainerSpec, DependsOn, OnDisconnect, Seconds, UpdatePolicy};
+use crate::spec::{
+    ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds, UpdatePolicy,
+};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -38,6 +41,21 @@ pub struct ServiceView {
     /// How its pods are replaced when their specification changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdatePolicy>,
+    /// What it is: a service, a job or a cron.
+    #[serde(default, skip_serializing_if = "Kind::is_service")]
+    pub kind: Kind,
+    /// How its pods run, if it is a job or creates jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobPolicy>,
+    /// When it creates a job, if it is a cron.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<CronPolicy>,
+    /// How far it is, if it is a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_status: Option<JobStatus>,
+    /// What it has created and when it is due, if it is a cron.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron_status: Option<CronStatus>,
     /// What has become of its latest change, if it is paused or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutView>,

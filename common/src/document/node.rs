@@ -134,6 +134,21 @@ impl Node {
         })
     }
 
+    /// Returns the items of the list in this field; none if there is no list.
+    pub(crate) fn items_of(&self, field: &str) -> impl Iterator<Item = &Node> {
+        let items = match &self.value {
+            Value::Map(entries) => {
+                entries.iter().rev().find(|entry| entry.key == field).map(|entry| &entry.node.value)
+            }
+            _ => None,
+        };
+        match items {
+            Some(Value::List(items)) => items.as_slice(),
+            _ => &[],
+        }
+        .iter()
+    }
+
     /// Returns where the part with this JSON pointer stands, or else the innermost part that exists and would
     /// contain it.
     pub fn place_of(&self, pointer: &str) -> Option<Place> {

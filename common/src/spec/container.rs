@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Logging, Memory, Port, PullPolicy,
-    StopSignal, TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference, units,
+    Command, Cpus, DependsOn, Environment, FileReference, HealthCheck, Hook, Logging, Memory, Port,
+    PullPolicy, StopSignal, TextList, Ulimit, Violation, VolumeMount, check_image, checks, file_reference,
+    hook, units,
 };
 use crate::ids::ContainerName;
 use crate::json_pointer;
@@ -100,6 +101,11 @@ pub struct ContainerSpec {
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<StopSignal>,
+    /// Commands that run in the container, one after the other, before it is asked to stop: a list of maps with
+    /// `command`. They are part of the grace period. They do not run if the container ends by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!([{"command": ["/app/leave", "--cluster"]}]))]
+    pub pre_stop: Vec<Hook>,
     /// How much of the container's output is kept on its node, as Compose writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"options": {"max-size": "5m", "max-file": 2}}))]
@@ -193,6 +199,8 @@ impl ContainerSpec {
             .as_ref()
             .is_some_and(HealthCheck::has_only_times)
             .then(|| "says not how to check: add one of `test`, `http`, `tcp` and `command`".to_owned());
+        let hooks = hook::problems(&self.pre_stop).into_iter();
+        let hooks = hooks.map(|(pointer, problem)| (format!("pre_stop{pointer}"), Some(problem)));
         let logging = self.logging.iter().flat_map(Logging::problems);
         let logging = logging.map(|(pointer, problem)| (format!("logging{pointer}"), Some(problem)));
         let file_problems = file_reference::violations(&self.secrets, &self.configs).into_iter();
@@ -203,6 +211,7 @@ impl ContainerSpec {
             .chain(ulimits)
             .chain(health)
             .chain([("readiness".to_owned(), no_method)])
+            .chain(hooks)
             .chain(logging)
             .chain(self.volume_problems())
             .filter_map(|(field, problem)| Some((field, problem?)))

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ContainerSpec, DependsOn, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, UpdatePolicy, Violation, units,
+    ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES,
+    RestartPolicy, UpdatePolicy, Violation, job, units,
 };
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::{AppName, ServiceName};
@@ -19,6 +20,10 @@ use crate::json_pointer;
 const CONTAINERS: &str = "containers";
 /// The field whose default depends on the volumes.
 const ON_DISCONNECT: &str = "on_disconnect";
+/// The field that says what the service is.
+const KIND: &str = "kind";
+/// The field whose default depends on the kind.
+const RESTART: &str = "restart";
 
 /// The fields of the service itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -60,6 +65,15 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
+    /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and `ttl`. Also
+    /// of the jobs that a cron creates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"completions": 10, "parallelism": 3}))]
+    pub job: Option<JobPolicy>,
+    /// When a cron creates a job: `schedule`, `time_zone`, `concurrency`, `catch_up`, `history` and `suspend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"schedule": "30 2 * * *", "time_zone": "Europe/Berlin"}))]
+    pub cron: Option<CronPolicy>,
 }
 
 fn one() -> u32 {
@@ -103,9 +117,14 @@ impl ServiceInput {
         };
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
+        // It is stored with the pods, which differ by it.
+        let mut of_service = without_aliases(document::field_names::<ServiceFields>());
+        of_service.insert(1, KIND);
+        let mut of_pods = document::field_names::<PodSpec>();
+        of_pods.retain(|name| *name != KIND);
         [
-            ("The service", without_aliases(document::field_names::<ServiceFields>())),
-            ("Its pods", document::field_names::<PodSpec>()),
+            ("The service", of_service),
+            ("Its pods", of_pods),
             ("A container: at the top level if it is the only one, or in `containers`", of_container),
         ]
     }
@@ -129,9 +148,18 @@ impl ServiceInput {
         let mut pod: PodSpec = document::read_fields(node)?;
         // Without an image, which `normalize` misses, all other mistakes are found as well.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
+        let restart = if pod.kind.is_service() { "always" } else { "never" };
+        let at_top = at_top.with_default(RESTART, restart);
         let at_top: ContainerSpec = document::read_fields(&at_top)?;
         let has_policy = node.has_value(ON_DISCONNECT);
         let form = if node.has_value(CONTAINERS) {
+            // The containers of a job end, unless the document says otherwise.
+            if !pod.kind.is_service() {
+                let without = node.items_of(CONTAINERS).map(|item| !item.has_value(RESTART));
+                let unset =
+                    pod.containers.iter_mut().zip(without).filter(|(one, unset)| *unset && !one.sidecar);
+                unset.for_each(|(container, _)| container.restart = RestartPolicy::Never);
+            }
             Form::Long { also_at_top: of_container.iter().copied().filter(|n| node.has_value(n)).collect() }
         } else {
             pod.containers = vec![at_top];
@@ -153,7 +181,7 @@ impl ServiceInput {
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self {
-            service: ServiceFields { name, replicas, labels, app, depends_on, ingress, update },
+            service: ServiceFields { name, replicas, labels, app, depends_on, ingress, update, job, cron },
             mut pod,
             form,
         } = self;
@@ -168,6 +196,11 @@ impl ServiceInput {
         violations.extend(depends_on.service_violations(&name));
         violations.extend(ingress::violations(&ingress));
         violations.extend(update.iter().flat_map(|update| update.violations(&pod)));
+        let has_ingress = !ingress.is_empty();
+        let (job_part, cron_part, has_update) = (job.as_ref(), cron.as_ref(), update.is_some());
+        let parts =
+            job::Parts { name: &name, replicas, has_ingress, has_update, job: job_part, cron: cron_part };
+        violations.extend(job::violations(&parts, &pod));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -178,7 +211,14 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, update, pod })
+        let job = (!pod.kind.is_service()).then(|| job.unwrap_or_default());
+        // Of a job there is a place for each completion, of a cron there are no pods.
+        let replicas = match (pod.kind, &job) {
+            (Kind::Job, Some(job)) => job.completions,
+            (Kind::Cron, _) => 0,
+            _ => replicas,
+        };
+        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod })
     }
 }
 
@@ -268,15 +308,21 @@ pub struct DesiredService {
     pub ingress: Vec<IngressRule>,
     /// How its pods are replaced when their specification changes.
     pub update: Option<UpdatePolicy>,
+    /// How its pods run, if it is a job or creates jobs.
+    pub job: Option<JobPolicy>,
+    /// When it creates a job, if it is a cron.
+    pub cron: Option<CronPolicy>,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, pod } = desired;
+        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod } =
+            desired;
         let form = Form::of(&pod.containers);
-        let service = ServiceFields { name, replicas, labels, app, depends_on, ingress, update };
+        let replicas = if pod.kind.is_service() { replicas } else { 1 };
+        let service = ServiceFields { name, replicas, labels, app, depends_on, ingress, update, job, cron };
         Self { service, pod, form }
     }
 }

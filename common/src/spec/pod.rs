@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, HostPorts, RestartPolicy, Seconds, StartCondition};
+use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartCondition};
 use crate::node::Resources;
 
 /// The `drain` of a pod that sets none.
@@ -13,6 +13,9 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PodSpec {
+    /// What the service is: `service`, `job` or `cron`.
+    #[serde(default, skip_serializing_if = "Kind::is_service")]
+    pub kind: Kind,
     /// Containers of the pod. Several share one network, and are started in the order of their `depends_on`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required)]
@@ -82,7 +85,8 @@ impl PodSpec {
     /// Returns true if an external worker could run the pod: such a worker knows only the name of the image
     /// (see docs/reference/redis.md).
     pub fn needs_only_image(&self) -> bool {
-        self.on_disconnect == OnDisconnect::Keep
+        self.kind.is_service()
+            && self.on_disconnect == OnDisconnect::Keep
             && self.containers.len() == 1
             && self.containers.iter().all(ContainerSpec::has_only_image)
     }

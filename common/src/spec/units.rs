@@ -14,6 +14,8 @@ use crate::duration::HumanDuration;
 
 /// Maximum of [`Seconds`]: a day.
 const MAX_SECONDS: u64 = 86_400;
+/// The longest period.
+const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
 /// An amount of memory. Read from a number of bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's
 /// units of one character are binary: `64m` is 64 MiB.
@@ -173,6 +175,41 @@ impl std::str::FromStr for Milliseconds {
     }
 }
 
+/// A duration in whole milliseconds, at most ten years. Read from a number of seconds, or a text such as `"7d"`. Written
+/// as a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period(u64);
+
+impl Period {
+    /// Returns the standard library's form of the duration.
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Milliseconds(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for Period {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let duration = text.trim().parse::<HumanDuration>().map_err(|error| error.to_string())?.get();
+        if duration.as_secs() > MAX_PERIOD_SECONDS {
+            return Err(format!("{text:?} is longer than ten years"));
+        }
+        Ok(Self(duration.as_millis() as u64))
+    }
+}
+
 /// Deserializes a number or a text through `FromStr`, so that JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
@@ -206,6 +243,7 @@ number_or_text!(Memory, "an amount of memory such as \"64MiB\", or bytes");
 number_or_text!(Cpus, "a number of cores such as 0.5");
 number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
+number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
 /// A command and its arguments. Read from a list, or from a text that is split as a shell would split it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -187,15 +187,23 @@ impl Store {
     }
 
     /// Returns up to `count` dead letters from `offset` on, newest first: fewer if together they have more
-    /// than
-    /// 16 MiB, but at least one.
+    /// than 16 MiB, but at least one.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
-        if count == 0 {
-            return Ok(Vec::new());
-        }
+        Ok(self.dead_letter_page(offset, count).await?.0)
+    }
+
+    /// As [`Store::dead_letters`]. Also returns whether there may be more behind them.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn dead_letter_page(
+        &self,
+        offset: usize,
+        count: usize,
+    ) -> Result<(Vec<DeadLetter>, bool), StoreError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         while found.len() < count {
             let from = offset + found.len();
@@ -207,15 +215,15 @@ impl Store {
             for entry in entries {
                 bytes += entry.len();
                 if bytes > MAX_READ && !found.is_empty() {
-                    return Ok(found);
+                    return Ok((found, true));
                 }
                 found.push(DeadLetter::read(entry));
             }
             if received < asked {
-                break;
+                return Ok((found, false));
             }
         }
-        Ok(found)
+        Ok((found, true))
     }
 
     /// Requeues the payload of a dead letter, or `edited` in its place.
@@ -263,7 +271,8 @@ impl Store {
 
     /// Drops those of up to `count` dead letters from `offset` on that have become pointless: their pod belonged
     /// to a service that has been deleted, scaled down or replaced since. The payload of such a pod is built from
-    /// its service, so that none is lost. Returns the dropped ones, and whether there were `count`.
+    /// its service, so that none is lost. Returns the dropped ones, and from where to
+    /// go on; none if these were the last.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -271,9 +280,10 @@ impl Store {
         &self,
         offset: usize,
         count: usize,
-    ) -> Result<(Vec<DeadLetter>, bool), StoreError> {
-        let found = self.dead_letters(offset, count).await?;
-        let has_more = found.len() == count;
+    ) -> Result<(Vec<DeadLetter>, Option<usize>), StoreError> {
+        let (found, has_more) = self.dead_letter_page(offset, count).await?;
+        let behind = offset + found.len();
+        let next = |dropped: usize| has_more.then(|| behind - dropped);
         let of_services = found.into_iter().filter_map(|dead_letter| {
             let payload = Payload::parse(dead_letter.payload.clone().into()).ok()?;
             payload.spec.is_some().then_some((dead_letter, payload.id))
@@ -281,7 +291,7 @@ impl Store {
         let of_services: Vec<_> = of_services.collect();
         let mut dropped = Vec::new();
         if of_services.is_empty() {
-            return Ok((dropped, has_more));
+            return Ok((dropped, next(0)));
         }
         let mut pipe = redis::pipe();
         for (_, id) in &of_services {
@@ -299,7 +309,8 @@ impl Store {
                 dropped.push(dead_letter);
             }
         }
-        Ok((dropped, has_more))
+        let next = next(dropped.len());
+        Ok((dropped, next))
     }
 
     /// Deletes a dead letter. Returns false if it is gone already.

@@ -70,6 +70,9 @@ keys! {
     removals(NodeName) = "rv:";
     usage(NodeName) = "usage:";
     usage_wanted(NodeName) = "usage_wanted:";
+    done(ServiceName) = "done:";
+    tries(ServiceName) = "tries:";
+    runs(ServiceName) = "runs:";
     aside(str) = "broken:";
 }
 
@@ -124,7 +127,8 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" => "hash",
-            "secret" | "config" | "registry" | "volume" | "ep" => "hash",
+            "secret" | "config" | "registry" | "volume" | "ep" | "done" | "tries" => "hash",
+            "runs" => "zset",
             "log" => "stream",
             _ => return None,
         },
@@ -139,6 +143,13 @@ pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
 /// Returns the endpoints of the service of a pod; a name that is no key for a pod of none.
 pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
+}
+
+/// Returns the keys in which the end of a pod is counted, if its service is a job: its record, what is done, and what has
+/// failed. Names that are no keys for a pod of no service.
+pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
+    let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
+    [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]
 }
 
 /// Returns the record of a secret or config.

@@ -23,6 +23,7 @@ mod foreign_keys;
 mod healing;
 mod held;
 mod history;
+mod jobs;
 mod keys;
 pub mod link;
 mod logs;
@@ -67,6 +68,7 @@ pub use foreign_keys::ForeignKey;
 pub use healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use held::{HeldNode, HoldReason};
 pub use history::FormerGeneration;
+pub use jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutcome};
 pub use keys::channel;
 use link::Link;
 pub use link::{
@@ -76,7 +78,7 @@ pub use link::{
 pub use logs::{AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
-pub use queues::{QueueLengths, QueueName, UnschedulablePod};
+pub use queues::{Peeked, PeekedPayload, QueueLengths, QueueName, UnschedulablePod};
 pub use reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use recovery::RecoveryAnswer;
 pub use registries::PutLoginOutcome;

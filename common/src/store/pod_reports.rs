@@ -124,6 +124,7 @@ impl Session {
         service: Option<&ServiceName>,
         report: &FinishReport<'_>,
     ) -> SessionResult<WriteOutcome> {
+        let [service_key, done, tries] = keys::counted_in(service);
         let finish = finish::Head {
             node_key: keys::node(&self.node),
             rq: keys::rq(&self.node),
@@ -132,6 +133,9 @@ impl Session {
             wanted_key: keys::wanted(service),
             pod_key: keys::pod(pod.id),
             ep_key: keys::endpoints_of(service),
+            service_key,
+            done,
+            tries,
             node: &self.node,
             incarnation: &self.incarnation,
             uuid: pod.id,

@@ -27,6 +27,8 @@ pub enum CreateOutcome {
     Created(usize),
     /// The service has changed: read it again.
     Changed,
+    /// The replicas have not confirmed the job yet, which a cron has created: a little later.
+    Unconfirmed,
 }
 
 /// The result for one pod of [`Store::stop_pods`].
@@ -58,6 +60,8 @@ pub struct ReplacedPod {
 pub(super) enum Place<'a> {
     /// The first one.
     First,
+    /// The first one, of a job; this is the step after `step`.
+    FirstOfJob { step: &'a str },
     /// The second one; this is the step of replacement after `step`.
     Second { step: &'a str },
 }
@@ -90,7 +94,7 @@ impl Store {
         while let Some(part) = parts.try_next().await? {
             match part {
                 CreateOutcome::Created(count) => created += count,
-                CreateOutcome::Changed => return Ok(CreateOutcome::Changed),
+                CreateOutcome::Changed | CreateOutcome::Unconfirmed => return Ok(part),
             }
         }
         Ok(CreateOutcome::Created(created))
@@ -117,6 +121,16 @@ impl Store {
     ) -> Result<CreateOutcome, StoreError> {
         let part = &replicas[..replicas.len().min(BATCH)];
         self.create_part(service, part, Place::Second { step: &service.rollout.step }).await
+    }
+
+    /// Creates pods of a job, for as many of these indices as one script creates. This is the step after the one of `job`:
+    /// of two schedulers that have read the same step one creates pods.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
+        let part = &indices[..indices.len().min(BATCH)];
+        self.create_part(job, part, Place::FirstOfJob { step: &job.rollout.step }).await
     }
 
     /// Stops pods of a service that are in service, as many as one script stops, because they are replaced. This is the
@@ -333,20 +347,22 @@ pub(super) fn create_call(
 ) -> Call<'static> {
     let resources = service.pod.request();
     let step = match place {
-        Place::First => None,
-        Place::Second { step } => Some(step),
+        Place::First => "",
+        Place::FirstOfJob { step } | Place::Second { step } => step,
     };
     let mut call = pods_create::Head {
         service_key: keys::service(&service.name),
         slots: keys::slots(&service.name),
         sq: keys::SQ,
+        done: keys::done(&service.name),
+        unconfirmed: keys::UNCONFIRMED,
         service: &service.name,
         spec: &service.spec_id,
         generation: service.generation,
         image: service.pod.image(),
         last_write,
-        is_second: step.is_some(),
-        step: step.unwrap_or_default(),
+        is_second: matches!(place, Place::Second { .. }),
+        step,
         resources: &resources,
     }
     .call();
@@ -369,6 +385,7 @@ pub(super) fn read_created(reply: Value) -> Result<CreateOutcome, StoreError> {
     match (answer.as_str(), rest.into_iter().next()) {
         ("OK", Some(count)) => Ok(CreateOutcome::Created(read(what, count)?)),
         ("CHANGED", _) => Ok(CreateOutcome::Changed),
+        ("UNCONFIRMED", _) => Ok(CreateOutcome::Unconfirmed),
         (other, _) => Err(unexpected(what, other)),
     }
 }

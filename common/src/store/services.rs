@@ -7,6 +7,7 @@ use redis::cmd;
 use serde::Serialize;
 
 use super::confirm::WriteReceipt;
+use super::jobs::{cron_progress, job_progress};
 use super::reconciling::{CreateOutcome, Place, create_call, read_created};
 use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
 use super::rollout_marks::rollout_marks;
@@ -18,8 +19,8 @@ use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::ingress::{IngressRule, stored_rules};
-use crate::service::{PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
-use crate::spec::{DesiredService, MAX_REPLICAS, PodSpec};
+use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
+use crate::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
@@ -68,6 +69,13 @@ pub enum PutOutcome {
         /// Its revision.
         revision: u64,
     },
+    /// Refused: it is something else, and stays that.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
+    },
+    /// Refused: it is a job, whose pods and completions do not change.
+    Immutable,
     /// Refused: another service has a route of its `ingress`.
     RouteTaken {
         /// The route: `<host><path>`, or `tcp:<port>`.
@@ -94,6 +102,11 @@ pub enum ScaleOutcome {
         /// Its revision.
         revision: u64,
     },
+    /// Refused: it is a job or a cron, which has no replicas.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
+    },
 }
 
 /// The result of [`Store::restart_service`].
@@ -112,6 +125,11 @@ pub enum RestartOutcome {
     Conflict {
         /// Its revision.
         revision: u64,
+    },
+    /// Refused: it is a job, whose pods are not replaced, or a cron, which has none.
+    OtherKind {
+        /// What it is.
+        kind: Kind,
     },
     /// Nothing was changed: it was created or restarted after the change that asked for it.
     DoneBefore,
@@ -163,7 +181,7 @@ impl Store {
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
     }
 
-    /// Stores a service that must not exist. If it has at most [`PODS_CREATED_INLINE`] replicas, its pods are
+    /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these are
     /// created in the same round trip. Returns the number of pods that were created; the others are created
     /// like those of any other service. If the service is refused, no pod is created.
     ///
@@ -176,16 +194,16 @@ impl Store {
         let write = WriteId::random();
         let put = put_call(desired, PutMode::Create, None, "", &write);
         // The id of the write is fresh, so the second script creates nothing if the first one refuses.
-        let pods = (desired.replicas <= PODS_CREATED_INLINE).then(|| {
-            let service = just_created(desired, 0);
-            create_call(&service, &service.all_replicas(), Place::First, Some(&write))
-        });
+        let service = just_created(desired, 0);
+        let first = service.first_replicas();
+        let pods = (first.len() <= PODS_CREATED_INLINE as usize)
+            .then(|| create_call(&service, &first, Place::First, Some(&write)));
         let (reply, created, receipt) =
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
         let created = match created.map(read_created) {
             Some(Ok(CreateOutcome::Created(count))) => count,
             // The reconcile loop creates them.
-            Some(Ok(CreateOutcome::Changed) | Err(_)) | None => 0,
+            Some(Ok(CreateOutcome::Changed | CreateOutcome::Unconfirmed) | Err(_)) | None => 0,
         };
         Ok((read_put(desired, reply)?, created, receipt))
     }
@@ -225,6 +243,9 @@ impl Store {
         .call();
         let (reply, receipt) = self.write_service(name, write, &scale).await?;
         let (answer, rest) = verdict(what, reply)?;
+        if answer == "KIND" {
+            return Ok((ScaleOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
+        }
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
             ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
@@ -288,6 +309,9 @@ impl Store {
         .call();
         let (reply, receipt) = self.write_service(name, write, &restart).await?;
         let (answer, rest) = verdict(what, reply)?;
+        if answer == "KIND" {
+            return Ok((RestartOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
+        }
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
             ("DONE", _) => RestartOutcome::DoneBefore,
@@ -354,6 +378,13 @@ impl Store {
             addresses: keys::ADDRESSES,
             freed: keys::FREED_ADDRESSES,
             history: keys::history(&service.name),
+            done: keys::done(&service.name),
+            tries: keys::tries(&service.name),
+            runs: keys::runs(&service.name),
+            runs_of_cron: match &service.progress.of_cron {
+                Some((cron, _)) => keys::runs(cron),
+                None => "runs:".to_owned(),
+            },
             service: &service.name,
             address_count: PoolAddress::COUNT,
         };
@@ -379,7 +410,8 @@ impl Store {
     }
 
     /// Returns, for each of these services, how many pods have been created and how many are desired; `None`
-    /// if there is no such service, or its keys are unreadable.
+    /// if there is no such service, its keys are unreadable, or it is a job that has pods: its others are created as these
+    /// end.
     ///
     /// # Errors
     /// Only those that retrying may help, see [`StoreError::is_transient`].
@@ -394,12 +426,18 @@ impl Store {
         for name in names {
             pipe.cmd("HLEN").arg(keys::slots(name));
             pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
+            pipe.cmd("HEXISTS").arg(keys::service(name)).arg("kind");
         }
         let replies = self.link.pipeline_each(pipe).await?;
         let count = |reply: &Result<redis::Value, StoreError>| {
             read::<Option<u64>>("reading the number of pods", reply.clone().ok()?).ok()?
         };
-        Ok(replies.chunks_exact(2).map(|pair| Some((count(&pair[0])?, count(&pair[1])?))).collect())
+        let progress = |replies: &[Result<redis::Value, StoreError>]| {
+            let [created, desired, is_other] = [0, 1, 2].map(|index| count(&replies[index]));
+            let (created, desired) = (created?, desired?);
+            (is_other? == 0 || created == 0).then_some((created, desired))
+        };
+        Ok(replies.chunks_exact(3).map(progress).collect())
     }
 
     /// Returns these services, in this order, without those that do not exist.
@@ -527,6 +565,12 @@ fn put_call(
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
         update: desired.update.as_ref().map(to_json).unwrap_or_default(),
+        done: keys::done(&desired.name),
+        tries: keys::tries(&desired.name),
+        kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
+        job: desired.job.as_ref().map(to_json).unwrap_or_default(),
+        cron: desired.cron.as_ref().map(to_json).unwrap_or_default(),
+        times: desired.cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
         failure,
         routes_text: routes_text(desired),
         expected_revision: expected,
@@ -549,6 +593,9 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
         return Ok(PutOutcome::RouteTaken { route, service });
     }
     // The time at which it was created, or the generation; of a conflict the revision.
+    if answer == "KIND" {
+        return Ok(PutOutcome::OtherKind { kind: kind_of(rest)? });
+    }
     let generation = match rest.into_iter().next() {
         Some(value) => read(what, value)?,
         None => 0,
@@ -561,9 +608,30 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
         "EXISTS" => PutOutcome::Exists,
         "MISSING" => PutOutcome::Missing,
         "DELETING" => PutOutcome::Deleting,
+        "IMMUTABLE" => PutOutcome::Immutable,
         "CONFLICT" => PutOutcome::Conflict { revision: generation },
         other => return Err(unexpected(what, other)),
     })
+}
+
+/// Reads what a service is, as a script replies it.
+fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
+    let what = "reading the kind of a service";
+    let word: String = read(what, rest.into_iter().next().unwrap_or(redis::Value::Nil))?;
+    Ok(read_kind(&word).unwrap_or_default())
+}
+
+fn read_cron(what: &str, fields: &Fields<'_>) -> Result<CronPolicy, StoreError> {
+    serde_json::from_str(&fields.text("cron")).map_err(|error| corrupt(what, format!("cron: {error}")))
+}
+
+fn read_kind(word: &str) -> Option<Kind> {
+    match word {
+        "" => Some(Kind::Service),
+        "job" => Some(Kind::Job),
+        "cron" => Some(Kind::Cron),
+        _ => None,
+    }
 }
 
 /// Returns a service as the script has stored it at the time `now`.
@@ -580,6 +648,10 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         depends_on: desired.depends_on.clone(),
         ingress: desired.ingress.clone(),
         update: desired.update.clone(),
+        job: desired.job.clone(),
+        cron: desired.cron.clone(),
+        progress: JobProgress::default(),
+        schedule: CronProgress { since: now, ..CronProgress::default() },
         rollout: RolloutMarks::default(),
         created_at: now,
         updated_at: now,
@@ -600,6 +672,11 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
     let replicas: u32 = fields.number("replicas")?;
     if replicas > MAX_REPLICAS {
         return Err(corrupt(&what, format!("replicas is {replicas}, more than any service can have")));
+    }
+    let kind = fields.text("kind");
+    let kind = read_kind(&kind).ok_or_else(|| corrupt(&what, format!("kind is {kind:?}")))?;
+    if kind != pod.kind {
+        return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
     }
     let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
     Ok(Some(Service {
@@ -622,6 +699,10 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         ingress: stored_rules(&fields.text("ingress")),
         // A policy of a newer version is none that this one can follow: as without one.
         update: fields.json("update").unwrap_or_default(),
+        job: if kind.is_service() { None } else { Some(fields.json("job")?) },
+        cron: if kind == Kind::Cron { Some(read_cron(&what, &fields)?) } else { None },
+        progress: job_progress(&fields),
+        schedule: cron_progress(&fields),
         rollout: rollout_marks(&fields, generation),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,

@@ -15,7 +15,14 @@ use crate::spec::{ContainerSpec, PodSpec};
 
 /// The newest version of the stored form that this program reads. It rises only if an earlier program would run a
 /// pod wrongly that it reads leniently.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+
+/// The version of pods that have fields which version 1 does not have.
+const WITH_MORE_FIELDS: u32 = 2;
+
+/// The version of pods of jobs: an earlier program would run them again and again, as those of a service, and without
+/// their index.
+const OF_JOBS: u32 = 3;
 
 /// The fields of a container that version 1 has. Programs that know only these would start a pod without the other
 /// ones, with another entry point or as another user for example: a pod that uses one is stored as version 2.
@@ -103,10 +110,13 @@ impl SpecFile {
 
 /// Returns the oldest version of the stored form that has all the fields of the pod.
 fn version_of(pod: &PodSpec) -> u32 {
+    if !pod.kind.is_service() {
+        return OF_JOBS;
+    }
     let pod = to_value(pod);
     let containers = pod["containers"].as_array().into_iter().flatten();
     let mut fields = containers.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
-    if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { VERSION }
+    if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { WITH_MORE_FIELDS }
 }
 
 /// Returns a pod of which nothing but the image was chosen.
@@ -189,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_newer_form_is_refused_with_what_to_do() {
-        let error = SpecFile::read(br#"{"version":3,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
-        assert!(error.to_string().contains("form 3; this program reads forms up to 2"), "{error}");
+        let error = SpecFile::read(br#"{"version":4,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
+        assert!(error.to_string().contains("form 4; this program reads forms up to 3"), "{error}");
         assert!(error.to_string().ends_with("upgrade this program"), "{error}");
     }
 
@@ -208,6 +218,11 @@ mod tests {
             (
                 r#"{"name":"web","image":"nginx","readiness":{"http":{"port":80,"status":[200,"204-299"]}}}"#,
                 r#"{"version":2,"service":"web""#,
+            ),
+            (r#"{"name":"web","image":"nginx","kind":"job"}"#, r#"{"version":3,"service":"web""#),
+            (
+                r#"{"name":"web","image":"nginx","kind":"cron","cron":{"schedule":"@daily"}}"#,
+                r#"{"version":3,"service":"web""#,
             ),
         ] {
             let text = serde_json::to_string(&file(json)).unwrap();

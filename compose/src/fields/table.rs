@@ -103,7 +103,16 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.develop", "it is for developing with Compose"),
     not_honoured("services.*.models", "kubeleet runs no models; run an image that serves one"),
     not_honoured("services.*.post_start", "run it in the image's entry point"),
-    not_honoured("services.*.pre_stop", "handle the stop signal in the program"),
+    honoured(
+        "services.*.pre_stop",
+        to::pre_stop,
+        "`command`, as the container's user and in its directory, within the grace period",
+    ),
+    known("services.*.pre_stop.command", Reading, ""),
+    not_honoured("services.*.pre_stop.user", "the command runs as the container's user"),
+    not_honoured("services.*.pre_stop.privileged", NO_PRIVILEGES),
+    not_honoured("services.*.pre_stop.working_dir", "begin the command with a `cd` in a shell"),
+    not_honoured("services.*.pre_stop.environment", "the command has the container's environment"),
     // Its life
     honoured(
         "services.*.restart",

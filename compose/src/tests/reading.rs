@@ -83,6 +83,11 @@ fn each_field_becomes_the_one_of_a_service() {
         ("cap_drop: [ALL]", "cap_drop", serde_json::json!(["ALL"])),
         ("init: true\n    read_only: 'true'", "read_only", serde_json::json!(true)),
         ("stop_signal: SIGINT", "stop_signal", serde_json::json!("SIGINT")),
+        (
+            "pre_stop: [{command: leave --now, user: root}, {command: [a, 'b c']}]",
+            "pre_stop",
+            serde_json::json!([{"command": ["leave", "--now"]}, {"command": ["a", "b c"]}]),
+        ),
         ("stop_grace_period: 1m30s", "stop_grace_period", serde_json::json!(90)),
         (
             "healthcheck: {interval: 5s, retries: '2'}",

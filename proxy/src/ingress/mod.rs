@@ -142,7 +142,7 @@ impl Ingress {
 async fn listen(address: SocketAddr) -> TcpListener {
     let advice = "Set KUBELEET_INGRESS_LISTEN to another address, or end the program that uses this one.";
     let listener = listening::until_it_works(advice, || async move {
-        TcpListener::bind(address).await.map_err(|error| {
+        common::listen::listen(address).map_err(|error| {
             io::Error::new(error.kind(), format!("Ingress cannot listen on {address}: {error}"))
         })
     })

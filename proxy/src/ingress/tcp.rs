@@ -62,7 +62,7 @@ async fn listen(
     listening: &CancellationToken,
 ) -> bool {
     let address = SocketAddr::from((shared.config.tcp_address, port));
-    match TcpListener::bind(address).await {
+    match common::listen::listen(address) {
         Ok(listener) => {
             let (shared, tracker, listening) = (shared.clone(), connections.clone(), listening.clone());
             connections.spawn(async move {

@@ -50,7 +50,7 @@ impl TunnelListener {
         gates: Arc<Gates>,
     ) -> io::Result<Self> {
         let config = server_config(key, peers).map_err(io::Error::other)?;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+        let listener = common::listen::listen(address).map_err(|error| {
             io::Error::new(error.kind(), format!("the tunnel cannot listen on {address}: {error}"))
         })?;
         Ok(Self { listener, acceptor: Arc::new(config).into(), gates })

@@ -1,6 +1,7 @@
 //! The control loops: one per file. Each restores one invariant, and no loop depends on another.
 
 pub(crate) mod confirm;
+pub(crate) mod cron;
 pub(crate) mod declare_dead;
 pub(crate) mod drain;
 pub(crate) mod external_workers;

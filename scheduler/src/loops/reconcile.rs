@@ -10,18 +10,22 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::RedisMillis;
 use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
 use common::ids::{Incarnation, NodeName, SchedulerId, ServiceName, SpecId};
 use common::lifecycle::Phase;
 use common::node::NodeState;
 use common::payload::Payload;
 use common::pod::PodRecord;
-use common::service::PODS_CREATED_INLINE;
+use common::service::{PODS_CREATED_INLINE, ServiceState};
+use common::spec::Kind;
 use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, channel};
 use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
 use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, settle_times};
+use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
+use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::plan::{is_replacing, plan};
 use crate::reconcile::replacements::{Replacements, Seen};
@@ -36,6 +40,8 @@ const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 const HINT_WINDOW: Duration = Duration::from_millis(20);
 /// How soon a service whose pods are being created is checked again.
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// How soon a job is looked at again of which something is left to do.
+const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
 /// How many plans in a row one reconciliation of a service carries out. What is left waits for a hint or a
 /// pass.
 const MAX_PLANS: usize = 4;
@@ -414,11 +420,35 @@ impl ReconcileLoop {
         let mut has_acted = false;
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(Seen::default()) };
+            if service.kind() == Kind::Cron {
+                let has_acted = end_cron(&self.store, &service).await?;
+                sums.add_spec(&service.spec_id);
+                return Ok(Seen { is_replacing: has_acted, has_acted, look_again_in: None });
+            }
             let (mut slots, mut unreadable) = read_slots(&self.store, &service).await?;
             if round == 1 && unlisted::restore(&self.store, &service, &slots, observed, sums).await? {
                 (slots, unreadable) = read_slots(&self.store, &service).await?;
             }
             settle_times(&self.store, &service, &mut slots, observed.now).await?;
+            if let (Some(policy), ServiceState::Active) = (service.job.clone(), service.state) {
+                let mut indices = self.store.job_indices(&service.name).await?;
+                let mut service = service;
+                settle_job_times(&self.store, &mut service, &mut indices, observed.now).await?;
+                let (indices, slots, policy) = (&indices, &slots, &policy);
+                let plan = job::plan(&JobState { service: &service, policy, slots, indices, observed });
+                has_acted |= !plan.is_complete();
+                let needs_another =
+                    !plan.is_complete() && carry_out_job(&self.store, &service, &plan).await?;
+                if needs_another && round < MAX_PLANS {
+                    continue;
+                }
+                sums.add_slots(slots);
+                sums.add_spec(&service.spec_id);
+                sums.suspects.extend(plan.pods.requeue.clone());
+                let look_again_in = look_again_in(&plan, needs_another, observed.now);
+                let seen = Seen { is_replacing: false, has_acted, look_again_in };
+                return unreadable.map_or(Ok(seen), Err);
+            }
             let plan = plan(&service, &slots, observed);
             has_acted |= !plan.is_complete();
             let needs_another = !plan.is_complete() && carry_out(&self.store, &service, &plan).await?;
@@ -426,7 +456,8 @@ impl ReconcileLoop {
                 sums.add_slots(&slots);
                 sums.add_spec(&service.spec_id);
                 sums.suspects.extend(plan.requeue);
-                let seen = Seen { is_replacing: is_replacing(&service, &slots), has_acted };
+                let seen =
+                    Seen { is_replacing: is_replacing(&service, &slots), has_acted, look_again_in: None };
                 return unreadable.map_or(Ok(seen), Err);
             }
         }
@@ -625,4 +656,13 @@ impl ReconcileLoop {
         }
         Ok(())
     }
+}
+
+/// Returns when to look at a job again although nothing happens before. What could not be carried out, because its cron's
+/// write is not confirmed for example, is looked at soon.
+fn look_again_in(plan: &JobPlan, needs_another: bool, now: RedisMillis) -> Option<Duration> {
+    if needs_another || !plan.is_complete() {
+        return Some(UNFINISHED_JOB_INTERVAL);
+    }
+    Some(Duration::from_millis(plan.look_at?.saturating_sub(now)))
 }

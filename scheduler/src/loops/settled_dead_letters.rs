@@ -24,14 +24,14 @@ impl Loop for SettledDeadLetterLoop {
     const NAME: &'static str = "settled_dead_letters";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let (dropped, has_more) = self.store.drop_settled_dead_letters(self.offset, PAGE_SIZE).await?;
+        let (dropped, next) = self.store.drop_settled_dead_letters(self.offset, PAGE_SIZE).await?;
         for dead_letter in &dropped {
             tracing::info!(
                 dead_letter = dead_letter.id,
                 "dropped a dead letter: the service of its pod has been changed or deleted since"
             );
         }
-        self.offset = if has_more { self.offset + PAGE_SIZE - dropped.len() } else { 0 };
+        self.offset = next.unwrap_or(0);
         Ok(Next::Rest)
     }
 

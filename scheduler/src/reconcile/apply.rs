@@ -181,6 +181,8 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
             ("Replaced", format!("replaced by generation {generation} of service {name}"))
         }
         StopReason::Surplus => ("Surplus", format!("another pod of service {name} has its place")),
+        StopReason::JobEnded => ("JobEnded", format!("job {name} has ended")),
+        StopReason::Retried => ("Retried", format!("its index of job {name} is tried again")),
         StopReason::AlreadyStopping => ("Stopping", STOPPED_AGAIN.to_owned()),
     }
 }

@@ -1,6 +1,8 @@
 //! Makes a service have exactly its desired pods. [`plan`] decides and is pure; [`apply`] carries out.
 
 pub(crate) mod apply;
+pub(crate) mod apply_job;
+pub(crate) mod job;
 pub(crate) mod lost_payload;
 #[cfg(test)]
 mod model;

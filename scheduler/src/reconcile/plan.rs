@@ -59,6 +59,10 @@ pub(crate) enum StopReason {
     Replaced,
     /// Its replica has another pod as good as it.
     Surplus,
+    /// Its job has ended.
+    JobEnded,
+    /// It has failed, and its index is tried again.
+    Retried,
     /// It was stopped before, and the request may have been lost.
     AlreadyStopping,
 }
@@ -168,7 +172,7 @@ fn new_pods<'a>(
 }
 
 /// Returns the slots whose pod has no record, and empty ones whose second slot is taken.
-fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
+pub(super) fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
     let without_record = slots.iter().filter(|slot| slot.holder == SlotHolder::NoRecord);
     let is_taken = |slot: Slot| slots.binary_search_by_key(&slot, |taken| taken.slot).is_ok();
     let second = slots.iter().map(|slot| slot.slot).filter(|slot| slot.is_second);
@@ -237,7 +241,7 @@ fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u
 
 /// Stops again what was stopped before: pods that have stopped but still hold a slot, and pods that take long
 /// to stop, because the request may have been lost.
-fn stopped_again<'a>(
+pub(super) fn stopped_again<'a>(
     slots: &'a [ReplicaSlot],
     desired: u32,
     observed: &'a ObservedState,

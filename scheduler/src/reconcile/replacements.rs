@@ -13,6 +13,11 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// Between two looks at a replacement that does not go on: its new pods may never be ready.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
+/// Between two looks at a job at the least.
+const MIN_WAIT: Duration = Duration::from_millis(10);
+/// Until a planned look at the most: the clocks of Redis and this process are not the same. A full pass looks, too.
+const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
+
 /// What one reconciliation has seen of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -20,6 +25,8 @@ pub(crate) struct Seen {
     pub(crate) is_replacing: bool,
     /// Whether there was something to do.
     pub(crate) has_acted: bool,
+    /// When to look again although nothing happens before: a job has a deadline, or tries again.
+    pub(crate) look_again_in: Option<Duration>,
 }
 
 /// The services whose pods are being replaced.
@@ -32,6 +39,11 @@ pub(crate) struct Replacements {
 impl Replacements {
     /// Plans the next look at a service, if there is to be one.
     pub(crate) fn note(&mut self, name: &ServiceName, seen: Seen, now: Instant) {
+        if let Some(wait) = seen.look_again_in {
+            let wait = wait.clamp(MIN_WAIT, MAX_PLANNED_WAIT);
+            self.checks.insert(name.clone(), (wait, Some(now + wait)));
+            return;
+        }
         if !seen.is_replacing {
             self.checks.remove(name);
             return;
@@ -71,8 +83,8 @@ mod tests {
     fn a_replacement_is_looked_at_soon_after_each_step_and_less_often_while_it_does_not_go_on() {
         let (mut replacements, begin) = (Replacements::default(), Instant::now());
         let name = ServiceName::new("web").unwrap();
-        let step = Seen { is_replacing: true, has_acted: true };
-        let nothing = Seen { is_replacing: true, has_acted: false };
+        let step = Seen { is_replacing: true, has_acted: true, look_again_in: None };
+        let nothing = Seen { is_replacing: true, has_acted: false, look_again_in: None };
         let mut waits = Vec::new();
         for seen in [step, nothing, nothing, step] {
             replacements.note(&name, seen, begin);

@@ -166,7 +166,8 @@ impl Cluster {
     }
 
     pub(super) async fn queue(&self, queue: QueueName) -> Vec<Vec<u8>> {
-        self.store.peek(&queue, 100_000).await.unwrap()
+        let found = self.store.peek(&queue, 100_000).await.unwrap();
+        found.items.into_iter().map(|payload| payload.bytes).collect()
     }
 
     /// Returns the number of pods that wait on each of these nodes.

@@ -1,4 +1,5 @@
-//! The data in Redis are lost or replaced: a FLUSHALL, and an older state that is restored.
+//! The data in Redis are lost or replaced: a FLUSHALL, an older state that is restored, and a worker that is connected
+//! to another database.
 //!
 //! The client rests meanwhile: what it wrote between the copy and the loss could not have been kept.
 
@@ -32,6 +33,15 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             }
             tokio::time::sleep(OLDER_BY).await;
             stack.trio.replace(Some(&saved)).await;
+        })
+        .await;
+    runner
+        .rests("a worker with another database number", times, async |stack: &mut Stack, number| {
+            let machine = number % 3;
+            let url = stack.trio.url(machine).replacen("/mymaster", "/mymaster/1", 1);
+            stack.workers[machine].start_again_with(&[("KUBELEET_REDIS_URL", &url)]);
+            tokio::time::sleep(EMPTY_FOR).await;
+            stack.workers[machine].start_again();
         })
         .await;
 }

@@ -23,6 +23,8 @@ pub(super) struct RedisRequest {
     pub(super) sent_at: u64,
     /// It does not reach Redis before this time.
     pub(super) delayed_until: u64,
+    /// Whether its sender has mistyped the number of the database.
+    pub(super) is_elsewhere: bool,
     /// Whether its sender gave it up or died. It reaches Redis nevertheless, and its reply is dropped.
     pub(super) is_abandoned: bool,
 }
@@ -106,6 +108,8 @@ pub(super) struct SimulatedNetwork {
     pub(super) bus: SharedBus,
     pub(super) process: ProcessId,
     pub(super) instance: u64,
+    /// Whether the process has mistyped the number of the database.
+    pub(super) is_elsewhere: bool,
 }
 
 impl Transport for SimulatedNetwork {
@@ -113,7 +117,8 @@ impl Transport for SimulatedNetwork {
         let mut bus = self.bus.lock();
         bus.connection_count += 1;
         let id = bus.connection_count;
-        Arc::new(SimulatedConnection { bus: self.bus.clone(), process: self.process, id })
+        let (bus, is_elsewhere) = (self.bus.clone(), self.is_elsewhere);
+        Arc::new(SimulatedConnection { bus, process: self.process, is_elsewhere, id })
     }
 
     fn listen(&self, handler: MessageHandler) {
@@ -124,6 +129,7 @@ impl Transport for SimulatedNetwork {
 struct SimulatedConnection {
     bus: SharedBus,
     process: ProcessId,
+    is_elsewhere: bool,
     id: u64,
 }
 
@@ -143,6 +149,7 @@ impl TransportConnection for SimulatedConnection {
                 reply,
                 sent_at: now,
                 delayed_until: now,
+                is_elsewhere: self.is_elsewhere,
                 is_abandoned: false,
             });
         }

@@ -11,6 +11,7 @@ use worker::runtime::ContainerState;
 use super::clients::{has_several_containers, has_volume, starts_first};
 use super::expected_state::ExpectedState;
 use super::host::SimulatedHost;
+use super::jobs::{self, KnownJobs};
 use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
 use super::process_id::ProcessId;
 use super::world::World;
@@ -39,6 +40,8 @@ pub(super) struct Checks {
     pub(super) has_assigned: bool,
     /// Whether the last script was one that stops pods.
     pub(super) has_stopped: bool,
+    /// The jobs of a cron.
+    pub(super) jobs: KnownJobs,
 }
 
 /// Returns the invariants that are violated at this instant.
@@ -53,6 +56,7 @@ pub(super) fn violations(world: &mut World) -> Vec<String> {
     found.extend(above_surge(observed));
     found.extend(unaccounted_junk(observed, &clients.expected));
     drop(clients);
+    found.extend(jobs::violations(observed, &mut world.checks.jobs));
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
     found
 }

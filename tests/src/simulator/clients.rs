@@ -42,6 +42,8 @@ enum Operation {
     Delete(&'static str),
     /// Deletes a pod that was pushed to a queue by hand.
     DeletePushed(PodId),
+    /// Stores a service that is no service of the expected state, as JSON.
+    Document(String),
 }
 
 /// All clients. They outlive the process of the API.
@@ -88,11 +90,17 @@ impl State {
         self.are_done = true;
     }
 
+    /// Stores a document, and does nothing else for the rest of the run.
+    pub(super) fn put_document(&mut self, document: String) {
+        self.pending = Some(Operation::Document(document));
+        self.are_done = true;
+    }
+
     /// The service whose operation is not acknowledged yet.
     pub(super) fn service_in_doubt(&self) -> Option<&'static str> {
         match &self.pending {
             Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
-            Some(Operation::DeletePushed(_)) | None => None,
+            Some(Operation::DeletePushed(_) | Operation::Document(_)) | None => None,
         }
     }
 
@@ -185,6 +193,12 @@ async fn execute(store: &Store, clients: &Clients, operation: Operation) -> Resu
             }
             clients.lock().acknowledge(name, None);
         }
+        Operation::Document(document) => {
+            let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+            let desired = ServiceInput::from_value(&document).unwrap().normalize().unwrap();
+            let (_, receipt) = store.put_service(&desired, PutMode::Upsert, None).await?;
+            return Ok(!is_unconfirmed(&receipt));
+        }
         Operation::DeletePushed(pod) => return delete_pushed(store, clients, &pod).await,
     }
     Ok(true)
@@ -241,7 +255,7 @@ async fn put(
     if let Some(service) = stored
         && created_pods < service.replicas as usize
     {
-        store.create_pods(&service, &service.all_replicas()).await?;
+        store.create_pods(&service, &service.first_replicas()).await?;
     }
     Ok(true)
 }

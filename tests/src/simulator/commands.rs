@@ -9,10 +9,16 @@ use super::process_id::ProcessId;
 use super::scripts::{HINTS, KEY};
 use super::world::World;
 
+/// The number of the database that workers are connected to by mistake.
+const OTHER_DATABASE: &str = "1";
+
 impl World {
     /// Executes the commands of a request; returns their replies.
     pub(super) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.stats.requests += 1;
+        if request.is_elsewhere {
+            return self.execute_elsewhere(request);
+        }
         request.commands.iter().map(|command| self.execute_command(request.process, command)).collect()
     }
 
@@ -31,6 +37,20 @@ impl World {
             }
             "LMOVE" => self.change(words, &words[1..3]),
             "LREM" => self.change(words, &words[1..2]),
+            _ => self.read(&name, words),
+        };
+        let is_empty_pop = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply == Value::Nil;
+        if self.trace.is_enabled() && !is_empty_pop {
+            let key = words.get(1).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
+            let reply = self.in_short(&reply);
+            self.log(process, format_args!("{name} {key} -> {reply}"));
+        }
+        reply
+    }
+
+    /// Executes a command that changes nothing; its reply has a fixed order.
+    fn read(&mut self, name: &str, words: &RedisCommand) -> Value {
+        match name {
             "SRANDMEMBER" => {
                 let count = String::from_utf8_lossy(&words[2]).parse().unwrap();
                 let mut members = sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]));
@@ -44,12 +64,53 @@ impl World {
             "SSCAN" => single_page(sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]))),
             "SCAN" => single_page(sorted(self.redis.execute(&[b"KEYS", &words[3][..]]))),
             _ => self.redis.execute(words),
+        }
+    }
+
+    /// Empties the database that workers are connected to by mistake. It may be another cluster's.
+    pub(super) fn set_up_other_database(&mut self, is_of_others: bool) {
+        self.redis.execute(&["SELECT", OTHER_DATABASE]);
+        self.redis.execute(&["FLUSHDB"]);
+        if is_of_others {
+            let id = "b1c2d3e4-0000-4000-8000-00000000beef";
+            self.redis.execute(&["HSET", "meta", "cluster", id]);
+        }
+        self.redis.execute(&["SELECT", "0"]);
+    }
+
+    /// Executes the commands of a request in the other database. What happens there is no part of the cluster.
+    fn execute_elsewhere(&mut self, request: &RedisRequest) -> Vec<Value> {
+        self.redis.execute(&["SELECT", OTHER_DATABASE]);
+        let replies = request.commands.iter().map(|words| {
+            let name = String::from_utf8_lossy(&words[0]).into_owned();
+            let reply = match name.as_str() {
+                "PING" | "ROLE" | "TIME" => self.execute_command(request.process, words),
+                "BRPOPLPUSH" => Value::Nil,
+                "EVALSHA" => self.execute_script_elsewhere(words),
+                _ => self.read(&name, words),
+            };
+            let shown = self.in_short(&reply);
+            self.log(request.process, format_args!("elsewhere: {name} -> {shown}"));
+            reply
+        });
+        let replies = replies.collect();
+        self.redis.execute(&["DEL", HINTS]);
+        self.redis.execute(&["SELECT", "0"]);
+        replies
+    }
+
+    fn execute_script_elsewhere(&mut self, words: &RedisCommand) -> Value {
+        let Some((script, hash)) = self.scripts.get(&words[1]).cloned() else {
+            panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
         };
-        let is_empty_pop = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply == Value::Nil;
-        if self.trace.is_enabled() && !is_empty_pop {
-            let key = words.get(1).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
-            let reply = self.in_short(&reply);
-            self.log(process, format_args!("{name} {key} -> {reply}"));
+        let now = self.clock.redis_now().to_string();
+        let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        changed[1] = hash.as_bytes();
+        self.redis.add(&["HSET", KEY, "now", &now]);
+        self.redis.add(&changed);
+        let [mut reply] = self.redis.send(1);
+        if script.name() == "heartbeat" {
+            sort_nested(&mut reply);
         }
         reply
     }

@@ -34,6 +34,7 @@ impl World {
     /// Lets the replica fall behind: it gets no writes from now on.
     pub(super) fn stop_replication(&mut self) {
         self.faults.replica = Some(self.take_snapshot());
+        self.note_jobs_of_replica();
         self.log("redis", "the replica gets no writes from now on");
     }
 
@@ -90,6 +91,7 @@ impl World {
             self.kill(ProcessId::Api, self.clock.now);
         }
         self.refresh();
+        self.forget_lost_jobs();
         let known_pods: Vec<String> = self.checks.known_pods.iter().cloned().collect();
         let mut clients = self.clients.lock();
         for in_doubt in [replica.service_in_doubt, clients.service_in_doubt()] {
@@ -184,6 +186,12 @@ impl World {
             return;
         };
         let identity = (container.pod.to_string(), container.assignment.to_string());
+        let since = self.cluster.slot(request.process).elsewhere.map(|(since, _)| since);
+        if since.is_some_and(|since| request.sent_at > since) && self.wanted_containers().contains(&identity)
+        {
+            let pod = container.pod.short();
+            self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by another database"));
+        }
         if self.faults.emptied_until.is_some() && self.faults.protected_containers.contains(&identity) {
             let pod = container.pod.short();
             self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by an emptied Redis"));

@@ -32,6 +32,10 @@ pub(super) struct Faults {
     pub(super) emptied_until: Option<u64>,
     /// When Redis was emptied last.
     pub(super) emptied_at: u64,
+    /// Draws when a worker is started with the number of another database. It has its own numbers: a run without
+    /// this fault is the same as before there was one.
+    database_random: Random,
+    has_other_databases: bool,
     /// When the machine of the second worker is taken away; `None` while there is none.
     pub(super) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
@@ -39,7 +43,8 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn new(random: &mut Random) -> Self {
+    pub(super) fn new(random: &mut Random, seed: u64) -> Self {
+        let mut database_random = Random::new(!seed);
         let rate = random.below(4) as u64;
         Self {
             rate,
@@ -52,6 +57,8 @@ impl Faults {
             failed_over_at: None,
             emptied_until: None,
             emptied_at: 0,
+            has_other_databases: rate > 0 && database_random.per_mille(250),
+            database_random,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),
         }
@@ -82,6 +89,7 @@ impl World {
             self.progress_failover(elapsed);
         }
         self.progress_second_worker(elapsed);
+        self.progress_other_database(elapsed);
         // No operator has a backup from before the cluster had an id.
         if self.faults.emptied_until.is_none() && self.occurs(elapsed, 8 * rate) && self.do_all_know_cluster()
         {
@@ -149,6 +157,46 @@ impl World {
             slot.is_removed = true;
             slot.end_faults();
             self.cluster.hosts[WORKERS].replace_machine();
+        }
+    }
+
+    /// Starts a worker with the number of another database, which is empty or another cluster's, and some time
+    /// later with the right one.
+    fn progress_other_database(&mut self, elapsed: u64) {
+        if !self.faults.has_other_databases {
+            return;
+        }
+        self.correct_databases(self.clock.now);
+        let (now, rate) = (self.clock.now, 4 * self.faults.rate);
+        let is_any_elsewhere = self.cluster.slots.iter().any(|slot| slot.elsewhere.is_some());
+        let random = &mut self.faults.database_random;
+        if random.next() % 1_000_000 >= elapsed * rate || is_any_elsewhere {
+            return;
+        }
+        let host = random.below(WORKERS);
+        let longest = if random.per_mille(500) { self.timing.fence } else { 3 * self.timing.dead };
+        let (until, is_of_others) = (now + random.between(1, longest), random.per_mille(500));
+        // One that knows no cluster yet belongs to the one that it meets.
+        if !self.cluster.hosts[host].knows_cluster() {
+            return;
+        }
+        self.set_up_other_database(is_of_others);
+        let worker = ProcessId::Worker(host);
+        self.stats.other_databases += 1;
+        self.log(worker, format_args!("ANOTHER DATABASE until {}", self.clock.since_start(until)));
+        self.kill(worker, now);
+        self.cluster.slot_mut(worker).elsewhere = Some((now, until));
+    }
+
+    /// Starts the workers again whose time in another database is over by `now`.
+    pub(super) fn correct_databases(&mut self, now: u64) {
+        for host in 0..WORKERS {
+            let worker = ProcessId::Worker(host);
+            if self.cluster.slot(worker).elsewhere.is_some_and(|(_, until)| until <= now) {
+                self.cluster.slot_mut(worker).elsewhere = None;
+                self.log(worker, "its database is CORRECTED");
+                self.kill(worker, self.clock.now);
+            }
         }
     }
 

@@ -34,6 +34,7 @@ mod failover;
 mod faults;
 mod hints;
 mod host;
+mod jobs;
 mod observe;
 mod observed_state;
 mod process;
@@ -138,6 +139,7 @@ pub fn simulate(options: &RunOptions<'_>) -> Result<(Stats, Vec<String>), Box<Fa
     let mut world = World::new(options);
     let result = match options.scenario {
         Scenario::Random => run_with_random_faults(&mut world),
+        Scenario::Jobs => jobs::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };
     match result {

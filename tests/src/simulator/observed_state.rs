@@ -29,10 +29,12 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods',
       'used_cpu', 'used_memory', 'used_pids', 'used_disk', 'used_pods')
     for i = 1, 12 do value[i] = value[i] or '' end
-  elseif key == 'uq' or head == 'slo' or head == 'ep:' then
+  elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
   elseif head == 'ser' and key ~= 'services' then
-    value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text')
+    value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure',
+      'created_at', 'ticks')
+    for i = 1, 9 do value[i] = value[i] or '' end
   end
   if value ~= nil then out[#out + 1] = { key, value } end
 end
@@ -82,6 +84,14 @@ pub(super) struct ObservedService {
     pub(super) replicas: u32,
     pub(super) generation: u64,
     pub(super) image: String,
+    /// `job`, `cron`, or nothing.
+    pub(super) kind: String,
+    pub(super) has_ended: bool,
+    pub(super) has_failed: bool,
+    /// When it was created, as Redis has it: two of one name differ.
+    pub(super) created_by: String,
+    /// The ticks of a cron that were taken.
+    pub(super) ticks: String,
 }
 
 /// See the module.
@@ -102,6 +112,8 @@ pub(super) struct ObservedState {
     pub(super) services: BTreeMap<String, ObservedService>,
     /// By service: the pod in each slot, `3` or `3+`.
     pub(super) slots: BTreeMap<String, BTreeMap<String, String>>,
+    /// By job: the indices that are complete.
+    pub(super) done: BTreeMap<String, BTreeMap<String, String>>,
     /// By service that is followed: its endpoints, with the fields `v` and `m`.
     pub(super) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -137,6 +149,7 @@ impl ObservedState {
             Some(("node", name)) => set(&mut self.nodes, name, content.map(node)),
             Some(("service", name)) => set(&mut self.services, name, content.map(service)),
             Some(("slots", name)) => set(&mut self.slots, name, content.map(read)),
+            Some(("done", name)) => set(&mut self.done, name, content.map(read)),
             Some(("ep", name)) => set(&mut self.endpoints, name, content.map(read)),
             Some(("fq" | "pq" | "rq" | "cs", _)) => set(&mut self.payloads, key, content.map(read)),
             None if key == "sq" || key == "dq" => set(&mut self.payloads, key, content.map(read)),
@@ -208,11 +221,13 @@ fn node(value: &Value) -> ObservedNode {
 }
 
 fn service(value: &Value) -> ObservedService {
-    let [state, replicas, generation, spec] = texts(value);
+    let [state, replicas, generation, spec, kind, ended_at, failure, created_by, ticks] = texts(value);
     let spec: serde_json::Value = serde_json::from_str(&spec).unwrap_or_default();
     let image = spec["pod"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
     let (replicas, generation) = (number(&replicas) as u32, number(&generation) as u64);
-    ObservedService { is_active: state == "active", replicas, generation, image }
+    let (has_ended, has_failed) = (!ended_at.is_empty(), !failure.is_empty());
+    let is_active = state == "active";
+    ObservedService { is_active, replicas, generation, image, kind, has_ended, has_failed, created_by, ticks }
 }
 
 fn texts<const N: usize>(value: &Value) -> [String; N] {

@@ -15,6 +15,8 @@ pub(super) struct ProcessSlot {
     /// Whether the partition loses only replies: requests still reach Redis.
     pub(super) is_one_way_partition: bool,
     pub(super) suspended_until: u64,
+    /// Since when and until when it is connected to another database than the cluster's.
+    pub(super) elsewhere: Option<(u64, u64)>,
     /// How far its monotonic clock lags: it stands still while its host is suspended.
     pub(super) clock_lag: u64,
 }

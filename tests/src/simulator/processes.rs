@@ -40,7 +40,8 @@ impl World {
     fn start(&mut self, id: ProcessId) {
         self.cluster.instance_count += 1;
         let instance = self.cluster.instance_count;
-        let network = SimulatedNetwork { bus: self.bus.clone(), process: id, instance };
+        let is_elsewhere = self.cluster.slot(id).elsewhere.is_some();
+        let network = SimulatedNetwork { bus: self.bus.clone(), process: id, instance, is_elsewhere };
         let url = "redis://simulated".parse().unwrap();
         let mut config = config(id, self.timing, self.switches.fence_longer_than_dead);
         // Otherwise the master changes only when lost data are restored: a single Redis, started again. Directed
@@ -65,7 +66,8 @@ impl World {
             }
         });
         let (clients, timings) = (self.clients.clone(), worker_timings(self.timing));
-        self.log(id, format_args!("starts as instance {instance}"));
+        let where_to = if is_elsewhere { " in another DATABASE" } else { "" };
+        self.log(id, format_args!("starts as instance {instance}{where_to}"));
         let process = Process::start(instance, clock, move |shutdown| async move {
             let store = Store::with_transport(Arc::new(network), url, LinkOptions::default());
             match (id, worker_env) {

@@ -42,11 +42,14 @@ pub enum Scenario {
     /// back in the middle, or to one whose containers end at once. Schedulers die or stand still meanwhile, and a
     /// failover may lose what they did.
     StartFirst,
+    /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still, failovers lose
+    /// writes, and the clocks of new masters are wrong.
+    Jobs,
 }
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 7] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -54,6 +57,7 @@ impl Scenario {
         Scenario::LateReport,
         Scenario::BrokenUpdate,
         Scenario::StartFirst,
+        Scenario::Jobs,
     ];
 }
 
@@ -130,7 +134,8 @@ impl Director {
             self.stage = Stage::Pod;
         }
         match scenario {
-            Scenario::Random => {}
+            // These have no director.
+            Scenario::Random | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),

@@ -53,6 +53,8 @@ stats! {
     emptied,
     /// Those of them after which an older state was restored.
     older_states,
+    /// Workers that were started with the number of another database.
+    other_databases,
     /// Nodes declared dead.
     deaths,
     /// Times in which a second worker had the name of another one.
@@ -67,6 +69,8 @@ stats! {
     requeued,
     /// Hints that were lost, late or delivered twice.
     faulty_hints,
+    /// Ticks of crons that had their job.
+    ticks,
     /// Simulated milliseconds from the end of the faults until the cluster had converged.
     convergence_millis,
 }

@@ -79,7 +79,7 @@ impl World {
         let bus = SharedBus::default();
         let clock = SimulatedClock::new();
         let timing = if random.per_mille(100) { TimingMillis::DEFAULT } else { TimingMillis::SHORT };
-        let faults = Faults::new(&mut random);
+        let faults = Faults::new(&mut random, options.seed);
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let clients = Clients::new(Random::new(random.next()));
@@ -112,6 +112,7 @@ impl World {
     pub(super) fn stop_faults(&mut self) {
         self.restore_redis();
         self.remove_second_worker();
+        self.correct_databases(u64::MAX);
         self.remove_held_containers();
         self.faults.end();
         // A slow Redis is a fault as well.

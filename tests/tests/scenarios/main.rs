@@ -14,6 +14,8 @@ mod garbage;
 mod handover;
 mod hosts;
 mod input;
+mod jobs;
+mod leaving;
 mod logs;
 mod memo;
 mod mistakes;

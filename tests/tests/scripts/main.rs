@@ -14,6 +14,7 @@ mod every_operation;
 mod following;
 mod foreign_keys;
 mod host_ports;
+mod jobs;
 mod lifecycle;
 mod maxmemory;
 mod nodes;

@@ -14,7 +14,7 @@ use common::secret_key::SecretKey;
 use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, ClaimItem, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
+    AckItem, Assignment, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
     RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError,
     Unpark, WriteOutcome,
 };
@@ -137,6 +137,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             volumes(fixture, case, placed).await
         }
         "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
+        "cron_tick" | "job_count" | "job_end" => jobs(fixture, case).await,
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
@@ -218,6 +219,28 @@ async fn registries(fixture: &Fixture, case: Case) -> Operation {
         return operation!(None, [store, host] store.delete_login(&host));
     }
     operation!(None, [store, login] store.put_login(&login, 10))
+}
+
+async fn jobs(fixture: &Fixture, case: Case) -> Operation {
+    let store = fixture.store.clone();
+    let name: ServiceName = "sums".parse().unwrap();
+    let image = "spaster/alpine-sleep";
+    if case.script == "cron_tick" {
+        let cron = serde_json::json!({"kind": "cron", "name": "sums", "image": image, "cron": {"schedule": "@daily"}});
+        fixture.service_of(cron).await;
+        let seen = store.service(&name).await.unwrap().unwrap();
+        let job: ServiceName = "sums-120".parse().unwrap();
+        let tick = CronTick { tick: 120, ticks: "120-120".to_owned(), missed: 1, skipped: None };
+        return operation!(None, [store, seen, job, tick] store.take_tick(&seen, &job, &tick));
+    }
+    let job = serde_json::json!({"kind": "job", "name": "sums", "image": image, "job": {"completions": 2}});
+    let job = fixture.service_of(job).await;
+    if case.script == "job_end" {
+        return operation!(None, [store, name] store.end_job(&name, Some(("TooLate", "why"))));
+    }
+    let pods: Vec<PodId> = fixture.pods(&job.name).await.into_iter().map(|pod| pod.id).collect();
+    let () = fixture.redis.cli(&["HSET", &format!("pod:{}", pods[0]), "phase", "succeeded"]).await;
+    operation!(None, [store, name, pods] store.count_job_pods(&name, &pods))
 }
 
 async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

@@ -56,7 +56,7 @@ impl PodAction {
         }
     }
 
-    fn stop_facts(&self, reason: StopReason) -> StopFacts {
+    pub(super) fn stop_facts(&self, reason: StopReason) -> StopFacts {
         let spec = &self.managed.spec;
         let runs = |state: ContainerState| matches!(state, ContainerState::Running | ContainerState::Unknown);
         let found: Vec<_> = self.containers.iter().collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::backoff;
 use common::spec::OnDisconnect;
 
-use super::PodAction;
+use super::{GracePeriod, PodAction, pre_stop};
 use crate::container_files::{self, FilesUnavailable};
 use crate::measure::{self, StopReason};
 use crate::runtime::{Container, ContainerState, RuntimeError};
@@ -94,7 +94,14 @@ impl PodAction {
         self.report_status().await;
         self.change_container(index, |container| container.was_unhealthy = true);
         let worker = &self.context.worker;
-        match worker.runtime.halt(handle, self.managed.spec.grace()).await {
+        let grace = GracePeriod::begin(self.managed.spec.grace());
+        let hooks = pre_stop::limit(&self.stop_facts(StopReason::Unhealthy), grace.whole);
+        if let Some(container) = self.containers.iter().find(|container| container.handle == *handle)
+            && !self.before_stop(container, hooks).await
+        {
+            return;
+        }
+        match worker.runtime.halt(handle, grace.rest()).await {
             Ok(()) => {
                 measure::stop(StopReason::Unhealthy);
                 self.context.doubted.insert(self.managed.payload.id.clone(), handle.clone());

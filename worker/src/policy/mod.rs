@@ -32,9 +32,11 @@ pub(crate) fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 }
 
 /// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
-fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 4] {
-    let PodSpec { containers, on_disconnect, stop_grace_period, drain } = pod;
+fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 5] {
+    let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
+        // Whether it ends is up to its containers.
+        ("kind", any(kind)),
         // Each has the rules below.
         ("containers", any(containers)),
         // They decide when this worker stops the pod.
@@ -46,7 +48,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, Verdict); 4] {
 
 /// The rules for the fields of a container. It names all of them, so a new one does not compile without a
 /// rule.
-fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 29] {
+fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, Verdict); 30] {
     let ContainerSpec {
         name,
         image,
@@ -72,6 +74,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         cap_drop,
         init,
         stop_signal,
+        pre_stop,
         healthcheck,
         readiness,
         restart,
@@ -118,6 +121,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("init", any(init)),
         // The worker sends it, and SIGKILL after the grace period.
         ("stop_signal", any(stop_signal)),
+        // Commands run inside the container, as its user, for the grace period at most.
+        ("pre_stop", any(pre_stop)),
         // Commands run inside the container, as its user. Requests go to the container's own address, and of the
         // answer only the status is read.
         ("healthcheck", any(healthcheck)),

@@ -9,7 +9,7 @@ use common::network::ContainerNetwork;
 use common::payload::Payload;
 use common::pod::{ContainerProgress, EndedRun};
 use common::saved_state::SavedPod;
-use common::spec::{ContainerSpec, PodSpec};
+use common::spec::{ContainerSpec, JOB_INDEX, Kind, PodSpec};
 
 use super::container::ManagedContainer;
 use crate::runtime::{Container, ContainerRequest, ContainerState, Identity};
@@ -150,9 +150,13 @@ impl ManagedPod {
             .default_memory
             .map(|limit| spec.memory_reservation.map_or(limit, |least| limit.max(least)));
         let memory = spec.memory.or(default);
+        let mut environment = spec.environment.clone();
+        if self.spec.kind == Kind::Job {
+            environment.insert(JOB_INDEX, self.payload.replica.to_string()).ok();
+        }
         Some(ContainerRequest {
             identity: Identity { container: name, ..self.identity(worker) },
-            container: ContainerSpec { memory, ..spec.clone() },
+            container: ContainerSpec { memory, environment, ..spec.clone() },
             sandbox: self.sandbox.clone(),
             files: Vec::new(),
         })

@@ -1,11 +1,14 @@
 //! Tests of logs on demand.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use common::lifecycle::Phase;
 use common::store::{LogChunk, LogRequest};
 
-use super::rig::{Rig, eventually, id, payload};
+use super::rig::{Rig, eventually, id, payload, payload_with};
+use crate::log_throttle::MAX_READERS;
+use crate::runtime::process::ProcessRuntime;
 
 async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
     let wanted =
@@ -63,4 +66,42 @@ async fn a_slow_reader_learns_what_was_skipped_and_leaves_nothing_that_it_has_re
     let LogChunk::Output(mark) = &chunks[0] else { panic!("{chunks:?}") };
     let mark = String::from_utf8_lossy(mark);
     assert!(mark.contains("bytes skipped"), "{mark}");
+}
+
+#[tokio::test]
+async fn a_node_answers_few_readers_of_logs_at_a_time_and_tells_the_next_one() {
+    let Some(rig) = Rig::new("too_many_readers") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let worker = rig.worker_on(Arc::new(ProcessRuntime::new(folder.path().to_owned())));
+    rig.push(&payload_with("p", "none", r#""command":["/bin/sleep","60"]"#));
+    rig.until("p", Phase::Running).await;
+    let ask = async |request: &str| {
+        let (id, pod) = (request.to_owned(), id("p"));
+        let wanted = LogRequest { id, pod, container: None, tail: 10, follow: true };
+        rig.store.request_logs(&rig.node(), &wanted).await.unwrap();
+    };
+    let end = async |request: &str| {
+        let (chunks, _) = rig.store.read_log(request, "0").await.unwrap();
+        chunks.into_iter().find_map(|chunk| if let LogChunk::End(why) = chunk { Some(why) } else { None })
+    };
+    // More than there are places: which of them comes last does not matter.
+    let requests: Vec<String> = (0..=MAX_READERS).map(|number| format!("r{number}")).collect();
+    for request in &requests {
+        ask(request).await;
+    }
+    let ended = async || {
+        let mut ended = Vec::new();
+        for request in &requests {
+            ended.extend(end(request).await);
+        }
+        ended
+    };
+    eventually("one of them is refused", || async { !ended().await.is_empty() }).await;
+    let refused = ended().await;
+    let expected = format!("answers {MAX_READERS} log requests already; try again");
+    assert!(matches!(refused.as_slice(), [why] if why.contains(&expected)), "{refused:?}");
+    rig.stop("p").await;
+    rig.until("p", Phase::Stopped).await;
+    eventually("the others ended with the pod", || async { ended().await.len() == requests.len() }).await;
+    worker.end().await.unwrap();
 }

@@ -8,6 +8,7 @@ mod handing_over;
 mod health;
 mod holding;
 mod logs;
+mod pre_stop;
 mod reconciling;
 mod recovering;
 mod rig;

@@ -9,11 +9,10 @@ use common::service::ServiceState;
 use common::store::{MarkOutcome, RolloutMark};
 
 use super::stored::{being_deleted, not_found, read, with_etag};
+use crate::kind_status;
 use crate::params::InPath;
-use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
-use crate::views;
 
 /// Replaces no further pod of a service, until it is resumed or its specification changes again.
 ///
@@ -77,6 +76,5 @@ async fn mark(app: &AppState, name: &ServiceName, mark: RolloutMark<'_>) -> Resu
         return Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail));
     }
     let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
-    let status = pod_counts::service_status(&app.store, &service).await?;
-    Ok(with_etag(StatusCode::OK, views::service(service, status)))
+    Ok(with_etag(StatusCode::OK, kind_status::view(&app.store, service).await?))
 }

@@ -11,10 +11,10 @@ use common::ids::ServiceName;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
 
+use crate::kind_status;
 use crate::pod_counts;
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};
-use crate::views;
 
 /// Responds to a write; `created_pods` were created together with the service.
 pub(super) async fn respond(
@@ -36,6 +36,19 @@ pub(super) async fn respond(
         PutOutcome::Missing => Err(not_found(name)),
         PutOutcome::Deleting => Err(being_deleted(name)),
         PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
+        PutOutcome::OtherKind { kind } => {
+            let detail = format!(
+                "{name} is a {kind}, and stays one: delete it first, or take another name; nothing was changed"
+            );
+            Err(ApiProblem::new(ProblemKind::WrongKind, detail))
+        }
+        PutOutcome::Immutable => {
+            let detail = format!(
+                "{name} is a job: its containers and completions cannot change. Delete it and create it again, or take \
+                 another name; nothing was changed"
+            );
+            Err(ApiProblem::new(ProblemKind::JobImmutable, detail))
+        }
         PutOutcome::RouteTaken { route, service } => Err(route_taken(name, &route, &service)),
     }
 }
@@ -57,16 +70,17 @@ async fn respond_created(
     written: WriteReceipt,
 ) -> Response {
     let durability = app.note_write(&service.name, written);
-    let status = if created_pods as u64 == u64::from(service.replicas) {
+    let first = service.first_replicas();
+    let status = if created_pods == first.len() || !service.kind().is_service() {
         pod_counts::status_after_creation(service, created_pods)
     } else if service.replicas <= PODS_CREATED_INLINE {
-        let remaining = create_pods(app, service, service.all_replicas()).await;
+        let remaining = create_pods(app, service, first).await;
         pod_counts::status_after_creation(service, created_pods + remaining)
     } else {
         create_missing_pods_later(app, service.clone());
         pod_counts::status_before_creation(service)
     };
-    write_response(StatusCode::CREATED, views::service(service.clone(), status), durability)
+    write_response(StatusCode::CREATED, kind_status::new_view(service.clone(), status), durability)
 }
 
 /// Creates the missing pods of a stored service and shows it.
@@ -86,7 +100,8 @@ pub(super) async fn respond_stored(
         create_missing_pods_later(app, service.clone());
         pod_counts::status_before_creation(&service)
     };
-    Ok(write_response(status, views::service(service, service_status), durability))
+    let view = kind_status::view_with(&app.store, service, service_status).await?;
+    Ok(write_response(status, view, durability))
 }
 
 fn write_response(status: StatusCode, mut view: ServiceView, durability: DurabilityView) -> Response {
@@ -113,16 +128,17 @@ fn create_missing_pods_later(app: &AppState, service: Service) {
 
 /// Creates a pod for every free slot.
 async fn create_missing_pods(app: &AppState, service: &Service) {
-    if service.state == ServiceState::Deleting {
+    // Those of a job are created step by step, by the schedulers alone.
+    if service.state == ServiceState::Deleting || !service.kind().is_service() {
         return;
     }
     let free = match app.store.slots(&service.name).await {
         Ok(slots) => {
             let taken: HashSet<u32> = slots.into_iter().map(|(slot, _)| slot.replica).collect();
-            service.all_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
+            service.first_replicas().into_iter().filter(|replica| !taken.contains(replica)).collect()
         }
         // The script checks every slot again.
-        Err(_) => service.all_replicas(),
+        Err(_) => service.first_replicas(),
     };
     create_pods(app, service, free).await;
 }
@@ -135,7 +151,7 @@ async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> u
             tracing::debug!(service = %service.name, count, "pods created");
             return count;
         }
-        Ok(CreateOutcome::Changed) => {
+        Ok(CreateOutcome::Changed | CreateOutcome::Unconfirmed) => {
             tracing::debug!(service = %service.name, "pods not created: the service has changed since")
         }
         Err(error) => {

@@ -1,10 +1,12 @@
 //! Decides how far a goal is from the state that one poll found. Pure.
 
-use common::api::{PodView, RolloutState, ServiceView};
+use common::api::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
 use common::lifecycle::Phase;
 use common::service::ServiceState;
+use common::spec::Kind;
 
 use crate::output::humanize;
+use crate::output::jobs::job_line;
 use crate::output::pods::reason_suffix;
 use crate::output::services::{pod_counts, rollout_line};
 
@@ -46,6 +48,12 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
     if service.state == ServiceState::Deleting {
         return Assessment::new("the service is being deleted", Verdict::Deleted);
     }
+    if service.kind == Kind::Cron {
+        return Assessment::new("it waits for its next time", Verdict::Reached);
+    }
+    if let Some(job) = &service.job_status {
+        return of_job(job, service.status.unschedulable > 0);
+    }
     let status = &service.status;
     // A generation that was taken back comes no more, and one that is paused needs a decision.
     if let Some(rollout) = service.rollout.as_ref().filter(|rollout| rollout.generation >= generation) {
@@ -69,6 +77,16 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64) -> Assessmen
         Verdict::Waiting
     };
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
+}
+
+/// Reached when the job is complete.
+fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
+    let verdict = match job.phase {
+        JobPhase::Running => Verdict::Waiting,
+        JobPhase::Complete => Verdict::Reached,
+        JobPhase::Failed => Verdict::Failed,
+    };
+    Assessment { is_unschedulable, ..Assessment::new(job_line(job), verdict) }
 }
 
 /// Reached when all pods of the service have ended, with whatever exit code.
@@ -135,6 +153,27 @@ mod tests {
         for (n, change) in waiting.into_iter().enumerate() {
             assert_eq!(assess(change).1, Verdict::Waiting, "case {n}");
         }
+    }
+
+    #[test]
+    fn a_job_is_waited_for_until_it_is_complete_or_has_failed() {
+        let status = |phase| JobStatus {
+            phase,
+            completions: 10,
+            succeeded: 4,
+            active: 2,
+            failures: 1,
+            ..Default::default()
+        };
+        let assess = |phase| {
+            let job_status = Some(status(phase));
+            ready(Some(&ServiceView { kind: Kind::Job, job_status, ..fixtures::service("sums") }), 1)
+        };
+        assert_eq!(assess(JobPhase::Running).line, "4/10 complete, 2 active, 1 failed");
+        assert_eq!(
+            [JobPhase::Running, JobPhase::Complete, JobPhase::Failed].map(|phase| assess(phase).verdict),
+            [Verdict::Waiting, Verdict::Reached, Verdict::Failed]
+        );
     }
 
     #[test]

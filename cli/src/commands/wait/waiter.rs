@@ -51,14 +51,17 @@ impl Waiter {
 
     /// Waits for one goal after the other. Returns the exit code of the first that was not reached.
     pub(crate) async fn wait_for_all(self, goals: Vec<Goal>) -> Exit {
-        let mut first_failure = Exit::Ok;
+        let exits = self.wait_for_each(goals).await;
+        exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
+    }
+
+    /// Waits for one goal after the other. Returns the exit code of each.
+    pub(crate) async fn wait_for_each(self, goals: Vec<Goal>) -> Vec<Exit> {
+        let mut exits = Vec::new();
         for goal in goals {
-            let exit = self.wait_and_advise(&goal).await;
-            if first_failure == Exit::Ok {
-                first_failure = exit;
-            }
+            exits.push(self.wait_and_advise(&goal).await);
         }
-        first_failure
+        exits
     }
 
     async fn wait_and_advise(&self, goal: &Goal) -> Exit {

@@ -354,6 +354,61 @@ local function note_containers(pod_key, containers, kept_runs, runs)
   redis.call('HSET', pod_key, 'runs', table.concat(lines, '\n', first))
 end
 
+-- Returns what a job is that has not ended: the number of completions, and how many of its pods have failed; nil for
+-- any other service. A record of another type is reported elsewhere.
+local function running_job(service_key)
+  local job = redis.pcall('HMGET', service_key, 'kind', 'state', 'replicas', 'ended_at', 'failures')
+  if job.err then return nil end
+  local kind, state, completions, ended_at, failures = unpack(job, 1, 5)
+  if kind ~= 'job' or state ~= 'active' or ended_at then return nil end
+  return tonumber(completions) or 0, bounded(failures)
+end
+
+-- Returns how often an index of a job has failed.
+local function failures_of(tries, index)
+  return bounded(string.match(redis.call('HGET', tries, index) or '', '^%d+'))
+end
+
+-- Returns what is kept of a pod of a job that has ended: "<failures of its index> <time> <node> <exit code> <run>".
+-- The run is the last one of its containers, as JSON, or nothing.
+local function job_result(pod_key, failures)
+  local node, exit_code, runs = unpack(redis.call('HMGET', pod_key, 'node', 'exit_code', 'runs'), 1, 3)
+  local run = string.match(runs or '', '(%b{})%s*$') or ''
+  return string.format('%.0f', failures) .. ' ' .. STAMP .. ' ' .. (node and node ~= '' and node or '-') .. ' '
+    .. (exit_code and exit_code ~= '' and exit_code or '-') .. ' ' .. run
+end
+
+-- Ends a job. The failure is '' if all its completions are there, or a word and a sentence.
+local function end_job(service_key, service, completions, failure)
+  redis.call('HSET', service_key, 'ended_at', STAMP)
+  if failure == '' then
+    emit('service', service, 'JobCompleted', service, '', '',
+      string.format('%.0f', completions) .. (completions == 1 and ' completion' or ' completions'))
+  else
+    redis.call('HSET', service_key, 'failure', failure)
+    emit('service', service, 'JobFailed', service, '', '', failure)
+  end
+  redis.call('PUBLISH', 'wake:reconcile', service)
+end
+
+-- Counts a pod that has ended with success, if it is one of a job: each index once, whatever pod it was. The last one
+-- completes the job.
+local function count_completion(service_key, done, tries, service, index, pod_key)
+  local completions = running_job(service_key)
+  if not completions or not tonumber(index) or tonumber(index) >= completions then return false end
+  local is_new = redis.call('HSETNX', done, index, job_result(pod_key, failures_of(tries, index))) == 1
+  if redis.call('HLEN', done) >= completions then end_job(service_key, service, completions, '') end
+  return is_new
+end
+
+-- Counts a pod that has failed, if it is one of a job.
+local function count_failure(service_key, done, tries, index, pod_key)
+  local completions, failures = running_job(service_key)
+  if not completions or not tonumber(index) or redis.call('HEXISTS', done, index) == 1 then return end
+  redis.call('HSET', tries, index, job_result(pod_key, failures_of(tries, index) + 1))
+  redis.call('HSET', service_key, 'failures', string.format('%.0f', failures + 1))
+end
+
 -- Ends a pod that was to be stopped on its node, and wakes the reconcile loop for its service.
 local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)

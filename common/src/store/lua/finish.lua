@@ -1,7 +1,7 @@
 -- Records that a pod of a worker ended, because it was to be stopped or by itself.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (not this worker's)
 --        | 'WANTED' (there is no request to stop it: it was lost, not stopped)
-local node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key = head_keys()
+local node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key, service_key, done, tries = head_keys()
 -- The outcome is 'stopped', 'succeeded' or 'failed'; the exit code is '' if there is none.
 -- `drained` tells what was in flight before the stop, '' if nothing was.
 local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers, kept_runs, runs,
@@ -10,9 +10,11 @@ redis.call('LLEN', rq)
 redis.call('SCARD', cs)
 redis.call('SCARD', stop_set)
 check_wanted_type(wanted_key)
+redis.call('HLEN', done)
+redis.call('HLEN', tries)
 if is_fenced(node_key, incarnation) then return 'FENCED' end
-local phase, holder, current_assignment, service, name =
-  unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'assignment', 'service', 'name'), 1, 5)
+local phase, holder, current_assignment, service, name, replica =
+  unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'assignment', 'service', 'name', 'replica'), 1, 6)
 if holder ~= node or current_assignment ~= assignment then
   redis.call('SREM', stop_set, uuid)
   return 'STALE'
@@ -35,6 +37,9 @@ else
   redis.call('SREM', stop_set, uuid)
   redis.call('HSET', pod_key, 'phase', outcome, 'since', STAMP, 'reason', reason, 'message', message)
   release(node_key, pod_key)
+  -- In the same step, so that it is counted once: a repeated report finds the pod ended.
+  if service and outcome == 'succeeded' then count_completion(service_key, done, tries, service, replica, pod_key) end
+  if service and outcome == 'failed' then count_failure(service_key, done, tries, replica, pod_key) end
   if service then redis.call('PUBLISH', 'wake:reconcile', service) end
 end
 if drained ~= '' then emit('pod', uuid, 'PodDrained', name, node, outcome, drained) end

@@ -1,19 +1,33 @@
 -- Creates pods of a service: takes a free slot, creates the record, queues the payload. A taken slot is left
 -- alone, so that any number of callers, in any order and any number of times, create each pod once.
 -- Reply: {'OK', number of pods that were created} | {'CHANGED'} (the service has changed, or another step of replacing
---        its pods was taken: read it again)
-local service_key, slots, sq = head_keys()
+--        its pods was taken: read it again) | {'UNCONFIRMED'} (it is a job of a cron whose replicas have not confirmed
+--        it yet: a failover might lose the tick, and it would run again)
+local service_key, slots, sq, done, unconfirmed = head_keys()
 -- `last_write` is the write that the service must have been changed by last, or '' if any is right.
 -- `is_second` is '1' for successors, in the second places of replicas whose first ones are taken. `step` is then the
--- step of replacement that the caller has seen.
+-- step of replacement that the caller has seen. Pods of a job are created step by step as well, but for the first ones,
+-- in the same round trip as the job.
 local service, spec, generation, image, last_write, is_second, step = head_args()
-local current_spec, state, replicas, current_write =
-  unpack(redis.call('HMGET', service_key, 'spec', 'state', 'replicas', 'write'), 1, 4)
+local current_spec, state, replicas, current_write, kind, ended_at, of_cron, created_at = unpack(redis.call('HMGET',
+  service_key, 'spec', 'state', 'replicas', 'write', 'kind', 'ended_at', 'of_cron', 'created_at'), 1, 8)
 redis.call('HLEN', slots)
 redis.call('LLEN', sq)
 if current_spec ~= spec or state ~= 'active' then return { 'CHANGED' } end
 if last_write ~= '' and current_write ~= last_write then return { 'CHANGED' } end
 if pod_count == 0 then return { 'OK', 0 } end
+local is_job = kind == 'job'
+if is_job then
+  redis.call('HLEN', done)
+  redis.call('HLEN', unconfirmed)
+end
+if is_job and ended_at then return { 'CHANGED' } end
+-- Not for ever: a replica may be down for long.
+local CONFIRM_MS = 10000
+local is_young = not is_no_past(created_at) and NOW - tonumber(created_at) < CONFIRM_MS
+if is_job and of_cron and is_young and redis.call('HEXISTS', unconfirmed, service) == 1 then
+  return { 'UNCONFIRMED' }
+end
 
 is_second = is_second == '1'
 local place = is_second and '+' or ''
@@ -24,13 +38,19 @@ for p = 1, pod_count do
 end
 local holders = redis.call('HMGET', slots, unpack(asked))
 local wanted = tonumber(replicas)
-if is_second and not take_step(service_key, step) then return { 'CHANGED' } end
+local is_step = is_second or (is_job and last_write == '')
+if is_step and not take_step(service_key, step) then return { 'CHANGED' } end
+-- A time in the future was written by a former master.
+if is_job and is_no_past(redis.call('HGET', service_key, 'started_at')) then
+  redis.call('HSET', service_key, 'started_at', STAMP)
+end
 
 local queue, new_slots, taken, created, template = {}, {}, {}, batch_event('PodCreated', 'pending'), nil
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
   local replica, uuid, payload = pod_args(p)
   local is_free = not holders[p] and not taken[replica]
+  if is_job and is_free then is_free = redis.call('HEXISTS', done, replica) == 0 end
   -- One whose first place has become free gets its pod there, at the next look.
   if is_free and is_second then is_free = redis.call('HEXISTS', slots, replica) == 1 end
   if is_free and tonumber(replica) < wanted then

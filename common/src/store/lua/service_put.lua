@@ -1,13 +1,15 @@
 -- Stores the desired state of a service.
 -- Reply: {'CREATED', time ms} | {'REPLACED' | 'SCALED' | 'UNCHANGED', generation} | {'EXISTS'} | {'MISSING'}
 --        | {'DELETING'} | {'CONFLICT', revision} | {'ROUTE', route, the other service that has it}
-local service_key, services, spec_key, unconfirmed, former_specs, routes, history = head_keys()
+--        | {'KIND', what it is} (a service stays what it is) | {'IMMUTABLE'} (the pods of a job are not replaced)
+local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
--- `depends_on`, `ingress` and `update` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
+-- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
+-- `depends_on`, `ingress`, `update`, `job` and `cron` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
 -- `failure` is '', or says why the generation before has failed, which this one takes back.
 local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, ingress,
-  update, failure, routes_text, expected_revision, write = head_args()
+  update, kind, job, cron, times, failure, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app = redis.call('HGET', service_key, 'app') or ''
@@ -15,6 +17,10 @@ local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
 local current_ingress, current_routes, current_update = unpack(
   redis.call('HMGET', service_key, 'ingress', 'routes', 'update'), 1, 3)
 current_ingress, current_routes, current_update = current_ingress or '', current_routes or '', current_update or ''
+local current_kind, current_job, current_cron, current_times = unpack(
+  redis.call('HMGET', service_key, 'kind', 'job', 'cron', 'times'), 1, 4)
+current_kind, current_job = current_kind or '', current_job or ''
+current_cron, current_times = current_cron or '', current_times or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -28,13 +34,16 @@ if not state and mode == 'replace' then return { 'MISSING' } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
+if state and kind ~= current_kind then return { 'KIND', current_kind } end
+if state and kind == 'job' and (not is_same or current_replicas ~= replicas) then return { 'IMMUTABLE' } end
 local taken, other = taken_route(routes, services, service, routes_text)
 if taken then return { 'ROUTE', taken, other } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
   and #depends_on <= #current_depends_on and #ingress <= #current_ingress
-  and #routes_text <= #current_routes and #update <= #current_update then allow_at_maxmemory() end
+  and #routes_text <= #current_routes and #update <= #current_update
+  and #job <= #current_job and #cron <= #current_cron and #times <= #current_times then allow_at_maxmemory() end
 -- What it was before only informs, so a key of another type in its place stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
@@ -48,6 +57,12 @@ local function set_optionals()
   set_optional('depends_on', depends_on)
   set_optional('ingress', ingress)
   set_optional('update', update)
+  set_optional('kind', kind)
+  set_optional('job', job)
+  set_optional('cron', cron)
+  set_optional('times', times)
+  -- What was due before is not made up by another schedule, nor after a suspension.
+  if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
@@ -84,14 +99,14 @@ if not state then
   redis.call('SET', spec_key, spec_text)
   reuse_spec(former_specs, spec, write)
   -- Of a service of this name that a version forgot which has no histories.
-  redis.call('DEL', history)
+  redis.call('DEL', history, done, tries)
   redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
     'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
     'created_at', STAMP, 'updated_at', STAMP,
     'revision', 1, 'revised_by', write, 'write', write)
   set_optionals()
   redis.call('SADD', services, service)
-  emit('service', service, 'ServiceCreated', service, '', '', pods_wanted())
+  emit('service', service, 'ServiceCreated', service, '', '', kind == 'cron' and 'a job at each of its times' or pods_wanted())
   -- The process that creates a service creates its pods as well: reconcile need not look at once.
   redis.call('PUBLISH', 'wake:reconcile', 'created ' .. service)
   return { 'CREATED', NOW }
@@ -105,6 +120,10 @@ local changes = {
   { 'its dependencies changed', current_depends_on ~= depends_on },
   { 'its ingress changed', current_ingress ~= ingress or current_routes ~= routes_text },
   { 'how it is updated changed', current_update ~= update },
+  { 'suspended: no job begins by itself', current_times ~= '' and times == '' },
+  { 'resumed', current_times == '' and times ~= '' },
+  { 'its schedule changed', current_cron ~= cron or current_times ~= times },
+  { 'how its jobs run changed', current_job ~= job },
 }
 local change
 for _, one in ipairs(changes) do

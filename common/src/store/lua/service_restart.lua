@@ -1,5 +1,6 @@
 -- Has all pods of a service replaced: a new generation with the same specification under a new id.
--- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+-- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'}
+--        | {'DELETING'} | {'CONFLICT', revision} | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
 local service_key, spec_key, unconfirmed, former_specs = head_keys()
 -- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is '' or is
 -- told in the event.
@@ -10,6 +11,8 @@ local generation, revision = versions_of(service_key)
 redis.call('SCARD', former_specs)
 if not state then return { 'MISSING' } end
 if state == 'deleting' then return { 'DELETING' } end
+local kind = redis.call('HGET', service_key, 'kind')
+if kind then return { 'KIND', kind } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end

@@ -1,5 +1,5 @@
 -- Changes the desired number of replicas of a service and nothing else.
--- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
+-- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision} | {'KIND', what it is} (a job or a cron has no replicas)
 local service_key, unconfirmed = head_keys()
 -- The expected revision is '' if any is right.
 local service, replicas, expected_revision, write = head_args()
@@ -7,6 +7,8 @@ local state, before = unpack(redis.call('HMGET', service_key, 'state', 'replicas
 local _, revision = versions_of(service_key)
 if not state then return { 'MISSING' } end
 if state == 'deleting' then return { 'DELETING' } end
+local kind = redis.call('HGET', service_key, 'kind')
+if kind then return { 'KIND', kind } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end

@@ -170,6 +170,17 @@ scripts! {
         keys: [node_key],
         args: [node, cordoned],
     }
+    cron_tick {
+        run_by: [Api, Scheduler],
+        at_maxmemory: Refused,
+        keys: [
+            cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries
+        ],
+        args: [
+            cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint,
+            completions, labels, app, depends_on, policy, write
+        ],
+    }
     dead_letter_requeue {
         run_by: [Api],
         at_maxmemory: Allowed,
@@ -221,7 +232,7 @@ scripts! {
     finish {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key],
+        keys: [node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key, service_key, done, tries],
         args: [
             node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers,
             kept_runs, runs, drained
@@ -272,6 +283,22 @@ scripts! {
         at_maxmemory: Allowed,
         keys: [rq, dq, pq],
         args: [],
+    }
+    job_count {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key, done, tries],
+        args: [service],
+        batch Pod pod {
+            keys: [pod_key],
+            args: [uuid],
+        }
+    }
+    job_end {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key, done],
+        args: [service, failure],
     }
     lease {
         run_by: [Scheduler],
@@ -327,7 +354,7 @@ scripts! {
     pods_create {
         run_by: [Api, Scheduler],
         at_maxmemory: Refused,
-        keys: [service_key, slots, sq],
+        keys: [service_key, slots, sq, done, unconfirmed],
         args: [service, spec, generation, image, last_write, is_second, step, resources],
         batch Pod pod {
             keys: [pod_key],
@@ -477,15 +504,18 @@ scripts! {
     service_forget {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [service_key, services, slots, spec_key, routes, ep_key, addresses, freed, history],
+        keys: [
+            service_key, services, slots, spec_key, routes, ep_key, addresses, freed, history, done, tries, runs,
+            runs_of_cron
+        ],
         args: [service, address_count],
     }
     service_put {
         run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
-        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history],
+        keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
-               ingress, update, failure, routes_text, expected_revision, write],
+               ingress, update, kind, job, cron, times, failure, routes_text, expected_revision, write],
     }
     service_recover {
         run_by: [Api],

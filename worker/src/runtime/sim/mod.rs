@@ -29,7 +29,7 @@ use super::{
 ///
 /// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
 /// `no-command…` cannot be started, `port-taken…` finds its host port in use,
-/// and `crash…` exits with code 1 right after each start. Commands in a container of `unhealthy…` end with 1.
+/// `crash…` exits with code 1 right after each start, `done…` with 0, and `done-or-not…` with one or the other. Commands in a container of `unhealthy…` end with 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Duration of each start and restart.

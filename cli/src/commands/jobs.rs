@@ -1,0 +1,96 @@
+//! `job`: list jobs and show their results. What else there is to do with a job is done as with any service.
+
+use clap::{Args, Subcommand};
+use common::spec::Kind;
+
+use super::context::{self, Context};
+use super::error::CommandError;
+use super::wait::Goal;
+use super::{object, watch};
+use crate::client::{Client, ClientError};
+use crate::exit::Exit;
+use crate::output::ListStyle;
+use crate::output::jobs::JobRow;
+
+/// Arguments of `job`: without a subcommand it lists.
+#[derive(Debug, Args)]
+pub(crate) struct JobArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<JobCommand>,
+}
+
+impl JobArgs {
+    /// Returns the subcommand, or `ls`.
+    pub(super) fn command(self) -> Result<JobCommand, CommandError> {
+        context::subcommand_or_list(self.command, self.list, JobCommand::Ls)
+    }
+}
+
+/// Subcommands of `job`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List jobs, those of crons among them.
+    #[command(visible_alias = "list")]
+    Ls(ListArgs),
+    /// Show what has become of each index of a job: exit code, attempts, node, and the last line with `-o wide`.
+    Results {
+        /// Name of the job.
+        #[arg(value_name = "JOB", value_parser = object::service)]
+        job: String,
+    },
+    /// Wait until a job is complete, or has failed: exit code 1.
+    Wait {
+        /// Name of the job.
+        #[arg(value_name = "JOB", value_parser = object::service)]
+        job: String,
+    },
+}
+
+/// Arguments of `job ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct ListArgs {
+    /// Only the jobs of this cron.
+    #[arg(long, value_name = "CRON", value_parser = object::service)]
+    cron: Option<String>,
+    #[command(flatten)]
+    style: ListStyle,
+}
+
+/// Runs a subcommand.
+pub(super) async fn run(command: JobCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    match command {
+        JobCommand::Ls(args) => list(&args, context).await,
+        JobCommand::Results { job } => {
+            let results = context.client.job_results(&job).await?;
+            context.output.print_list(&results, "no index of the job has ended yet")?;
+            Ok(Exit::Ok)
+        }
+        JobCommand::Wait { job } => {
+            let generation = context.client.service(&job).await?.generation;
+            Ok(context.waiter().wait_for(Goal::Ready { service: job, generation }).await)
+        }
+    }
+}
+
+async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    context.output.list_style = args.style;
+    if args.style.watch {
+        let cron = args.cron.clone();
+        let read = async move |client: &Client| jobs(client, cron.as_deref()).await;
+        return watch::run(read, context).await;
+    }
+    let rows = jobs(&context.client, args.cron.as_deref()).await?;
+    context.output.print_list(&rows, "no jobs; `kubeleet apply -f` of a file with `kind: job` makes one")?;
+    Ok(Exit::Ok)
+}
+
+async fn jobs(client: &Client, of_cron: Option<&str>) -> Result<Vec<JobRow>, ClientError> {
+    let mut services = client.services(None).await?;
+    services.retain(|service| {
+        let cron = service.job_status.as_ref().and_then(|job| job.cron.as_ref());
+        service.kind == Kind::Job && of_cron.is_none_or(|of| cron.is_some_and(|cron| cron.as_str() == of))
+    });
+    Ok(services.into_iter().map(JobRow).collect())
+}

@@ -1,0 +1,67 @@
+//! What this project ships for machines is as safe as its pages say: units, the configuration of Redis, the image.
+
+use std::fs;
+use std::path::Path;
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines of a file that are no comments.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn the_units_allow_many_connections_and_take_every_privilege_away() {
+    for (unit, user) in [
+        ("api", "kubeleet"),
+        ("scheduler", "kubeleet"),
+        ("worker", "kubeleet"),
+        ("fence", "kubeleet"),
+        ("proxy", "kubeleet"),
+    ] {
+        let text = read(&format!("packaging/systemd/kubeleet-{unit}.service"));
+        let lines = lines(&text);
+        for line in
+            ["LimitNOFILE=65536", "NoNewPrivileges=yes", &format!("User={user}"), "ProtectSystem=strict"]
+        {
+            assert!(lines.contains(&line), "kubeleet-{unit}.service has no {line}");
+        }
+        let may_end = unit == "fence";
+        assert!(may_end || lines.contains(&"Restart=always"), "kubeleet-{unit}.service");
+    }
+}
+
+#[test]
+fn the_redis_that_is_shipped_keeps_what_it_stores_and_listens_where_it_is_told() {
+    let text = read("sentinel/redis.conf");
+    let lines = lines(&text);
+    for line in [
+        "maxmemory-policy noeviction",
+        "appendonly yes",
+        "appendfsync everysec",
+        "min-replicas-to-write 1",
+        "min-replicas-max-lag 3",
+    ] {
+        assert!(lines.contains(&line), "redis.conf has no {line}");
+    }
+    assert!(
+        lines.iter().any(|line| line.starts_with("maxmemory ")),
+        "without it a machine runs out of memory"
+    );
+    for file in ["sentinel/redis.conf", "sentinel/sentinel.conf"] {
+        assert!(!read(file).contains("bind 0.0.0.0"), "{file}");
+    }
+    for script in ["sentinel/start-redis", "sentinel/start-sentinel"] {
+        assert!(read(script).contains("bind "), "{script} binds the server's own address");
+    }
+}
+
+#[test]
+fn the_image_runs_as_no_root() {
+    let text = read("Dockerfile");
+    let user = lines(&text).into_iter().find_map(|line| line.strip_prefix("USER ")).expect("a USER");
+    assert!(!user.starts_with("0") && !user.starts_with("root"), "{user}");
+}

@@ -1,0 +1,81 @@
+//! Time zones by their names.
+
+use std::fmt;
+
+use jiff::tz::TimeZone;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const UTC: &str = "UTC";
+
+/// A time zone of the IANA database, such as `Europe/Berlin`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    name: String,
+}
+
+impl Zone {
+    /// Returns whether it is UTC, which documents leave out.
+    pub fn is_utc(&self) -> bool {
+        self.name == UTC
+    }
+
+    /// Returns the rules of the zone.
+    pub fn time_zone(&self) -> TimeZone {
+        // It was found when it was read; a database without it any more has its offset no more.
+        TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)
+    }
+}
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self { name: UTC.to_owned() }
+    }
+}
+
+impl std::str::FromStr for Zone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = TimeZone::get(text).ok();
+        let name = found.as_ref().and_then(TimeZone::iana_name).map(str::to_owned);
+        let name = name.ok_or_else(|| {
+            format!("{text:?} is no time zone: write the name of one, such as Europe/Berlin, America/New_York or UTC")
+        })?;
+        Ok(Self { name })
+    }
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Serialize for Zone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_have_names() {
+        for name in ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"] {
+            assert_eq!(name.parse::<Zone>().map(|zone| zone.to_string()), Ok(name.to_owned()));
+        }
+        for text in ["", "Berlin", "CEST", "+02:00", "Europe/Atlantis", "../../etc/passwd"] {
+            let error = text.parse::<Zone>().expect_err(text);
+            assert!(error.contains("such as Europe/Berlin"), "{error}");
+        }
+    }
+}

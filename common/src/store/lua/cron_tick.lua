@@ -1,0 +1,53 @@
+-- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate. Repeated, it
+-- finds the tick taken and changes nothing.
+-- Reply: 'OK' | 'CHANGED' (the cron has changed, or another tick was taken: read it again)
+--        | 'EXISTS' (there is a service with the name of the job; the tick is taken all the same)
+local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
+-- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a job that
+-- a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is created.
+local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions, labels,
+  app, depends_on, policy, write = head_args()
+local state, kind, current_write, current_ticks = unpack(
+  redis.call('HMGET', cron_key, 'state', 'kind', 'write', 'ticks'), 1, 4)
+local exists = redis.call('EXISTS', job_key) == 1
+redis.call('SCARD', services)
+redis.call('HLEN', unconfirmed)
+redis.call('SCARD', former_specs)
+redis.call('ZCARD', runs)
+redis.call('HLEN', done)
+redis.call('HLEN', tries)
+if state ~= 'active' or kind ~= 'cron' then return 'CHANGED' end
+if (current_write or '') ~= seen_write or (current_ticks or '') ~= seen_ticks then return 'CHANGED' end
+local by_hand = tick == '0'
+
+-- The replicas have to confirm it before its first pod is created, see `pods_create`.
+if skipped == '' and not exists then note_unconfirmed(unconfirmed, job, write) end
+if not by_hand then redis.call('HSET', cron_key, 'ticks', ticks) end
+if missed ~= '0' then
+  emit('service', cron, 'CronMissed', cron, '', '', missed .. ' of its times were missed: no scheduler was there')
+end
+if skipped ~= '' then
+  emit('service', cron, 'CronSkipped', cron, '', '', skipped)
+  return 'OK'
+end
+if exists then
+  if not by_hand then
+    emit('service', cron, 'CronSkipped', cron, '', '', 'there is a service ' .. job .. ', so no job could have that name')
+  end
+  return 'EXISTS'
+end
+redis.call('SET', spec_key, spec_text)
+reuse_spec(former_specs, spec, write)
+-- Of a job of this name of which a failover lost the record and not the rest.
+redis.call('DEL', done, tries)
+redis.call('HSET', job_key, 'name', job, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
+  'fingerprint', spec .. ' ' .. fingerprint, 'replicas', completions, 'labels', labels, 'created_at', STAMP,
+  'updated_at', STAMP, 'revision', 1, 'revised_by', write, 'write', write, 'kind', 'job', 'job', policy,
+  'of_cron', cron .. ' ' .. tick)
+if app ~= '' then redis.call('HSET', job_key, 'app', app) end
+if depends_on ~= '' then redis.call('HSET', job_key, 'depends_on', depends_on) end
+redis.call('SADD', services, job)
+redis.call('ZADD', runs, by_hand and math.floor(NOW / 1000) or tick, job)
+emit('service', cron, 'CronRan', cron, '', '', 'created job ' .. job .. (by_hand and ', by hand' or ''))
+redis.call('PUBLISH', 'wake:reconcile', job)
+return 'OK'

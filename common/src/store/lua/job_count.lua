@@ -1,0 +1,22 @@
+-- Counts pods of a job that have ended with success and are not counted: they ended while Redis had lost the record of
+-- the job, or are recorded again from what a worker has saved.
+-- Reply: number of indices that were counted
+local service_key, done, tries = head_keys()
+local service = head_args()
+redis.call('HLEN', done)
+redis.call('HLEN', tries)
+local records = {}
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  records[p] = redis.call('HMGET', pod_key, 'phase', 'service', 'replica')
+end
+local counted = 0
+for p = 1, pod_count do
+  local pod_key = pod_keys(p)
+  local phase, pod_service, replica = unpack(records[p], 1, 3)
+  if phase == 'succeeded' and pod_service == service
+    and count_completion(service_key, done, tries, service, replica, pod_key) then
+    counted = counted + 1
+  end
+end
+return counted

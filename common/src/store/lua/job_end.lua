@@ -1,0 +1,11 @@
+-- Ends a job that has failed, or whose completions are all there.
+-- Reply: 'OK' | 'CHANGED' (it has ended, is being deleted or lacks completions: read it again)
+local service_key, done = head_keys()
+-- The failure is '' if it is complete, or a word and a sentence.
+local service, failure = head_args()
+local completed = redis.call('HLEN', done)
+local completions = running_job(service_key)
+if not completions then return 'CHANGED' end
+if (completed >= completions) ~= (failure == '') then return 'CHANGED' end
+end_job(service_key, service, completions, failure)
+return 'OK'

@@ -1,0 +1,255 @@
+//! Takes the ticks of crons, and keeps no more of their ended jobs than they say.
+//!
+//! Restores: for each tick of a cron its job is created exactly once, and not more than its `catch_up` late. The script
+//! that notes a tick creates its job, and does nothing if another scheduler took the tick before; so a lease only saves
+//! work. What a failover loses, it loses together.
+//!
+//! All crons are read in regular passes, and one at once after a hint that it changed.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::RedisMillis;
+use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
+use common::ids::{SchedulerId, ServiceName};
+use common::service::{Service, ServiceState};
+use common::spec::{Concurrency, Kind};
+use common::store::{Store, StoreError, Subscription, TickOutcome, channel};
+
+use crate::SchedulerContext;
+use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
+
+const LEASE_TIME: Duration = Duration::from_secs(4);
+const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at all services for crons of which no hint came.
+const PASS_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest sleep until a tick: the clock of Redis may be set.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+/// Until the next look whether the pods of a replaced job are gone.
+const WAIT_INTERVAL: Duration = Duration::from_millis(200);
+/// Hints that arrive within this time of each other are handled together.
+const HINT_WINDOW: Duration = Duration::from_millis(20);
+/// Ticks that one look takes of one cron.
+const MAX_STEPS: usize = 20;
+
+pub(crate) struct CronLoop {
+    store: Store,
+    id: SchedulerId,
+    hints: Subscription,
+    is_leader: bool,
+    lease_renewed_at: Instant,
+    next_pass_at: Instant,
+    /// When each cron is to be looked at.
+    crons: HashMap<ServiceName, Instant>,
+    /// Crons that cannot be read. Each is logged once.
+    broken: HashSet<ServiceName>,
+}
+
+impl Loop for CronLoop {
+    const NAME: &'static str = "cron";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        if !self.acquire_lease().await? {
+            self.crons.clear();
+            return Ok(Next::Rest);
+        }
+        if Instant::now() >= self.next_pass_at {
+            let names = self.store.service_names().await?;
+            self.look_for_crons(&names).await?;
+            self.next_pass_at = Instant::now() + PASS_INTERVAL;
+        }
+        let now = Instant::now();
+        let due: Vec<ServiceName> =
+            self.crons.iter().filter(|(_, at)| **at <= now).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            match self.look_at(&name).await {
+                Ok(Some(wait)) => {
+                    self.broken.remove(&name);
+                    self.crons.insert(name, Instant::now() + wait);
+                }
+                Ok(None) => drop(self.crons.remove(&name)),
+                Err(error) if error.is_transient() && !error.is_out_of_memory() => return Err(error),
+                Err(error) => {
+                    if self.broken.insert(name.clone()) {
+                        tracing::error!(cron = %name, "no job of the cron can be created: {error}; retrying");
+                    }
+                    self.crons.insert(name, Instant::now() + MAX_SLEEP);
+                }
+            }
+            self.renew_lease().await?;
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let next = self.crons.values().min().copied().unwrap_or(self.next_pass_at).min(self.next_pass_at);
+        let wait = if self.is_leader { next.saturating_duration_since(now) } else { LEASE_RENEWAL_INTERVAL };
+        let mut hints = tick_or_hints(wait.min(LEASE_RENEWAL_INTERVAL), &mut self.hints).await;
+        if self.is_leader && !hints.is_empty() {
+            // Each pod that ends publishes one.
+            tokio::time::sleep(HINT_WINDOW).await;
+            hints.extend(pending_hints(&mut self.hints));
+            let named: HashSet<ServiceName> = hints.iter().filter_map(hinted).collect();
+            self.look_for_crons(&named.into_iter().collect::<Vec<_>>()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the service that a hint names.
+fn hinted(hint: &Bytes) -> Option<ServiceName> {
+    let text = std::str::from_utf8(hint).ok()?;
+    ServiceName::new(text.strip_prefix("created ").unwrap_or(text)).ok()
+}
+
+impl CronLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        let now = Instant::now();
+        Self {
+            store: context.store.clone(),
+            id: context.id.clone(),
+            hints: context.store.subscribe(channel::RECONCILE),
+            is_leader: false,
+            lease_renewed_at: now,
+            next_pass_at: now,
+            crons: HashMap::new(),
+            broken: HashSet::new(),
+        }
+    }
+
+    async fn acquire_lease(&mut self) -> Result<bool, StoreError> {
+        if self.is_leader && self.lease_renewed_at.elapsed() < LEASE_RENEWAL_INTERVAL {
+            return Ok(true);
+        }
+        let is_leader = self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
+        self.lease_renewed_at = Instant::now();
+        if is_leader && !self.is_leader {
+            tracing::debug!("this scheduler now creates the jobs of crons");
+            self.next_pass_at = Instant::now();
+        }
+        self.is_leader = is_leader;
+        Ok(is_leader)
+    }
+
+    async fn renew_lease(&mut self) -> Result<(), StoreError> {
+        if self.lease_renewed_at.elapsed() >= LEASE_RENEWAL_INTERVAL {
+            self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
+            self.lease_renewed_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Looks at those of these services soon that are crons, or are jobs of crons, which may be one too many now.
+    async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let crons = self.store.crons_among(names).await?;
+        let now = Instant::now();
+        self.crons.extend(crons.into_iter().map(|name| (name, now)));
+        Ok(())
+    }
+
+    /// Takes what is due of a cron. Returns when to look again; `None` if it is no cron any more.
+    async fn look_at(&self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
+        for _ in 0..MAX_STEPS {
+            let seen_now = self.store.redis_now().await?;
+            let Some(cron) = self.store.service(name).await? else { return Ok(None) };
+            if cron.kind() != Kind::Cron || cron.state == ServiceState::Deleting {
+                return Ok(None);
+            }
+            let runs = self.store.runs_of(name).await?;
+            let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
+            let (mut jobs, unreadable) = self.store.services_each(&names).await?;
+            self.forget_gone(name, &names, &jobs, &unreadable).await?;
+            jobs.retain(|job| job.progress.of_cron.as_ref().is_some_and(|(of, _)| of == name));
+            let since = self.settled(cron.schedule.since, seen_now).await?;
+            let with_pods = self.with_pods(&cron, &jobs).await?;
+            match step(&cron, &with_pods, since, seen_now) {
+                CronStep::Take(tick) => {
+                    let Some(job) = job_name(name, tick.tick) else { return Ok(None) };
+                    let outcome = self.store.take_tick(&cron, &job, &tick).await?;
+                    if let TickOutcome::Taken(_) = outcome {
+                        tracing::debug!(cron = %name, %job, skipped = tick.skipped.is_some(), "took a tick");
+                    }
+                }
+                CronStep::Replace(jobs) => {
+                    for job in jobs {
+                        let why = "the next time of its cron has come, and concurrency is replace";
+                        self.store.end_job(&job, Some(("Replaced", why))).await?;
+                    }
+                }
+                CronStep::Wait => return Ok(Some(WAIT_INTERVAL)),
+                CronStep::Sleep(next) => {
+                    self.trim_history(&cron, &jobs).await?;
+                    let until = next.map(|tick| until_tick(tick, seen_now));
+                    return Ok(Some(until.map_or(MAX_SLEEP, |until| until.min(MAX_SLEEP))));
+                }
+            }
+        }
+        Ok(Some(Duration::ZERO))
+    }
+
+    /// Takes jobs out of the list whose records were removed by hand.
+    async fn forget_gone(
+        &self,
+        cron: &ServiceName,
+        listed: &[ServiceName],
+        jobs: &[Service],
+        unreadable: &[(ServiceName, StoreError)],
+    ) -> Result<(), StoreError> {
+        let known: HashSet<&ServiceName> =
+            jobs.iter().map(|job| &job.name).chain(unreadable.iter().map(|(name, _)| name)).collect();
+        let gone: Vec<ServiceName> = listed.iter().filter(|name| !known.contains(name)).cloned().collect();
+        self.store.forget_runs(cron, &gone).await
+    }
+
+    /// Counts the pods of jobs that have ended, if their successor waits for them.
+    async fn with_pods<'a>(
+        &self,
+        cron: &Service,
+        jobs: &'a [Service],
+    ) -> Result<Vec<CronJob<'a>>, StoreError> {
+        let is_replacing =
+            cron.cron.as_ref().is_some_and(|policy| policy.concurrency == Concurrency::Replace);
+        let mut with_pods = Vec::with_capacity(jobs.len());
+        for service in jobs {
+            let mut active_pods = 0;
+            if is_replacing && !service.progress.is_complete() {
+                let ids: Vec<_> =
+                    self.store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
+                let records = self.store.pods_each(&ids).await?;
+                active_pods =
+                    records.iter().flatten().flatten().filter(|pod| !pod.phase.is_terminal()).count();
+            }
+            with_pods.push(CronJob { service, active_pods });
+        }
+        Ok(with_pods)
+    }
+
+    /// A time in the future was written by a former master whose clock was ahead: it counts as the moment at which this
+    /// one took over.
+    async fn settled(&self, at: RedisMillis, now: RedisMillis) -> Result<RedisMillis, StoreError> {
+        if at <= now {
+            return Ok(at);
+        }
+        Ok(self.store.master_changed_at().await?.map_or(now, |taken_over_at| taken_over_at.min(now)))
+    }
+
+    async fn trim_history(&self, cron: &Service, jobs: &[Service]) -> Result<(), StoreError> {
+        let Some(policy) = &cron.cron else { return Ok(()) };
+        let jobs: Vec<&Service> = jobs.iter().collect();
+        for job in surplus_history(policy, &jobs) {
+            self.store.delete_service_if(&job.name, Some(job.revision)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns how long it is until a tick.
+fn until_tick(tick: i64, now: RedisMillis) -> Duration {
+    let at = RedisMillis::try_from(tick).unwrap_or_default().saturating_mul(1000);
+    Duration::from_millis(at.saturating_sub(now))
+}

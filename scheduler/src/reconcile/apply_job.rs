@@ -1,0 +1,93 @@
+//! Reads the input of a job's plan and carries the plan out, and what becomes of a cron that is deleted. No decisions are
+//! left here.
+
+use common::RedisMillis;
+use common::ids::ServiceName;
+use common::service::{Service, ServiceState};
+use common::store::{CreateOutcome, JobIndices, Store, StoreError};
+
+use super::apply::carry_out;
+use super::job::{JobPlan, JobStep};
+
+/// Measures times that a former master has written with the clock of this one, whose clock may have been an hour ahead:
+/// a time in the future counts as the moment at which this master took over.
+pub(crate) async fn settle_job_times(
+    store: &Store,
+    job: &mut Service,
+    indices: &mut JobIndices,
+    seen_now: RedisMillis,
+) -> Result<(), StoreError> {
+    let progress = &mut job.progress;
+    let own = progress.started_at.iter_mut().chain(&mut progress.ended_at);
+    let of_failures = indices.failed.values_mut().map(|result| &mut result.at);
+    let mut future: Vec<&mut RedisMillis> = own.chain(of_failures).filter(|at| **at > seen_now).collect();
+    if future.is_empty() {
+        return Ok(());
+    }
+    // Read after the times: what is later than this is in the future.
+    let now = store.redis_now().await?;
+    let taken_over_at = store.master_changed_at().await?.map_or(now, |at| at.min(now));
+    future.iter_mut().filter(|at| ***at > now).for_each(|at| **at = taken_over_at);
+    Ok(())
+}
+
+/// Carries out the plan of a job, except requeueing. Returns true if another plan is needed at once.
+///
+/// # Errors
+/// If keys of some pods are broken, everything else is carried out before this fails.
+pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) -> Result<bool, StoreError> {
+    let name = &job.name;
+    let mut needs_another = match &plan.step {
+        None => false,
+        Some(JobStep::Count(pods)) => {
+            let counted = store.count_job_pods(name, pods).await?;
+            tracing::warn!(job = %name, "counted {counted} pods that had ended and were not counted");
+            counted > 0
+        }
+        Some(JobStep::Complete) => store.end_job(name, None).await?,
+        Some(JobStep::Fail(reason, message)) => {
+            let is_ended = store.end_job(name, Some((reason, message))).await?;
+            if is_ended {
+                tracing::warn!(job = %name, "the job has failed: {reason}: {message}");
+            }
+            is_ended
+        }
+        Some(JobStep::Expire) => {
+            tracing::info!(job = %name, "the job ended longer ago than its ttl: it is deleted");
+            store.delete_service_if(name, Some(job.revision)).await?;
+            true
+        }
+    };
+    needs_another |= carry_out(store, job, &plan.pods).await?;
+    if !plan.start.is_empty() {
+        let created = store.create_job_pods(job, &plan.start).await?;
+        needs_another |= !matches!(created, CreateOutcome::Created(_) | CreateOutcome::Unconfirmed);
+        needs_another |= matches!(created, CreateOutcome::Created(count) if count < plan.start.len());
+    }
+    Ok(needs_another)
+}
+
+/// Deletes the jobs of a cron that is being deleted, and forgets the cron when they are gone. Returns whether there was
+/// anything to do.
+pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, StoreError> {
+    if cron.state != ServiceState::Deleting {
+        return Ok(false);
+    }
+    let runs = store.runs_of(&cron.name).await?;
+    let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
+    let (jobs, unreadable) = store.services_each(&names).await?;
+    let is_known = |name: &ServiceName| {
+        jobs.iter().any(|job| job.name == *name) || unreadable.iter().any(|(other, _)| other == name)
+    };
+    let gone: Vec<ServiceName> = names.iter().filter(|name| !is_known(name)).cloned().collect();
+    store.forget_runs(&cron.name, &gone).await?;
+    let is_of_cron = |job: &&Service| job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name);
+    let left = jobs.iter().filter(is_of_cron).count() + unreadable.len();
+    for job in jobs.iter().filter(is_of_cron).filter(|job| job.state == ServiceState::Active) {
+        store.delete_service_if(&job.name, Some(job.revision)).await?;
+    }
+    if left == 0 && store.forget_service(cron).await? {
+        tracing::info!(cron = %cron.name, "deleted cron removed");
+    }
+    Ok(true)
+}

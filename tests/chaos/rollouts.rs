@@ -1,0 +1,383 @@
+//! A service of ten replicas is updated again and again while a plain client sends 500 requests a second through the
+//! ingress of three hosts: no request may fail. Broken updates must roll back by themselves and say why, others are
+//! undone by hand halfway, and in every tenth a scheduler or the Redis master is killed.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::docker::Docker;
+use kubeleet_tests::exclusive::exclusive;
+use kubeleet_tests::http::Http;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use worker::runtime::docker::DockerRuntime;
+use worker::runtime::sample_image::{Recipe, import_recipe};
+
+use crate::faults::master;
+use crate::report::FaultResult;
+use crate::stack::{Stack, StackOptions};
+
+const IMAGE: &str = "kubeleet-test/rollouts:1";
+const HOST: &str = "web.test";
+/// The port of the server in the containers.
+const PORT: u16 = 8000;
+const REPLICAS: u64 = 10;
+/// Between two requests: 500 a second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
+/// Longer than a request waits for a pod.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long one update may take, with a failover in it.
+const UPDATE_LIMIT: Duration = Duration::from_secs(180);
+/// How soon a broken update must have been judged, without a failover in it: the start of a container on a busy
+/// engine, its check twice, and the monitor.
+const JUDGED_WITHIN: Duration = Duration::from_secs(45);
+
+/// Makes `good` good updates, a fifth as many broken ones, and undoes a tenth as many by hand; at least one of each.
+pub async fn run(good: usize) -> FaultResult {
+    let mut result =
+        FaultResult { fault: "updates under 500 requests/s".to_owned(), ..FaultResult::default() };
+    let mut stack = Stack::start(StackOptions {
+        without_engine: true,
+        with_proxies: true,
+        worker_settings: vec![
+            ("KUBELEET_RUNTIME", "docker"),
+            ("KUBELEET_NAMES", "off"),
+            ("DOCKER_HOST", "unix:///var/run/docker.sock"),
+        ],
+        ..StackOptions::default()
+    })
+    .await;
+    let Some(docker) = Docker::find(stack.prefix()).await else { return result };
+    make_image().await;
+    result = make_updates(&mut stack, good, result).await;
+    // Workers that live would start their containers again.
+    drop(stack);
+    drop(docker);
+    result
+}
+
+async fn make_updates(stack: &mut Stack, good: usize, mut result: FaultResult) -> FaultResult {
+    let mut service = Service { https: stack.https(), version: 0, generation: 0 };
+    service.put(&good_one(0)).await;
+    service.completes().await.unwrap();
+    let load = Load::start(stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect());
+    let mut slowest_judgement = Duration::ZERO;
+    for (number, kind) in kinds(good).into_iter().enumerate() {
+        let begun = Instant::now();
+        let step = update(stack, &mut service, number, kind).await;
+        match step {
+            Ok(Some(judged)) => slowest_judgement = slowest_judgement.max(judged),
+            Ok(None) => {}
+            Err(wrong) => result.wrong.push(format!("update {number} ({kind:?}): {wrong}")),
+        }
+        result.injected += 1;
+        let (sent, failed) = (load.counts.sent(), load.counts.failed());
+        println!("  update {number} {kind:?}: {:.1?}; {sent} requests, {failed} failed", begun.elapsed());
+    }
+    let counts = load.end().await;
+    counts.report(slowest_judgement);
+    result.wrong.extend(counts.why_failed());
+    if result.is_broken() {
+        result.wrong.push(format!("logs are in {}", stack.keep_logs("rollouts").display()));
+    }
+    result
+}
+
+/// An update, by how it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Good,
+    Broken(Break),
+    Undone,
+}
+
+/// What is wrong with a broken one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Break {
+    Exits,
+    CannotStart,
+    Unhealthy,
+}
+
+/// All updates: the broken and undone ones are spread among the good ones.
+fn kinds(good: usize) -> Vec<Kind> {
+    let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
+    let mut kinds = Vec::new();
+    for number in 0..good {
+        kinds.push(Kind::Good);
+        if number % 5 == 2 {
+            kinds.push(Kind::Broken(breaks[number / 5 % breaks.len()]));
+        }
+        if number % 10 == 3 {
+            kinds.push(Kind::Undone);
+        }
+    }
+    kinds
+}
+
+fn good_one(version: usize) -> Value {
+    json!({
+        "name": "web", "image": IMAGE, "pull_policy": "never", "replicas": REPLICAS, "command": ["/greeter"],
+        "stop_grace_period": "10s", "environment": {"VERSION": version.to_string()},
+        "healthcheck": {"http": {"port": PORT}, "interval": "1s", "retries": 2},
+        "ingress": [{"host": HOST, "port": PORT}],
+        "update": {"order": "start-first", "parallelism": 3, "monitor": "1s", "on_failure": "rollback"},
+    })
+}
+
+fn broken_one(version: usize, what: Break) -> Value {
+    let mut service = good_one(version);
+    service["command"] = match what {
+        Break::Exits => json!(["/bin/sh", "-c", "echo no database; exit 3"]),
+        Break::CannotStart => json!(["/nothing"]),
+        Break::Unhealthy => json!(["/bin/sleep", "86400"]),
+    };
+    service
+}
+
+/// What the message of a rolled back update has to tell.
+fn reason(what: Break) -> &'static str {
+    match what {
+        Break::Exits => "no database",
+        Break::CannotStart => "/nothing",
+        Break::Unhealthy => "nhealthy",
+    }
+}
+
+async fn make_image() {
+    let _lock = exclusive("images").await;
+    let docker = DockerRuntime::connect(None).unwrap();
+    let greeter = Path::new(env!("CARGO_BIN_EXE_greeter"));
+    let programs =
+        [(greeter, "/greeter"), (Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")];
+    let recipe = Recipe { programs: &programs, command: &["/greeter"], ..Recipe::default() };
+    import_recipe(&docker, recipe, IMAGE).await.unwrap();
+}
+
+/// The service as its operator changes it, through whichever API answers.
+struct Service {
+    https: Vec<Http>,
+    version: usize,
+    generation: u64,
+}
+
+impl Service {
+    /// Repeats a request until one of the APIs answers it, as an operator does during a failover.
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        let begun = Instant::now();
+        loop {
+            for http in &self.https {
+                match http.try_send(method.clone(), path, body).await {
+                    Ok(response) if response.status().is_success() => {
+                        return response.json().await.unwrap_or_default();
+                    }
+                    Ok(response) if response.status().is_client_error() => {
+                        panic!("{method} {path}: {}: {:?}", response.status(), response.text().await)
+                    }
+                    _ => {}
+                }
+            }
+            assert!(begun.elapsed() < UPDATE_LIMIT, "{method} {path}: no API answers");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn put(&mut self, service: &Value) {
+        let stored = self.send(Method::PUT, "/service/web", Some(service)).await;
+        self.generation = stored["generation"].as_u64().unwrap();
+    }
+
+    /// Waits until something is so. Returns the service, or what it was in the end.
+    async fn until(&self, what: &str, is_reached: impl Fn(&Value) -> bool) -> Result<Value, String> {
+        let begun = Instant::now();
+        loop {
+            let service = self.send(Method::GET, "/service/web", None).await;
+            if is_reached(&service) {
+                return Ok(service);
+            }
+            if begun.elapsed() > UPDATE_LIMIT {
+                return Err(format!("not within {UPDATE_LIMIT:?}: {what}: {service}"));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn completes(&self) -> Result<(), String> {
+        self.until("complete", |service| is_complete(service, self.generation)).await.map(|_| ())
+    }
+
+    /// Waits for the rollback of the current generation, and until it is complete. Returns when it was judged.
+    async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
+        let broken = self.generation;
+        let judged =
+            self.until("rolled back", |service| service["rollout"]["state"] == "rolled_back").await?;
+        let judged_after = begun.elapsed();
+        if judged["rollout"]["generation"] != broken {
+            return Err(format!("another generation than {broken} was rolled back: {}", judged["rollout"]));
+        }
+        self.generation = judged["generation"].as_u64().unwrap_or_default();
+        let message = judged["rollout"]["message"].as_str().unwrap_or_default();
+        if !message.contains(why) {
+            return Err(format!("it does not say why ({why}): {message}"));
+        }
+        self.completes().await?;
+        Ok(judged_after)
+    }
+}
+
+fn is_complete(service: &Value, generation: u64) -> bool {
+    let status = &service["status"];
+    let is_whole = ["ready", "updated", "running"].iter().all(|count| status[count] == REPLICAS);
+    service["generation"] == generation && is_whole && status["stopping"] == 0
+}
+
+/// Makes one update and sees how it ends. Returns how long a broken one took to be judged where nothing disturbed it.
+async fn update(
+    stack: &mut Stack,
+    service: &mut Service,
+    number: usize,
+    kind: Kind,
+) -> Result<Option<Duration>, String> {
+    let begun = Instant::now();
+    service.version += 1;
+    let version = service.version;
+    service
+        .put(&match kind {
+            Kind::Good | Kind::Undone => good_one(version),
+            Kind::Broken(what) => broken_one(version, what),
+        })
+        .await;
+    let is_disturbed = number % 10 == 3;
+    if is_disturbed {
+        disturb(stack, number).await;
+    }
+    match kind {
+        Kind::Good => service.completes().await.map(|()| None),
+        Kind::Undone => {
+            service.until("one is updated", |now| now["status"]["updated"].as_u64() > Some(0)).await?;
+            let undone = service.send(Method::POST, "/service/web/undo", None).await;
+            service.generation = undone["generation"].as_u64().unwrap_or_default();
+            service.completes().await.map(|()| None)
+        }
+        Kind::Broken(what) => {
+            let judged = service.rolls_back(reason(what), begun).await?;
+            if !is_disturbed && judged > JUDGED_WITHIN {
+                return Err(format!("it was judged after {judged:.1?} only"));
+            }
+            Ok((!is_disturbed).then_some(judged))
+        }
+    }
+}
+
+/// Kills a scheduler and starts it again, or kills the master, in turns.
+async fn disturb(stack: &mut Stack, number: usize) {
+    tokio::time::sleep(Duration::from_millis(500 + number as u64 * 37 % 2_000)).await;
+    if number / 10 % 2 == 1 {
+        return master::kill(stack).await;
+    }
+    let victim = number / 20 % stack.schedulers.len();
+    stack.schedulers[victim].kill();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    stack.schedulers[victim].start_again();
+}
+
+/// What became of the requests.
+#[derive(Default)]
+struct Counts {
+    sent: AtomicU64,
+    /// How long each that was answered took.
+    answered: Mutex<Vec<Duration>>,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Counts {
+    fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    fn failed(&self) -> usize {
+        self.failures.lock().unwrap().len()
+    }
+
+    fn why_failed(&self) -> Vec<String> {
+        let failures = self.failures.lock().unwrap();
+        let count = failures.len();
+        failures.iter().take(5).map(|why| format!("one of {count} requests that failed: {why}")).collect()
+    }
+
+    fn report(&self, slowest_judgement: Duration) {
+        let mut times = self.answered.lock().unwrap().clone();
+        times.sort_unstable();
+        let quantile = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
+        let (p50, p99, last) = (quantile(0.5), quantile(0.99), times.last().copied());
+        println!(
+            "{} requests, {} failed; p50 {p50:.1?}, p99 {p99:.1?}, longest {last:.1?}; a broken update was judged \
+             within {slowest_judgement:.1?}",
+            self.sent(),
+            self.failed()
+        );
+    }
+}
+
+/// A plain client: it knows nothing of pods, and repeats nothing.
+struct Load {
+    counts: Arc<Counts>,
+    is_over: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Load {
+    fn start(addresses: Vec<String>) -> Self {
+        let (counts, is_over) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+        let task = tokio::spawn(send_requests(addresses, counts.clone(), is_over.clone()));
+        Self { counts, is_over, task }
+    }
+
+    /// Waits for all answers.
+    async fn end(self) -> Arc<Counts> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+        self.counts
+    }
+}
+
+async fn send_requests(addresses: Vec<String>, counts: Arc<Counts>, is_over: Arc<AtomicBool>) {
+    let client = Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).build().unwrap();
+    let mut clock = tokio::time::interval(REQUEST_INTERVAL);
+    let mut in_progress = JoinSet::new();
+    for number in 0_usize.. {
+        clock.tick().await;
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let method = if number % 2 == 0 { Method::GET } else { Method::POST };
+        let url = format!("http://{}/", addresses[number % addresses.len()]);
+        let request = client.request(method, url).header("Host", HOST);
+        let counts = counts.clone();
+        counts.sent.fetch_add(1, Ordering::Relaxed);
+        in_progress.spawn(async move {
+            let begun = Instant::now();
+            match answer(request).await {
+                Ok(()) => counts.answered.lock().unwrap().push(begun.elapsed()),
+                Err(why) => {
+                    counts.failures.lock().unwrap().push(format!("after {:.1?}: {why}", begun.elapsed()));
+                }
+            }
+        });
+        while in_progress.try_join_next().is_some() {}
+    }
+    in_progress.join_all().await;
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<(), String> {
+    let response = request.send().await.map_err(|error| format!("{error:?}"))?;
+    let status = response.status();
+    let text = response.text().await.map_err(|error| format!("{error:?}"))?;
+    match status == StatusCode::OK && text.starts_with("hello from ") {
+        true => Ok(()),
+        false => Err(format!("{status}: {text}")),
+    }
+}

@@ -1,0 +1,206 @@
+//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron is taken once
+//! together with its job, whatever schedulers do, over failovers that lose writes, and with clocks that are set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::cron::{Schedule, Ticks, Zone};
+
+use super::observed_state::{ObservedService, ObservedState};
+use super::process_id::{ProcessId, SCHEDULERS};
+use super::world::World;
+use super::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
+
+const CRON: &str = "tick";
+const SCHEDULE: &str = "*/2 * * * * *";
+/// Length of the phase with faults, as a multiple of the silence after which a node is declared dead.
+const PHASE: u64 = 12;
+/// How often a container ends, per step and mille.
+const ENDS: u64 = 20;
+
+/// What is known of the jobs of a run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownJobs {
+    /// Each job that ever was, and the write that created it. What a failover loses is unknown again.
+    created: BTreeMap<String, String>,
+    /// The same when the replica fell behind.
+    in_replica: Option<BTreeMap<String, String>>,
+}
+
+fn document(suspend: bool) -> String {
+    serde_json::json!({
+        "kind": "cron", "name": CRON, "image": "keep:part",
+        "cron": {"schedule": SCHEDULE, "catch_up": "10s", "suspend": suspend, "history": {"successful": 2, "failed": 2}},
+        "job": {"completions": 2, "parallelism": 2, "backoff": "1s", "backoff_limit": 1000},
+    })
+    .to_string()
+}
+
+fn jobs(observed: &ObservedState) -> impl Iterator<Item = (&String, &ObservedService)> {
+    observed.services.iter().filter(|(_, service)| service.kind == "job")
+}
+
+/// Returns what is wrong at this instant.
+pub(super) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, job) in jobs(observed) {
+        let write = known.created.entry(name.clone()).or_insert_with(|| job.created_by.clone());
+        if *write != job.created_by {
+            found.push(format!("a tick is taken twice: job {name} is created again"));
+            write.clone_from(&job.created_by);
+        }
+        let done = observed.done.get(name).map_or(0, BTreeMap::len);
+        if job.has_ended && !job.has_failed && done != job.replicas as usize {
+            found.push(format!("job {name} is complete with {done} of {} indices", job.replicas));
+        }
+    }
+    for pod in observed.pods.values().filter(|pod| pod.phase == "succeeded") {
+        let is_counted = |done: &BTreeMap<String, String>| done.contains_key(&pod.replica.to_string());
+        let job = observed.services.get(&pod.service).filter(|job| job.is_active && !job.has_failed);
+        if job.is_some() && !observed.done.get(&pod.service).is_some_and(is_counted) {
+            found.push(format!("index {} of {} has ended and is not counted", pod.replica, pod.service));
+        }
+    }
+    found.extend(untaken(observed));
+    found
+}
+
+/// Each job of the cron has its tick among those that were taken.
+fn untaken(observed: &ObservedState) -> Vec<String> {
+    let Some(cron) = observed.services.get(CRON) else { return Vec::new() };
+    let ranges = ranges(&cron.ticks);
+    let is_taken = |tick: i64| ranges.iter().any(|(first, last)| (*first..=*last).contains(&tick));
+    let ticks = jobs(observed).filter_map(|(name, _)| tick_of(name));
+    ticks
+        .filter(|tick| !is_taken(*tick))
+        .map(|tick| format!("tick {tick} has a job and is not taken"))
+        .collect()
+}
+
+fn tick_of(job: &str) -> Option<i64> {
+    job.strip_prefix(CRON)?.strip_prefix('-')?.parse().ok()
+}
+
+fn ranges(text: &str) -> Vec<(i64, i64)> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-')?;
+        Some((first.parse().ok()?, last.parse().ok()?))
+    };
+    text.split(',').filter_map(range).collect()
+}
+
+/// Each tick that was taken has had its job.
+fn missing(world: &World) -> Vec<String> {
+    let Some(cron) = world.observed.services.get(CRON) else { return vec!["the cron is gone".to_owned()] };
+    let (schedule, zone): (Schedule, Zone) = (SCHEDULE.parse().unwrap(), Zone::default());
+    let had: BTreeSet<i64> = world.checks.jobs.created.keys().filter_map(|name| tick_of(name)).collect();
+    let mut found = Vec::new();
+    for (first, last) in ranges(&cron.ticks) {
+        let mut tick = first;
+        while tick <= last {
+            if !had.contains(&tick) {
+                found.push(format!("tick {tick} is taken and had no job"));
+            }
+            let Some(next) = schedule.next_after(&zone, tick) else { break };
+            tick = next;
+        }
+    }
+    if cron.ticks.parse::<Ticks>().is_err() {
+        found.push(format!("the ticks are {:?}", cron.ticks));
+    }
+    found
+}
+
+/// Returns why the jobs have not all ended.
+fn not_ended(world: &World) -> Vec<String> {
+    let observed = &world.observed;
+    let running = jobs(observed).filter(|(_, job)| !job.has_ended || !job.is_active);
+    let mut found: Vec<String> = running.map(|(name, _)| format!("job {name} has not ended")).collect();
+    let is_moving = |phase: &str| matches!(phase, "pending" | "assigned" | "running" | "stopping");
+    let pods = observed.pods.values().filter(|pod| is_moving(&pod.phase));
+    found.extend(pods.map(|pod| format!("a pod of {} is {}", pod.service, pod.phase)));
+    found
+}
+
+impl World {
+    /// The replica that fell behind knows these jobs.
+    pub(super) fn note_jobs_of_replica(&mut self) {
+        self.checks.jobs.in_replica = Some(self.checks.jobs.created.clone());
+    }
+
+    /// The replica has taken over: what it does not know was never created.
+    pub(super) fn forget_lost_jobs(&mut self) {
+        if let Some(created) = self.checks.jobs.in_replica.take() {
+            self.checks.jobs.created = created;
+        }
+    }
+
+    /// Containers of jobs end by themselves, some of them with an error.
+    fn end_containers(&mut self) {
+        for host in 0..self.cluster.hosts.len() {
+            let name = self.cluster.hosts[host].name();
+            for container in self.cluster.hosts[host].running() {
+                if self.random.per_mille(ENDS) {
+                    let code = i64::from(self.random.per_mille(150));
+                    self.cluster.hosts[host].end_container(&container.handle, Some(code));
+                    self.log(&name, format_args!("{} ends: {code}", container.handle));
+                }
+            }
+        }
+    }
+
+    fn disturb(&mut self) {
+        if self.random.per_mille(3) {
+            let scheduler = ProcessId::Scheduler(self.random.below(SCHEDULERS));
+            let until = self.clock.now + self.random.between(0, self.timing.dead);
+            match self.random.per_mille(500) {
+                true => self.crash(scheduler, until),
+                false => self.pause(scheduler, until),
+            }
+        }
+        if self.faults.replica.is_none() && self.random.per_mille(1) {
+            self.stop_replication();
+        } else if self.faults.replica.is_some() && self.random.per_mille(5) {
+            self.fail_over();
+        }
+    }
+}
+
+/// Runs a cron and its jobs with faults, then suspends it, and waits until all jobs have ended.
+pub(super) fn run(world: &mut World) -> Result<(), Vec<String>> {
+    world.faults.rate = 0;
+    world.clients.lock().put_document(document(false));
+    let end = world.clock.now + PHASE * world.timing.dead;
+    while world.clock.now < end {
+        world.end_containers();
+        if world.observed.services.contains_key(CRON) && world.clients.lock().is_idle() {
+            world.disturb();
+        }
+        world.step()?;
+    }
+    if world.faults.replica.is_some() {
+        world.fail_over();
+    }
+    world.stop_faults();
+    world.clients.lock().put_document(document(true));
+    let begin = world.clock.now;
+    let mut steps = 0;
+    while world.clock.now < begin + CONVERGENCE_LIMIT * world.timing.dead {
+        world.end_containers();
+        world.step()?;
+        steps += 1;
+        if steps % STEPS_PER_CONVERGENCE_CHECK != 0 || !world.clients.lock().is_idle() {
+            continue;
+        }
+        if not_ended(world).is_empty() {
+            world.stats.convergence_millis = world.clock.now - begin;
+            world.reread_all();
+            world.take_violations()?;
+            let missing = missing(world);
+            world.stats.ticks = world.checks.jobs.created.len() as u64;
+            return if missing.is_empty() { Ok(()) } else { Err(missing) };
+        }
+    }
+    let mut violations = not_ended(world);
+    violations.insert(0, "the jobs do not converge".to_owned());
+    Err(violations)
+}

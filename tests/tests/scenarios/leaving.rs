@@ -1,0 +1,83 @@
+//! `node leave` and `node return`, as the unit `kubeleet-handover` runs them at a shutdown and after the next start.
+
+use std::path::{Path, PathBuf};
+
+use kubeleet_tests::cluster::binary;
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::http::Http;
+use kubeleet_tests::{Cluster, Timing};
+use reqwest::Method;
+use testkit::eventually::{check, eventually_within};
+
+use crate::{SOON, sleeper};
+
+/// Runs a command of the unit. Returns its exit code, and what it wrote.
+async fn run(what: &str, node: &str, marker: &Path, http: &Http) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::new(binary());
+    let api = format!("http://{}", http.address());
+    command.args(["node", what, node, "--timeout", "3s", "--api", &api, "--marker"]).arg(marker);
+    let output = command.output().await.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+async fn pods_on(http: &Http, node: &str) -> usize {
+    http.pods(&format!("node={node}")).await.iter().filter(|pod| pod["phase"] == "running").count()
+}
+
+async fn is_cordoned(http: &Http, node: &str) -> bool {
+    http.get(&format!("/node/{node}")).await["cordoned"] == true
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it_is_back() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let http = api.http();
+    let (w1, w2) = (cluster.node("w1"), cluster.node("w2"));
+    let marker: PathBuf = cluster.folder().join("cordoned");
+    let _first = cluster.small_worker("w1", "process", 20);
+    http.nodes_ready(1).await;
+    http.post("/service", &sleeper("web", 4, "keep")).await;
+    http.runs(SOON, "web", 4).await;
+
+    // Alone, it keeps them.
+    let (code, said) = run("leave", &w1, &marker, &http).await;
+    assert!(code == Some(0) && said.contains("no other node takes pods"), "{code:?}: {said}");
+    assert_eq!((pods_on(&http, &w1).await, marker.exists()), (4, false));
+
+    let _second = cluster.small_worker("w2", "process", 20);
+    http.nodes_ready(2).await;
+    let (code, said) = run("leave", &w1, &marker, &http).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!((pods_on(&http, &w1).await, pods_on(&http, &w2).await), (0, 4), "{said}");
+    assert!(is_cordoned(&http, &w1).await && marker.exists());
+    let (code, said) = run("return", &w1, &marker, &http).await;
+    assert_eq!((code, is_cordoned(&http, &w1).await, marker.exists()), (Some(0), false, false), "{said}");
+
+    // What an operator has cordoned stays so over a restart of the machine.
+    http.send(Method::POST, &format!("/node/{w2}/cordon"), None).await;
+    let (code, said) = run("leave", &w2, &marker, &http).await;
+    assert_eq!((code, pods_on(&http, &w2).await, marker.exists()), (Some(0), 0, false), "{said}");
+    run("return", &w2, &marker, &http).await;
+    assert!(is_cordoned(&http, &w2).await);
+
+    // A service that fits nowhere else holds up no other one.
+    http.send(Method::POST, &format!("/node/{w2}/uncordon"), None).await;
+    let mut bound = sleeper("bound", 1, "keep");
+    bound["constraints"] = serde_json::json!([format!("node=={w1}")]);
+    let (status, body) = http.send(Method::POST, "/service", Some(&bound)).await;
+    assert!(status.is_success(), "{body}");
+    http.runs(SOON, "bound", 1).await;
+    let (code, said) = run("leave", &w1, &marker, &http).await;
+    assert!(
+        code != Some(0) && said.contains("no replacement was ready within --timeout for bound"),
+        "{said}"
+    );
+    eventually_within(SOON, "all pods of the other service have moved", || async {
+        let there = pods_on(&http, &w2).await;
+        check(there == 4, || there.to_string())
+    })
+    .await;
+}
