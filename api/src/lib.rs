@@ -13,6 +13,7 @@ mod connections;
 mod event_feed;
 mod growth;
 mod kind_status;
+mod merged_logs;
 pub mod metrics;
 mod middleware;
 mod openapi;
@@ -28,6 +29,7 @@ mod routes;
 mod server;
 mod state;
 mod streams;
+mod usage;
 mod views;
 
 #[cfg(test)]

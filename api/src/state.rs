@@ -21,6 +21,7 @@ use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
 use crate::readiness::Readiness;
 use crate::streams::Streams;
+use crate::usage::UsageCache;
 
 /// The state of every handler. Cheap to clone.
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct AppState {
     growth: Arc<GrowthGate>,
     /// Knows what the nodes have free.
     capacity: Arc<CapacityGate>,
+    /// What nodes and pods use, shared by concurrent requests.
+    pub(crate) usage: Arc<UsageCache>,
     /// The streams that are open.
     pub(crate) streams: Streams,
     /// Work that continues after its request was answered.
@@ -68,6 +71,7 @@ impl AppState {
             access: Arc::new(AccessControl::new(config.token.as_ref())),
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
+            usage: Arc::default(),
             readiness: Arc::default(),
             growth: Arc::default(),
             capacity: Arc::default(),

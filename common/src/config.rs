@@ -100,6 +100,17 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How full the disk of containers may be, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskMarks {
+    /// Above it kept logs and images that are not needed go,
+    pub high: u8,
+    /// down to it.
+    pub low: u8,
+    /// From it on the node takes no new pods.
+    pub full: u8,
+}
+
 /// The container runtime of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
@@ -317,6 +328,12 @@ pub struct Config {
     pub sim_workers: u32,
     /// Wait before an exited container is restarted for the first time. Doubles up to five minutes.
     pub restart_backoff: Duration,
+    /// How full the disk of containers may be.
+    pub disk_marks: DiskMarks,
+    /// How long the logs of removed containers are kept; zero keeps none.
+    pub log_keep: Duration,
+    /// Bytes of the disk that they may have.
+    pub log_keep_bytes: u64,
     /// Log filter in the syntax of `tracing`.
     pub log: String,
     /// Whether log lines are JSON.
@@ -404,6 +421,11 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_RESERVED_DISK", "disk of this machine that is kept for images, logs and the system"),
     ("KUBELEET_SIM_WORKERS", "simulated workers in one sim process"),
     ("KUBELEET_RESTART_BACKOFF", "wait before the first restart of a container"),
+    ("KUBELEET_IMAGE_GC_HIGH", "percentage of the disk of containers above which kept logs and images go"),
+    ("KUBELEET_IMAGE_GC_LOW", "percentage down to which they go"),
+    ("KUBELEET_DISK_PRESSURE", "percentage from which on the node takes no new pods"),
+    ("KUBELEET_LOG_KEEP", "how long the logs of removed containers are kept; 0 for not at all"),
+    ("KUBELEET_LOG_KEEP_SIZE", "disk that the logs of removed containers may have"),
     ("KUBELEET_LOG", "log filter, e.g. info or worker=debug"),
     ("KUBELEET_LOG_FORMAT", "text or json"),
 ];
@@ -528,6 +550,9 @@ impl Sources<'_> {
             reserve: self.reserve(p),
             sim_workers: self.read(p, "KUBELEET_SIM_WORKERS", 1, |t| at_most(t, MAX_SIM_WORKERS)) as u32,
             restart_backoff: self.read(p, "KUBELEET_RESTART_BACKOFF", Duration::from_secs(10), duration),
+            disk_marks: self.disk_marks(p),
+            log_keep: self.read(p, "KUBELEET_LOG_KEEP", Duration::from_secs(24 * 3600), duration_or_zero),
+            log_keep_bytes: self.read(p, "KUBELEET_LOG_KEEP_SIZE", 256 << 20, disk_bytes),
             log: self.read(p, "KUBELEET_LOG", "info".to_owned(), |t| Ok(t.to_owned())),
             log_json: self.read(p, "KUBELEET_LOG_FORMAT", false, log_format),
         };
@@ -636,6 +661,16 @@ impl Sources<'_> {
         }
     }
 
+    /// A lower mark above the upper one is the upper one.
+    fn disk_marks(&self, problems: &mut Vec<ConfigError>) -> DiskMarks {
+        let high = self.read(problems, "KUBELEET_IMAGE_GC_HIGH", 85, percentage);
+        DiskMarks {
+            high,
+            low: self.read(problems, "KUBELEET_IMAGE_GC_LOW", 80, percentage).min(high),
+            full: self.read(problems, "KUBELEET_DISK_PRESSURE", 95, percentage),
+        }
+    }
+
     fn metrics_listen(&self, problems: &mut Vec<ConfigError>) -> MetricsListen {
         let setting = "KUBELEET_METRICS_LISTEN";
         let origin = self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
@@ -694,6 +729,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is too short: write a duration such as 5s or 500ms"));
     }
     text.parse::<HumanDuration>().map(HumanDuration::get).map_err(|error| error.to_string())
+}
+
+fn duration_or_zero(text: &str) -> Result<Duration, String> {
+    text.parse::<HumanDuration>().map(HumanDuration::get).map_err(|error| error.to_string())
+}
+
+fn disk_bytes(text: &str) -> Result<u64, String> {
+    node_memory(text).map(Memory::bytes)
 }
 
 fn positive(text: &str) -> Result<u64, String> {

@@ -2,8 +2,8 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`], [`cron`],
-//!   [`recovery`]; and the JSON documents of the API: [`api`].
+//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
+//!   [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`]; and the JSON documents of the API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
@@ -28,6 +28,8 @@ pub mod ingress;
 pub mod json_pointer;
 pub mod lifecycle;
 pub mod listen;
+pub mod log_line;
+pub mod log_merge;
 pub mod network;
 pub mod node;
 pub mod payload;
@@ -46,6 +48,7 @@ pub mod spec;
 pub mod store;
 mod system_error;
 pub mod telemetry;
+pub mod usage;
 pub mod value;
 pub mod volume;
 

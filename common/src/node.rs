@@ -126,6 +126,9 @@ pub struct Node {
     pub cordoned: bool,
     /// The container engine's last error; `None` while the engine works.
     pub engine_problem: Option<String>,
+    /// What of the node's disk is full, in a sentence; `None` while there is room.
+    #[serde(default)]
+    pub disk_problem: Option<String>,
     /// What the worker reported about itself when it registered.
     pub facts: NodeInfo,
     /// The directory for shared volumes; `None` if the node declares none.

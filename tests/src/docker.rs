@@ -11,7 +11,7 @@ use bollard::models::{ContainerSummaryStateEnum, ExecConfig};
 use bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder, EventsOptions, KillContainerOptions, ListContainersOptions,
     ListVolumesOptions, PruneNetworksOptions, RemoveContainerOptions, RemoveImageOptionsBuilder,
-    RemoveVolumeOptions,
+    RemoveVolumeOptions, TagImageOptionsBuilder,
 };
 use futures_util::TryStreamExt;
 use rustix::process::Pid;
@@ -143,6 +143,21 @@ impl Docker {
         let chunks: Vec<_> =
             self.client.download_from_container(id, Some(options)).try_collect().await.unwrap();
         chunks.concat()
+    }
+
+    /// Adds a name to an image.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn tag(&self, image: &str, name: &str) {
+        let (repo, tag) = name.rsplit_once(':').unwrap();
+        let options = TagImageOptionsBuilder::default().repo(repo).tag(tag).build();
+        self.client.tag_image(image, Some(options)).await.unwrap();
+    }
+
+    /// Whether the engine has an image of this name.
+    pub async fn has_image(&self, name: &str) -> bool {
+        self.client.inspect_image(name).await.is_ok()
     }
 
     /// Removes an image by its name, if the engine has it.

@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
+use crate::lines::kept::KeptOwner;
 use crate::measure::{self, StopReason};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, RuntimeError};
@@ -187,6 +188,14 @@ impl PodAction {
             return Ok(false);
         }
         let worker = &self.context.worker;
+        if worker.kept_logs.is_on() {
+            worker.runtime.halt(&container.handle, grace.rest()).await?;
+            let name = format!("{}-{}", self.managed.payload.name, self.managed.payload.replica);
+            let service = self.managed.service.clone();
+            let owner =
+                KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
+            worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
+        }
         worker.runtime.stop(&container.handle, grace.rest()).await?;
         worker.files.remove(container, worker.identity.cluster().as_ref());
         Ok(true)

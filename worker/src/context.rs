@@ -1,6 +1,6 @@
 //! What the loops and tasks of one session share. Imports no loop.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::backoff::Backoff;
@@ -21,7 +21,7 @@ use crate::health::monitor::HealthMonitor;
 use crate::health::probe::RuntimeProber;
 use crate::held_pods::HeldPods;
 use crate::link_state::LinkState;
-use crate::log_throttle::MAX_READERS;
+use crate::log_throttle::{LogThrottle, MAX_READERS};
 use crate::rare_log::RareLog;
 use crate::retry::RetryClass;
 use crate::table::PodTable;
@@ -61,6 +61,8 @@ pub(crate) struct SessionContext {
     pub(crate) acks: AckQueue,
     /// One permit for each log request that is being answered.
     pub(crate) log_permits: Semaphore,
+    /// The bytes that all answers may have together.
+    pub(crate) log_throttle: Mutex<LogThrottle>,
     /// One permit for each start under way.
     pub(crate) start_permits: Arc<Semaphore>,
     /// Cancelled after the first full listing of the containers: from then on pods may be started.
@@ -100,6 +102,7 @@ impl SessionContext {
             permanent_errors: RareLog::default(),
             acks,
             log_permits: Semaphore::new(MAX_READERS),
+            log_throttle: Mutex::new(LogThrottle::of_all()),
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),
         };

@@ -4,28 +4,42 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many log requests a node answers at a time.
-pub(crate) const MAX_READERS: usize = 4;
+/// How many log requests a node answers at a time. More of them share what a node may write.
+pub(crate) const MAX_READERS: usize = 128;
 /// How many bytes a second one answer may have, and how many at once after a pause.
 const BYTES_PER_SECOND: f64 = 1_048_576.0;
+/// The same for all answers of a node together.
+const BYTES_PER_SECOND_OF_ALL: f64 = 4.0 * BYTES_PER_SECOND;
 
-/// A token bucket for the bytes of one answer.
+/// A token bucket for bytes.
 pub(crate) struct LogThrottle {
+    bytes_per_second: f64,
     tokens: f64,
     at: Instant,
 }
 
 impl LogThrottle {
-    pub(crate) fn new() -> Self {
-        Self { tokens: BYTES_PER_SECOND, at: Instant::now() }
+    /// For one answer.
+    pub(crate) fn of_one() -> Self {
+        Self::new(BYTES_PER_SECOND)
+    }
+
+    /// For all answers of a node.
+    pub(crate) fn of_all() -> Self {
+        Self::new(BYTES_PER_SECOND_OF_ALL)
+    }
+
+    fn new(bytes_per_second: f64) -> Self {
+        Self { bytes_per_second, tokens: bytes_per_second, at: Instant::now() }
     }
 
     /// Takes tokens for this number of bytes. Returns how long to wait before they are sent.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
-        let earned = now.duration_since(self.at).as_secs_f64() * BYTES_PER_SECOND;
-        self.tokens = (self.tokens + earned).min(BYTES_PER_SECOND) - bytes as f64;
+        let rate = self.bytes_per_second;
+        let earned = now.duration_since(self.at).as_secs_f64() * rate;
+        self.tokens = (self.tokens + earned).min(rate) - bytes as f64;
         self.at = now;
-        Duration::from_secs_f64((-self.tokens / BYTES_PER_SECOND).max(0.0))
+        Duration::from_secs_f64((-self.tokens / rate).max(0.0))
     }
 }
 
@@ -35,7 +49,7 @@ mod tests {
 
     #[test]
     fn after_a_burst_a_mebibyte_takes_a_second() {
-        let mut throttle = LogThrottle::new();
+        let mut throttle = LogThrottle::of_one();
         let started = Instant::now();
         let mut now = started;
         for _ in 0..10 * 64 {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::ids::NodeName;
+use common::usage::Usage;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 const STARTS: &str = "kubeleet_pod_starts_total";
@@ -12,6 +13,10 @@ const HEARTBEATS: &str = "kubeleet_worker_heartbeats_total";
 const RESTARTS: &str = "kubeleet_worker_restarts_total";
 const STOPS: &str = "kubeleet_worker_stops_total";
 const FENCED: &str = "kubeleet_worker_fenced_total";
+const POD_CPU: &str = "kubeleet_pod_cpu_cores";
+const POD_MEMORY: &str = "kubeleet_pod_memory_bytes";
+const POD_READ: &str = "kubeleet_pod_read_bytes_per_second";
+const POD_WRITTEN: &str = "kubeleet_pod_written_bytes_per_second";
 const PODS: &str = "kubeleet_worker_pods";
 
 /// Describes the metrics of the workers of this process.
@@ -40,6 +45,10 @@ pub(crate) fn describe() {
         "Times the lease expired and `on_disconnect: stop` pods were stopped"
     );
     describe_gauge!(PODS, Unit::Count, "Pods managed by the worker of a node");
+    describe_gauge!(POD_CPU, "Cores that a pod uses, on average over 15 s; NaN once it is gone");
+    describe_gauge!(POD_MEMORY, Unit::Bytes, "Working set of a pod");
+    describe_gauge!(POD_READ, "Bytes that a pod reads from block devices in a second");
+    describe_gauge!(POD_WRITTEN, "Bytes that a pod writes to block devices in a second");
     common::control_loop::describe_metrics();
 }
 
@@ -94,4 +103,18 @@ pub(crate) fn fenced() {
 
 pub(crate) fn managed_pods(node: &NodeName, count: usize) {
     gauge!(PODS, "node" => node.to_string()).set(count as f64);
+}
+
+/// Sets what a pod uses; NaN for what is not known. Pods are named by service and index, which are the same for the
+/// pods that follow each other there: their number stays bounded.
+pub(crate) fn pod_uses(node: &NodeName, pod: &str, usage: &Usage) {
+    let value = |amount: Option<u64>, unit: f64| amount.map_or(f64::NAN, |amount| amount as f64 / unit);
+    for (name, value) in [
+        (POD_CPU, value(usage.cpu_millis, 1000.0)),
+        (POD_MEMORY, value(usage.memory_bytes, 1.0)),
+        (POD_READ, value(usage.read_bytes_per_second, 1.0)),
+        (POD_WRITTEN, value(usage.write_bytes_per_second, 1.0)),
+    ] {
+        gauge!(name, "node" => node.to_string(), "pod" => pod.to_owned()).set(value);
+    }
 }

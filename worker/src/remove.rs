@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::context::SessionContext;
+use crate::lines::kept::KeptOwner;
 use crate::measure::{self, StopReason};
 use crate::runtime::Container;
 
@@ -15,8 +16,9 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
         let node = &task_context.worker.node;
-        let Container { handle, pod, grace, .. } = container;
+        let Container { handle, pod, grace, .. } = container.clone();
         tracing::info!(%node, %pod, container = handle, "removing a container of another node's pod");
+        keep_log(&task_context, &container).await;
         match task_context.worker.runtime.stop(&handle, grace).await {
             Ok(()) => measure::stop(StopReason::NotAssigned),
             Err(error) => {
@@ -25,4 +27,24 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
         }
         task_context.table.end_removal(&handle);
     });
+}
+
+/// Stops a container and keeps its log, if it is known whose it is.
+async fn keep_log(context: &SessionContext, container: &Container) {
+    let worker = &context.worker;
+    if !worker.kept_logs.is_on() {
+        return;
+    }
+    // The record of a pod that was deleted is there for another hour.
+    let Ok(Some(record)) = worker.store.pod(&container.pod).await else { return };
+    if worker.runtime.halt(&container.handle, container.grace).await.is_err() {
+        return;
+    }
+    let owner = KeptOwner {
+        pod: container.pod.clone(),
+        name: format!("{}-{}", record.name, record.replica),
+        service: record.service,
+        container: container.name.clone(),
+    };
+    worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
 }

@@ -21,6 +21,7 @@ use crate::context::SessionContext;
 use crate::error::WorkerError;
 use crate::fence;
 use crate::former_names;
+use crate::garbage::GarbageLoop;
 use crate::handover::link::HandoverLoop;
 use crate::health_checks;
 use crate::heartbeat::HeartbeatLoop;
@@ -30,6 +31,7 @@ use crate::register::{purge, register};
 use crate::reload::ReloadLoop;
 use crate::report_directory::DirectoryLoop;
 use crate::save_pods::SaveLoop;
+use crate::usage::UsageLoop;
 use crate::volume_sizes::VolumeSizeLoop;
 use crate::volumes::VolumeLoop;
 use crate::worker::Worker;
@@ -117,6 +119,8 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(ReloadLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(VolumeLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(VolumeSizeLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(GarbageLoop::new(context.clone()), aborted.clone()));
+    loops.spawn(run_loop(UsageLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(DirectoryLoop::new(context.clone()), aborted.clone()));
     health_checks::run(&context, health_changes);
     let end = tokio::select! {

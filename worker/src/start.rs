@@ -221,6 +221,7 @@ impl PodStart {
             if let Err(error) = image {
                 return self.after_failure(assignment, error, &container.image);
             }
+            worker.image_uses.note(&container.image);
         }
         let StartJob { payload, service, .. } = &self.job;
         let mut managed = ManagedPod::new(payload.clone(), service.clone(), assignment, spec);

@@ -14,9 +14,11 @@ use crate::cluster_logins::ClusterLogins;
 use crate::engine_health::EngineHealth;
 use crate::env::WorkerEnv;
 use crate::file_store::FileStore;
+use crate::garbage::image_uses::ImageUses;
 use crate::identity::Identity;
 use crate::known_containers::KnownContainers;
 use crate::lease::Lease;
+use crate::lines::kept::KeptLogs;
 use crate::liveness::LivenessPipe;
 use crate::machine;
 use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
@@ -54,6 +56,10 @@ pub(crate) struct Worker {
     pub(crate) files: FileStore,
     /// The directory for volumes that nodes share.
     pub(crate) shared: SharedDirectory,
+    /// When images were used last.
+    pub(crate) image_uses: ImageUses,
+    /// The logs of containers that were removed.
+    pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<ChangeLog>,
 }
@@ -77,6 +83,8 @@ impl Worker {
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
             files: FileStore::new(&config),
+            image_uses: ImageUses::load(&config),
+            kept_logs: KeptLogs::new(&config),
             shared: SharedDirectory::new(&config),
             logins: Arc::new(ClusterLogins {
                 store: store.clone(),

@@ -26,6 +26,7 @@ fn node(name: &str) -> Node {
         created_at: 0,
         cordoned: false,
         engine_problem: None,
+        disk_problem: None,
         shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),

@@ -5,10 +5,12 @@ mod backup;
 mod cluster;
 mod configs;
 mod events;
+mod garbage;
 mod health;
 mod index;
 mod ingress;
 mod logs;
+mod merged_logs;
 mod nodes;
 mod pods;
 mod problems;
@@ -18,6 +20,7 @@ mod schema;
 mod secrets;
 mod services;
 mod status;
+mod usage;
 pub(crate) mod values;
 mod volumes;
 
@@ -57,10 +60,15 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))
+        .routes(routes!(merged_logs::get_merged_log))
         .routes(routes!(nodes::list_nodes))
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))
         .routes(routes!(nodes::uncordon_node))
+        .routes(routes!(garbage::collect_garbage))
+        .routes(routes!(usage::get_cluster_stats))
+        .routes(routes!(usage::get_pod_stats))
+        .routes(routes!(usage::get_node_stats))
         .routes(routes!(volumes::list_volumes))
         .routes(routes!(volumes::get_volume, volumes::remove_volume))
         .routes(routes!(queues::list_queues))

@@ -119,7 +119,7 @@ async fn views_of(app: &AppState, nodes: Vec<Node>) -> Result<Vec<NodeView>, Api
     Ok(nodes.into_iter().zip(queues).map(|(node, queues)| views::node(node, queues, now, fresh)).collect())
 }
 
-fn not_found(name: &NodeName) -> ApiProblem {
+pub(super) fn not_found(name: &NodeName) -> ApiProblem {
     let detail =
         format!("there is no node {name}: no worker has registered under this name. GET /node lists them");
     ApiProblem::new(ProblemKind::NodeNotFound, detail)

@@ -112,6 +112,11 @@ pub(crate) async fn list_services(
     Ok(Json(List { items, next: next.flatten() }))
 }
 
+/// Checks that there is such a service.
+pub(super) async fn require(app: &AppState, name: &ServiceName) -> Result<(), ApiProblem> {
+    read(app, name).await?.map(drop).ok_or_else(|| not_found(name))
+}
+
 /// Shows one service.
 #[utoipa::path(get, path = "/service/{name}", tag = "service", params(InPath<ServiceName>), responses(
     (status = 200, description = "The service", body = ServiceView, headers(

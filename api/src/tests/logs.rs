@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use common::ids::NodeName;
-use common::store::{LogChunk, LogRequest, Store};
+use common::store::{AnyLogRequest, LogChunk, LogRequest, Store};
 
 use super::{Api, eventually};
 
@@ -44,7 +44,10 @@ async fn next_request(store: &Store) -> LogRequest {
     let node = NodeName::new("worker1").unwrap();
     let found = std::cell::RefCell::new(None);
     eventually("a request for a log", || async {
-        let request = store.take_log_requests(&node).await.unwrap().pop();
+        let request = store.take_log_requests(&node).await.unwrap().pop().map(|request| match request {
+            AnyLogRequest::Output(request) => request,
+            other => panic!("{other:?}"),
+        });
         let came = request.is_some();
         *found.borrow_mut() = request;
         came

@@ -1,6 +1,8 @@
 //! A pod's output.
 
 use bytes::Bytes;
+use common::api::LogItemView;
+use common::log_line::LineSplitter;
 use reqwest::{Method, Response};
 
 use super::error::ClientError;
@@ -11,6 +13,57 @@ pub(crate) struct LogStream {
     client: Client,
     response: Response,
     operation: String,
+}
+
+/// What to read of the logs of several pods.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LineQuery {
+    pub(crate) pods: Vec<String>,
+    pub(crate) services: Vec<String>,
+    pub(crate) app: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) container: Option<String>,
+    pub(crate) tail: Option<usize>,
+    pub(crate) follow: bool,
+    pub(crate) since: Option<String>,
+    pub(crate) until: Option<String>,
+    pub(crate) grep: Option<String>,
+    pub(crate) previous: bool,
+}
+
+impl LineQuery {
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let list = |items: &[String]| (!items.is_empty()).then(|| items.join(","));
+        let fields = [
+            ("pod", list(&self.pods)),
+            ("service", list(&self.services)),
+            ("app", self.app.clone()),
+            ("label", self.label.clone()),
+            ("container", self.container.clone()),
+            ("tail", self.tail.map(|tail| tail.to_string())),
+            ("follow", self.follow.then(|| "true".to_owned())),
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+            ("grep", self.grep.clone()),
+            ("previous", self.previous.then(|| "true".to_owned())),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Lines of several pods, as they come.
+pub(crate) struct ItemStream {
+    log: LogStream,
+    splitter: LineSplitter,
+}
+
+impl ItemStream {
+    /// Returns the next lines and marks, or `None` at the end.
+    pub(crate) async fn next_items(&mut self) -> Result<Option<Vec<LogItemView>>, ClientError> {
+        let Some(bytes) = self.log.next().await? else { return Ok(None) };
+        let lines = self.splitter.add(&bytes);
+        Ok(Some(lines.iter().filter_map(|line| serde_json::from_slice(line).ok()).collect()))
+    }
 }
 
 /// What to read of a log.
@@ -32,6 +85,17 @@ impl Client {
         let request = self.request(Method::GET, &["pod", id, "log"], &query);
         let response = self.send(&operation, request).await?;
         Ok(LogStream { client: self.clone(), response, operation })
+    }
+}
+
+impl Client {
+    /// Opens the logs of several pods, merged in order of time.
+    pub(crate) async fn lines(&self, wanted: &LineQuery) -> Result<ItemStream, ClientError> {
+        let operation = "reading logs".to_owned();
+        let request = self.request(Method::GET, &["log"], &wanted.pairs());
+        let response = self.send(&operation, request).await?;
+        let log = LogStream { client: self.clone(), response, operation };
+        Ok(ItemStream { log, splitter: LineSplitter::default() })
     }
 }
 

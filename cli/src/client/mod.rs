@@ -18,5 +18,5 @@ pub(crate) use endpoint::Endpoint;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};
 pub(crate) use http::Client;
-pub(crate) use logs::{LogQuery, LogStream};
+pub(crate) use logs::{LineQuery, LogQuery};
 pub(crate) use routes::PodFilter;

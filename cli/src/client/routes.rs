@@ -8,6 +8,7 @@ use common::api::{
 use common::event::ClusterEvent;
 use common::ids::RegistryHost;
 use common::spec::ServiceInput;
+use common::usage::{ClusterUsageView, GarbageView};
 use common::value::ValueKind;
 use reqwest::Method;
 use serde::Deserialize;
@@ -389,6 +390,23 @@ impl Client {
         let request = self.request(Method::GET, &["openapi.json"], &[]);
         let document: ApiDocument = self.send_for_json("reading the version of the API", request).await?;
         Ok(document.info.version)
+    }
+
+    /// Returns what could go from the disk of a node; unless `dry_run`, it goes.
+    pub(crate) async fn collect_garbage(
+        &self,
+        node: &str,
+        dry_run: bool,
+    ) -> Result<GarbageView, ClientError> {
+        let operation = format!("collecting garbage on node {node}");
+        let query = [("dry_run", dry_run.to_string())];
+        self.send_for_json(&operation, self.request(Method::POST, &["node", node, "gc"], &query)).await
+    }
+
+    /// Returns what nodes use, and with `pods` what pods use.
+    pub(crate) async fn usage(&self, pods: bool) -> Result<ClusterUsageView, ClientError> {
+        let request = self.request(Method::GET, &["stats"], &[("pods", pods.to_string())]);
+        self.send_for_json("reading what is used", request).await
     }
 
     /// Returns the state of the cluster.

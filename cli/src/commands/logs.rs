@@ -1,103 +1,195 @@
-//! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by line,
-//! with the name of the pod before each line.
+//! `logs`: prints what pods wrote. The output of one pod is printed byte for byte; that of several line by line, in
+//! order of time, with the name of the pod before each line.
 
-use bytes::Bytes;
 use clap::Args;
 use common::api::PodView;
 use common::pod::EndedRun;
-use futures_util::stream::{self, Stream, StreamExt};
 
-use super::batch::Batch;
 use super::context::Context;
 use super::error::CommandError;
 use super::object::{self, ObjectName, ObjectType};
 use super::resolve;
 use super::selector_args::SelectorArgs;
-use crate::client::{Client, LogQuery, LogStream, PodFilter};
+use crate::client::{Client, LineQuery, LogQuery};
 use crate::exit::Exit;
-use crate::output::pods::indexed_name;
+use crate::output::log_lines::{LineStyle, shows_colors};
+use crate::stderr;
+
+/// Lines of each container that are printed unless the user says otherwise.
+const DEFAULT_TAIL: usize = 100;
 
 /// Arguments of `logs` and `pod logs`.
 #[derive(Debug, Args)]
-#[command(after_help = "With several pods each line begins with the name of its pod.")]
+#[command(
+    after_help = "Lines of several pods are merged in order of time, by the clocks of their nodes, and each \
+                        begins with the name of its pod. With -f pods that start later are followed as well."
+)]
 pub(crate) struct LogArgs {
-    /// Pods: uuids, beginnings of uuids, or names such as web-0. `service/web` means all pods of a service.
-    #[arg(value_name = "POD", required_unless_present = "label", conflicts_with = "label")]
+    /// Services, pods (uuids, beginnings of uuids, or names such as web-0) and apps: `web`, `pod/web-0`, `app/shop`.
+    #[arg(value_name = "NAME", required_unless_present = "label", conflicts_with = "label")]
     objects: Vec<String>,
     #[command(flatten)]
     selector: SelectorArgs,
     /// Follow new output.
     #[arg(long, short)]
     follow: bool,
-    /// Container of a pod with several; without this the first one.
+    /// Container of pods with several; without this the first one of one pod, and all of several.
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
-    /// Print the last lines of the run before, which has ended; they outlive the container.
+    /// Print what containers wrote that have ended and were removed; workers keep it for a while.
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
-    /// Number of most recent lines of each pod to print first.
-    #[arg(long, default_value_t = 100, value_name = "LINES")]
-    tail: usize,
+    /// Number of most recent lines of each container [default: 100, with --since all].
+    #[arg(long, value_name = "LINES")]
+    tail: Option<usize>,
+    /// Only lines after this time: 2026-01-31T12:00:00Z, or how long ago (10m).
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only lines before this time, likewise.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only lines that contain this text; nodes send no others.
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    /// Print the time of each line.
+    #[arg(long)]
+    timestamps: bool,
+    /// Print each line as a JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is read.
+#[derive(Debug, Default)]
+struct Selected {
+    services: Vec<String>,
+    apps: Vec<String>,
+    pods: Vec<PodView>,
+    /// Uuids of pods of which no record is left.
+    former: Vec<String>,
 }
 
 impl LogArgs {
-    fn query(&self) -> LogQuery {
-        LogQuery { tail: self.tail, follow: self.follow, container: self.container.clone() }
+    /// Returns whether the output of one pod is printed as it was written.
+    fn is_plain(&self) -> bool {
+        let has_filter = self.since.is_some() || self.until.is_some() || self.grep.is_some();
+        !has_filter && !self.timestamps && !self.json && !self.previous
+    }
+
+    fn query(&self, selected: &Selected) -> LineQuery {
+        let pods =
+            selected.pods.iter().map(|pod| pod.uuid.to_string()).chain(selected.former.iter().cloned());
+        LineQuery {
+            pods: pods.collect(),
+            services: selected.services.clone(),
+            app: None,
+            label: self.selector.text(),
+            container: self.container.clone(),
+            tail: self.tail,
+            follow: self.follow,
+            since: self.since.clone(),
+            until: self.until.clone(),
+            grep: self.grep.clone(),
+            previous: self.previous || !selected.former.is_empty(),
+        }
+    }
+
+    fn style(&self, selected: &Selected) -> LineStyle {
+        let is_one = selected.pods.len() == 1 && selected.services.is_empty() && selected.apps.is_empty();
+        LineStyle {
+            names: !is_one || self.selector.text().is_some(),
+            timestamps: self.timestamps,
+            colors: shows_colors(),
+            json: self.json,
+        }
     }
 }
 
 /// Prints the output of the pods.
 pub(super) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let pods = selected_pods(args, &context.client).await?;
-    if args.previous {
-        return print_previous(&pods, args, context).await;
+    let selected = select(args, &context.client).await?;
+    if let ([pod], [], [], []) = (&*selected.pods, &*selected.services, &*selected.apps, &*selected.former)
+        && args.is_plain()
+    {
+        return print_one(pod, args, context).await;
     }
-    match pods.as_slice() {
-        [pod] => print_one(pod, args, context).await,
-        pods => print_several(pods, args, context).await,
+    if args.previous && print_ended_runs(&selected, args, context).await? {
+        return Ok(Exit::Ok);
     }
+    let mut query = args.query(&selected);
+    if selected.apps.is_empty() {
+        return print_lines(&query, args.style(&selected), context).await;
+    }
+    // The API takes one app; services of several are named.
+    match selected.apps.as_slice() {
+        [app] if query.services.is_empty() && query.pods.is_empty() => query.app = Some(app.clone()),
+        apps => {
+            for app in apps {
+                let services = context.client.services_of_app(app).await?;
+                query.services.extend(services.into_iter().map(|service| service.name.to_string()));
+            }
+        }
+    }
+    print_lines(&query, args.style(&selected), context).await
 }
 
-async fn selected_pods(args: &LogArgs, client: &Client) -> Result<Vec<PodView>, CommandError> {
-    if let Some(label) = args.selector.text() {
-        let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
-        return match pods.is_empty() {
-            true => Err(CommandError::NotFound("no pods with these labels".to_owned())),
-            false => Ok(pods),
-        };
+async fn select(args: &LogArgs, client: &Client) -> Result<Selected, CommandError> {
+    let mut selected = Selected::default();
+    if args.selector.text().is_some() {
+        return Ok(selected);
     }
     let (_, objects) = object::parse_words(&args.objects).map_err(CommandError::Usage)?;
     // `logs pod`: a service may have the name of a type.
     let objects = if objects.is_empty() { vec![ObjectName::untyped(&args.objects[0])] } else { objects };
-    let mut pods = Vec::new();
-    for object in objects {
-        match object.object_type {
-            None | Some(ObjectType::Pod) => pods.push(resolve::pod(client, &object.name).await?),
-            Some(ObjectType::Service) => pods.extend(pods_of_service(&object.name, client).await?),
+    for ObjectName { object_type, name } in objects {
+        match object_type {
+            Some(ObjectType::Service) => {
+                selected.services.push(client.service(&name).await?.name.to_string())
+            }
+            Some(ObjectType::App) => {
+                if client.services_of_app(&name).await?.is_empty() {
+                    return Err(CommandError::NotFound(format!("there is no app {name}")));
+                }
+                selected.apps.push(name);
+            }
+            Some(ObjectType::Pod) => select_pod(client, name, &mut selected).await?,
+            None => match client.service(&name).await {
+                Ok(service) => selected.services.push(service.name.to_string()),
+                // No service, or no name of one: a pod.
+                Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {
+                    select_pod(client, name, &mut selected).await?;
+                }
+                Err(error) => return Err(error.into()),
+            },
             Some(other) => return Err(CommandError::Usage(format!("a {} has no output", other.as_str()))),
         }
     }
-    Ok(pods)
+    Ok(selected)
 }
 
-async fn pods_of_service(name: &str, client: &Client) -> Result<Vec<PodView>, CommandError> {
-    let service = client.service(name).await?;
-    let filter = PodFilter { service: Some(service.name.to_string()), ..PodFilter::default() };
-    let pods = client.pods(&filter).await?;
-    if pods.is_empty() {
-        return Err(CommandError::NotFound(format!("service {name} has no pods")));
+/// A pod whose record is gone may have a log that its node has kept.
+async fn select_pod(client: &Client, name: String, selected: &mut Selected) -> Result<(), CommandError> {
+    match resolve::pod(client, &name).await {
+        Ok(pod) => selected.pods.push(pod),
+        Err(CommandError::NotFound(_)) if is_uuid(&name) => selected.former.push(name),
+        Err(error) => return Err(error),
     }
-    Ok(pods)
+    Ok(())
 }
 
-/// Prints what is kept of the last run of each pod that has ended.
-async fn print_previous(
-    pods: &[PodView],
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Prints what is kept of the last runs that have ended in containers that are still there. Returns whether there were
+/// any.
+async fn print_ended_runs(
+    selected: &Selected,
     args: &LogArgs,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> Result<bool, CommandError> {
     let mut found = false;
-    for pod in pods {
+    for pod in &selected.pods {
         let pod = context.client.pod(pod.uuid.as_str()).await?;
         let wanted = args.container.as_deref();
         let is_wanted = |run: &&EndedRun| {
@@ -107,108 +199,50 @@ async fn print_previous(
         found = true;
         context.output.print_bytes(format!("{}\n", run.last_output).as_bytes())?;
     }
-    match found {
-        true => Ok(Exit::Ok),
-        false => Err(CommandError::NotFound(
-            "no run that has ended is known; without --previous the log of the \
-                                             current run is printed"
-                .to_owned(),
-        )),
-    }
+    Ok(found)
 }
 
 async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut log = context.client.logs(pod.uuid.as_str(), &args.query()).await?;
+    let query = LogQuery {
+        tail: args.tail.unwrap_or(DEFAULT_TAIL),
+        follow: args.follow,
+        container: args.container.clone(),
+    };
+    let mut log = context.client.logs(pod.uuid.as_str(), &query).await?;
     while let Some(bytes) = log.next().await? {
         context.output.print_bytes(&bytes)?;
     }
     Ok(Exit::Ok)
 }
 
-/// A pod that cannot be read does not keep the others from being printed.
-async fn print_several(
-    pods: &[PodView],
-    args: &LogArgs,
+/// Prints merged lines. What is missing is told on standard error, and the command ends with an error then.
+async fn print_lines(
+    query: &LineQuery,
+    style: LineStyle,
     context: &mut Context<'_>,
 ) -> Result<Exit, CommandError> {
-    let mut batch = Batch::new();
-    let mut logs = Vec::new();
-    for pod in pods {
-        let opened = context.client.logs(pod.uuid.as_str(), &args.query()).await;
-        if let Some(log) = batch.accept(opened.map_err(CommandError::from))? {
-            logs.push(Box::pin(lines(indexed_name(pod), log)));
+    let mut log = context.client.lines(query).await?;
+    let (mut is_complete, mut has_lines) = (true, false);
+    while let Some(items) = log.next_items().await? {
+        let mut text = String::new();
+        for item in items {
+            match &item.mark {
+                Some(mark) if !style.json => {
+                    is_complete = false;
+                    context.output.print_bytes(std::mem::take(&mut text).as_bytes())?;
+                    stderr::note(mark);
+                }
+                _ => text.push_str(&style.print(&item)),
+            }
+            has_lines = true;
         }
+        context.output.print_bytes(text.as_bytes())?;
     }
-    // Without `--follow` each log has an end, and the pods keep their order.
-    let mut all = match args.follow {
-        true => stream::select_all(logs).left_stream(),
-        false => stream::iter(logs).flatten().right_stream(),
-    };
-    while let Some(result) = all.next().await {
-        if let Some(text) = batch.accept(result)? {
-            context.output.print_bytes(&text)?;
-        }
+    if query.previous && !has_lines {
+        return Err(CommandError::NotFound(
+            "nothing is kept of runs that have ended; without --previous the log of the current run is printed"
+                .to_owned(),
+        ));
     }
-    Ok(batch.exit())
-}
-
-/// Returns the lines of a log, each with the name of the pod.
-fn lines(name: String, log: LogStream) -> impl Stream<Item = Result<Vec<u8>, CommandError>> {
-    let prefixer = LinePrefixer { prefix: format!("{name} | "), rest: Vec::new() };
-    stream::unfold(Some((log, prefixer)), |state| async {
-        let (mut log, mut prefixer) = state?;
-        match log.next().await {
-            Ok(Some(bytes)) => Some((Ok(prefixer.add(&bytes)), Some((log, prefixer)))),
-            Ok(None) => Some((Ok(prefixer.finish()), None)),
-            Err(error) => Some((Err(error.into()), None)),
-        }
-    })
-}
-
-/// Puts a prefix before each line of a text that comes in pieces.
-struct LinePrefixer {
-    prefix: String,
-    /// The beginning of a line whose end has not come yet.
-    rest: Vec<u8>,
-}
-
-impl LinePrefixer {
-    /// Returns the lines that are complete now.
-    fn add(&mut self, bytes: &Bytes) -> Vec<u8> {
-        self.rest.extend_from_slice(bytes);
-        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let complete: Vec<u8> = self.rest.drain(..end).collect();
-        self.prefixed(&complete)
-    }
-
-    /// Returns the last line, if it did not end.
-    fn finish(self) -> Vec<u8> {
-        let mut text = self.prefixed(&self.rest);
-        if !text.is_empty() {
-            text.push(b'\n');
-        }
-        text
-    }
-
-    fn prefixed(&self, lines: &[u8]) -> Vec<u8> {
-        let lines = lines.split_inclusive(|byte| *byte == b'\n');
-        lines.flat_map(|line| [self.prefix.as_bytes(), line].concat()).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_line_has_the_name_of_its_pod_however_it_is_cut() {
-        let mut prefixer = LinePrefixer { prefix: "web-0 | ".to_owned(), rest: Vec::new() };
-        let mut text = Vec::new();
-        for piece in ["a", "b\n\nc", "\u{ff}", "\nd"] {
-            text.extend(prefixer.add(&Bytes::from_static(piece.as_bytes())));
-        }
-        text.extend(prefixer.finish());
-        let expected = "web-0 | ab\nweb-0 | \nweb-0 | c\u{ff}\nweb-0 | d\n";
-        assert_eq!(String::from_utf8_lossy(&text), expected);
-    }
+    Ok(if is_complete { Exit::Ok } else { Exit::Error })
 }

@@ -23,6 +23,7 @@ mod env_file;
 mod error;
 mod events;
 mod explain;
+mod gc;
 mod globals;
 mod job;
 mod jobs;
@@ -53,6 +54,7 @@ mod shell;
 mod status;
 #[cfg(test)]
 mod tests;
+mod top;
 mod value;
 mod values;
 mod version;
@@ -156,6 +158,10 @@ pub(crate) enum UserCommand {
     Logs(logs::LogArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
+    /// Remove images that no service needs from nodes, or show what would go.
+    Gc(gc::GcArgs),
+    /// Show what pods and nodes use: CPU, memory, I/O.
+    Top(top::TopArgs),
     /// Show the state of the cluster.
     Status,
     /// Show the versions of this command and of the API.
@@ -238,6 +244,8 @@ async fn dispatch(
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
+        UserCommand::Gc(args) => gc::run(&args, &mut context).await,
+        UserCommand::Top(args) => top::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
         UserCommand::Completions(_)

@@ -52,6 +52,11 @@ fn accepts_valid_command_lines() {
         "pod stop -l app",
         "logs -l app -f",
         "version -o json",
+        "top",
+        "gc --dry-run",
+        "gc w1 w2 -o json",
+        "top nodes --sort memory -n",
+        "top pods --service web --node w1 -o wide",
         "apply -f . --dry-run",
         "apply",
         "apply --prune --profile debug --profile test --env-file a --strict -p shop",
@@ -123,6 +128,8 @@ fn accepts_valid_command_lines() {
         "scale svc/web --replicas=3",
         "pod describe pod/web-0",
         "logs svc/web -f",
+        "logs web app/shop pod/web-0 --since 10m --until 2026-01-31T12:00:00Z --grep error --timestamps",
+        "logs -l app=shop --json --tail 5",
         "logs pod web-0 web-1",
         "ps",
         "logs web-0 -f --tail 10",
@@ -393,19 +400,19 @@ async fn operations_are_the_commands_of_the_types() {
 }
 
 #[tokio::test]
-async fn logs_of_several_pods_are_printed_line_by_line_with_their_names() {
+async fn logs_of_a_service_are_printed_line_by_line_with_the_names_of_pods() {
     let respond = |request: &str| match request.split(" HTTP").next().unwrap() {
-        "GET /pod?service=web" => {
-            let mut other = fixtures::pod("aabb2222", Phase::Running);
-            other.replica = 1;
-            ok_json(&serde_json::json!({ "items": [fixtures::pod("aaaa1111", Phase::Running), other] }))
+        "GET /service/web" => ok_json(&fixtures::service("web")),
+        "GET /log?service=web&since=10m" => {
+            let lines = "{\"pod\":\"web-0\",\"text\":\"a\"}\n{\"mark\":\"node w2 is gone\"}\n\
+                         {\"pod\":\"web-1\",\"text\":\"b\"}\n";
+            response("200 OK", "application/x-ndjson", lines)
         }
-        "GET /pod/aaaa1111/log?tail=100&follow=false" => response("200 OK", "text/plain", "a\nb"),
         line if line.contains("/log") => problem(404),
         _ => two_pods_and_events(request),
     };
-    let (exit, shown, _) = run_line("logs svc/web", respond).await;
-    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::NotFound, "web-0 | a\nweb-0 | b\n"));
+    let (exit, shown, _) = run_line("logs svc/web --since 10m", respond).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Error, "web-0 | a\nweb-1 | b\n"), "a node is missing");
     let (exit, ..) = run_line("logs node/worker1", respond).await;
     assert_eq!(exit.unwrap_err().exit(), Exit::Usage);
 }

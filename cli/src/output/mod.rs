@@ -6,10 +6,12 @@ pub(crate) mod containers;
 pub(crate) mod describe_layout;
 pub(crate) mod events;
 mod findings;
+mod garbage;
 pub(crate) mod generations;
 pub(crate) mod humanize;
 pub(crate) mod jobs;
 pub(crate) mod line_diff;
+pub(crate) mod log_lines;
 pub(crate) mod nodes;
 pub(crate) mod pods;
 pub(crate) mod queues;
@@ -23,6 +25,7 @@ pub(crate) mod table;
 pub(crate) mod test_output;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usage;
 pub(crate) mod values;
 pub(crate) mod volumes;
 

@@ -62,6 +62,9 @@ fn status_words(node: &NodeView) -> String {
     if node.cordoned {
         text.push_str(",cordoned");
     }
+    if node.disk_problem.is_some() {
+        text.push_str(",disk-pressure");
+    }
     text
 }
 
@@ -73,7 +76,7 @@ fn kind_words(node: &NodeView) -> &'static str {
     }
 }
 
-fn pressure(psi: &Psi) -> String {
+pub(super) fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }
 
@@ -88,6 +91,7 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Name", node.name.as_str())
         .field("Status", format!("{}: {}", status_words(node), status_meaning(node)))
         .field("Engine error", node.engine_problem.as_deref().unwrap_or_default())
+        .field("Disk pressure", node.disk_problem.as_deref().unwrap_or_default())
         .field("Kind", kind_meaning(node))
         .fields("Labels", humanize::labels(&node.labels))
         .field("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
@@ -133,7 +137,7 @@ fn shared_word(node: &NodeView) -> &'static str {
 /// Returns what is wrong with the node.
 fn message(node: &NodeView) -> &str {
     let refused = node.shared_volumes.as_deref().filter(|state| *state != "ready");
-    node.engine_problem.as_deref().or(refused).unwrap_or_default()
+    node.engine_problem.as_deref().or(node.disk_problem.as_deref()).or(refused).unwrap_or_default()
 }
 
 /// Returns what the pods may have of processes; nothing for a worker that does not limit them.

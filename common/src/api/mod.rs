@@ -5,6 +5,7 @@
 
 mod cluster;
 mod jobs;
+mod logs;
 mod nodes;
 mod pods;
 mod problem;
@@ -23,6 +24,7 @@ use utoipa::ToSchema;
 use crate::RedisMillis;
 pub use cluster::FindingView;
 pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
+pub use logs::LogItemView;
 pub use nodes::{NodeQueuesView, NodeView};
 pub use pods::PodView;
 pub use problem::{FieldProblem, NodeShortage, Problem};

@@ -25,6 +25,9 @@ pub struct NodeView {
     pub fenceable: bool,
     /// The container engine's last error; null while the engine works.
     pub engine_problem: Option<String>,
+    /// What of the node's disk is full: no new pods are placed there; null while there is room.
+    #[serde(default)]
+    pub disk_problem: Option<String>,
     /// Labels of the node.
     pub labels: BTreeMap<String, String>,
     /// Container runtime: `docker`, `process` or `sim`; empty for an external worker.

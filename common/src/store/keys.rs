@@ -29,6 +29,7 @@ pub(crate) const ROUTES: &str = "routes";
 pub(crate) const PROXIES: &str = "proxies";
 pub(crate) const ADDRESSES: &str = "addresses";
 pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
+pub(crate) const USAGE_WANTED: &str = "usage_wanted";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -67,6 +68,8 @@ keys! {
     volume(VolumeName) = "volume:";
     endpoints(ServiceName) = "ep:";
     removals(NodeName) = "rv:";
+    usage(NodeName) = "usage:";
+    usage_wanted(NodeName) = "usage_wanted:";
     done(ServiceName) = "done:";
     tries(ServiceName) = "tries:";
     runs(ServiceName) = "runs:";
@@ -74,7 +77,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 26] = [
+pub(crate) const CLUSTER_WIDE: [&str; 27] = [
     EVENTS,
     META,
     SQ,
@@ -101,6 +104,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 26] = [
     PROXIES,
     ADDRESSES,
     FREED_ADDRESSES,
+    USAGE_WANTED,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -117,11 +121,11 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
-        RECOVERY => "string",
+        RECOVERY | USAGE_WANTED => "string",
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
-            "hb" | "spec" | "lease" => "string",
+            "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" => "hash",
             "secret" | "config" | "registry" | "volume" | "ep" | "done" | "tries" => "hash",
             "runs" => "zset",
@@ -178,6 +182,9 @@ pub mod channel {
 
     /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
+
+    /// A client asks at the usage of a node, whose name is the message, or of all: `*`.
+    pub const USAGE: &str = "wake:usage";
 
     /// Endpoints of a service changed; the message says which, see [`crate::store::EndpointChange`].
     pub fn endpoints(service: &ServiceName) -> String {

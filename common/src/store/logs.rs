@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::channel;
 use super::reply::{corrupt, list, read};
 use super::{Store, StoreError, keys};
-use crate::ids::{ContainerName, NodeName, PodId};
+use crate::ids::{ContainerName, NodeName, PodId, ServiceName};
 
 /// A request and its answer expire this number of seconds after the last read.
 const EXPIRE_SECONDS: u64 = 30;
@@ -33,6 +33,70 @@ pub struct LogRequest {
     pub follow: bool,
 }
 
+/// A request for the lines of all these pods that a worker has, merged in order of time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinesRequest {
+    /// Its id, which also names the stream of the answer.
+    pub id: String,
+    /// The pods that are on the node.
+    #[serde(default)]
+    pub pods: Vec<LoggedPod>,
+    /// Pods of these services, also those that start while their logs are followed.
+    #[serde(default)]
+    pub services: Vec<ServiceName>,
+    /// The container of pods with several; without it all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerName>,
+    /// The number of last lines of each container; without it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<usize>,
+    /// Whether to continue with new output.
+    #[serde(default)]
+    pub follow: bool,
+    /// Only lines after this time, in nanoseconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Only lines before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// Only lines that contain this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grep: Option<String>,
+    /// Lines of containers that were removed, which the worker has kept, in place of those of pods that are there.
+    #[serde(default)]
+    pub previous: bool,
+}
+
+/// A pod whose lines are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoggedPod {
+    /// The pod.
+    pub id: PodId,
+    /// Its name with its index, such as `web-0`.
+    pub name: String,
+}
+
+/// A request for what could go from the disk of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GarbageRequest {
+    /// Its id, which also names the stream of the answer.
+    pub id: String,
+    /// Whether it goes. The field tells this request from the others.
+    pub collect_garbage: bool,
+}
+
+/// What a client has asked of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AnyLogRequest {
+    /// The output of one pod, as it was written.
+    Output(LogRequest),
+    /// What could go from the disk.
+    Garbage(GarbageRequest),
+    /// The lines of several. A worker of a version before does not read it, and does not answer.
+    Lines(LinesRequest),
+}
+
 /// A chunk of the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogChunk {
@@ -48,15 +112,30 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn request_logs(&self, node: &NodeName, request: &LogRequest) -> Result<(), StoreError> {
+        self.leave_request(node, &request.id, super::services::to_json(request)).await
+    }
+
+    /// Leaves a request for lines for the worker of `node`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_lines(&self, node: &NodeName, request: &LinesRequest) -> Result<(), StoreError> {
+        self.leave_request(node, &request.id, super::services::to_json(request)).await
+    }
+
+    /// Leaves a request about garbage for the worker of `node`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn request_garbage(&self, node: &NodeName, request: &GarbageRequest) -> Result<(), StoreError> {
+        self.leave_request(node, &request.id, super::services::to_json(request)).await
+    }
+
+    async fn leave_request(&self, node: &NodeName, id: &str, request: String) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         let key = keys::log_requests(node);
-        pipe.cmd("SET")
-            .arg(format!("{}:want", keys::log(&request.id)))
-            .arg(1)
-            .arg("EX")
-            .arg(EXPIRE_SECONDS)
-            .ignore();
-        pipe.cmd("RPUSH").arg(&key).arg(super::services::to_json(request)).ignore();
+        pipe.cmd("SET").arg(format!("{}:want", keys::log(id))).arg(1).arg("EX").arg(EXPIRE_SECONDS).ignore();
+        pipe.cmd("RPUSH").arg(&key).arg(request).ignore();
         pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
         pipe.cmd("PUBLISH").arg(channel::worker(node)).arg("logs").ignore();
         self.link.pipeline(&pipe).await
@@ -67,7 +146,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn take_log_requests(&self, node: &NodeName) -> Result<Vec<LogRequest>, StoreError> {
+    pub async fn take_log_requests(&self, node: &NodeName) -> Result<Vec<AnyLogRequest>, StoreError> {
         let mut pop = cmd("LPOP");
         pop.arg(keys::log_requests(node)).arg(100);
         let found: Option<Vec<Vec<u8>>> = self.link.query(&pop).await?;

@@ -47,6 +47,7 @@ mod session;
 mod shared_directory;
 mod spec_cache;
 mod stored_spec;
+mod usage;
 mod values;
 mod volumes;
 
@@ -74,7 +75,7 @@ pub use link::{
     Durability, LinkHealth, LinkOptions, MessageHandler, RedisCommand, RedisUrl, Subscription, Transport,
     TransportConnection, UrlError,
 };
-pub use logs::{LogChunk, LogRequest};
+pub use logs::{AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod};
 pub use nodes::{NodeQueues, RemoveNodeOutcome};
 pub use pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use queues::{Peeked, PeekedPayload, QueueLengths, QueueName, UnschedulablePod};

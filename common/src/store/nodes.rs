@@ -285,6 +285,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),
         cordoned: fields.text("cordoned") == "1",
         engine_problem: (!problem.is_empty()).then_some(problem),
+        disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
         facts: NodeInfo {
             labels: fields.json("labels")?,
             capacity: Resources::from_amounts(amount("pods")?, offered)?,

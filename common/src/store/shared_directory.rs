@@ -1,9 +1,10 @@
-//! The directory for volumes that nodes share: which node has the one of the cluster.
+//! What workers report about disks: which node has the cluster's directory for shared volumes, and whether its own is
+//! full.
 
 use redis::Value;
 
 use super::reply::{unexpected, verdict, word};
-use super::scripts::shared_directory;
+use super::scripts::{disk_pressure, shared_directory};
 use super::{Fenced, Session, SessionResult, keys};
 
 /// What a worker finds in the directory that its operator declares to be shared.
@@ -18,6 +19,26 @@ pub enum SharedDirectoryReport {
 }
 
 impl Session {
+    /// Reports what of the disk of this node is full, in a sentence; an empty one if there is room.
+    ///
+    /// # Errors
+    /// See [`StoreError`](super::StoreError).
+    pub async fn report_disk_problem(&self, problem: &str) -> SessionResult<()> {
+        let what = "reporting a full disk";
+        let call = disk_pressure::Head {
+            node_key: keys::node(&self.node),
+            node: &self.node,
+            incarnation: &self.incarnation,
+            problem,
+        }
+        .call();
+        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            "OK" => Ok(Ok(())),
+            other => Err(unexpected(what, other)),
+        }
+    }
+
     /// Reports the shared directory of this node. `known` is the id that the cluster's directory had when the worker
     /// heard of it last: a Redis that was emptied gets it back. Returns the id of the cluster's directory; `None` asks
     /// for a directory without an id to be given one and reported again.

@@ -26,6 +26,7 @@ pub(super) struct Candidate {
     pub(super) kind: NodeKind,
     pub(super) cordoned: bool,
     pub(super) engine_healthy: bool,
+    pub(super) has_disk: bool,
     pub(super) has_shared_directory: bool,
     /// The host ports in use, each with the name of its pod. `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
@@ -43,6 +44,7 @@ impl Candidate {
             kind: node.kind,
             cordoned: node.cordoned,
             engine_healthy: node.engine_problem.is_none(),
+            has_disk: node.disk_problem.is_none(),
             has_shared_directory: node.shared_volumes == Some(SharedVolumesState::Ready),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }

@@ -28,6 +28,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
         created_at: 1,
         cordoned: false,
         engine_problem: None,
+        disk_problem: None,
         shared_volumes: None,
         facts: NodeInfo {
             labels: BTreeMap::new(),

@@ -30,6 +30,7 @@ mod scheduling;
 mod services;
 mod session;
 mod stored_forms;
+mod usage;
 mod values;
 mod volumes;
 mod wrong_keys;

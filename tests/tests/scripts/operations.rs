@@ -47,6 +47,7 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
         "volumes_report",
         "volumes_measured",
         "shared_directory",
+        "disk_pressure",
     ]
     .into_iter()
 }
@@ -97,7 +98,7 @@ fn usual_case(script: &'static str) -> Case {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
-        | "pods_replace" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
+        | "disk_pressure" | "pods_replace" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -574,6 +575,9 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "heartbeat" => {
             let asked = [(id, assignment)];
             operation!(pod, [session, asked] session.heartbeat(None, Some("the engine is ill"), 0, &asked))
+        }
+        "disk_pressure" => {
+            operation!(None, [session] session.report_disk_problem("97 % of the disk is used"))
         }
         "shared_directory" => {
             let found = SharedDirectoryReport::Found("one".to_owned());

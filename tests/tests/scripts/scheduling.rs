@@ -157,12 +157,13 @@ async fn of_the_oldest_in_flight_only_assigned_pods_are_removed() {
 
 #[tokio::test]
 async fn a_refused_pod_stays_in_flight() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 9] = [
         ("silent", &["HSET", "node:w1", "beat", "1000"]),
         ("dead", &["HSET", "node:w1", "state", "dead"]),
         ("another session", &["HSET", "node:w1", "incarnation", "another"]),
         ("cordoned", &["HSET", "node:w1", "cordoned", "1"]),
         ("engine ill", &["HSET", "node:w1", "engine_problem", "no answer"]),
+        ("full disk", &["HSET", "node:w1", "disk_problem", "97 % is used"]),
         ("no cpu", &["HSET", "node:w1", "used_cpu", "63901"]),
         ("no memory on it", &["HSET", "node:w1", "memory", ""]),
         ("no room", &["HSET", "node:w1", "used_pods", "1000"]),

@@ -44,6 +44,7 @@ impl PodAction {
         let (image, policy) = (&request.container.image, request.container.pull_policy);
         let created = match worker.runtime.ensure_image(image, policy, &worker.logins).await {
             Ok(()) => {
+                worker.image_uses.note(image);
                 let permit = worker.lease.permit_start(worker.now());
                 if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
                     return;

@@ -14,8 +14,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
-    Runtime, RuntimeError,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
+    LineStream, RegistryLogins, Runtime, RuntimeError,
 };
 
 const COMPONENT: &str = "engine";
@@ -142,6 +142,18 @@ impl Runtime for FailpointRuntime {
         with_failpoints("logs", self.0.logs(handle, tail, follow))
     }
 
+    fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.0.remove_image(image)
+    }
+
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        with_failpoints("logs", self.0.lines(handle, query))
+    }
+
     fn exec<'a>(
         &'a self,
         handle: &'a str,
@@ -149,6 +161,10 @@ impl Runtime for FailpointRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         with_failpoints("exec", self.0.exec(handle, command, limit))
+    }
+
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        self.0.counters(handles)
     }
 
     fn hints<'a>(

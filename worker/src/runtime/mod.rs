@@ -9,6 +9,7 @@ mod exec;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
 pub mod label;
+pub(crate) mod lines;
 pub mod process;
 mod registry_logins;
 pub mod sample_image;
@@ -31,8 +32,10 @@ use futures_util::stream::BoxStream;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
+pub use self::lines::{EngineLine, LineQuery, LineStream};
 pub use self::registry_logins::{NoLogins, RegistryLogins};
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
+pub use crate::usage::counters::Counters;
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
 /// any may have.
@@ -216,6 +219,23 @@ pub trait Runtime: Send + Sync + 'static {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
 
+    /// Streams the lines of a container's log with the times at which they were written, oldest first.
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(async move {
+            let output = self.logs(handle, query.tail.unwrap_or(usize::MAX), query.follow).await?;
+            Ok(lines::stamped_when_read(output))
+        })
+    }
+
+    /// Removes an image, unless a container has it. Succeeds if it is not there.
+    fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
     /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is killed,
     /// an engine cannot be asked to.
@@ -228,6 +248,11 @@ pub trait Runtime: Send + Sync + 'static {
         command: &'a [String],
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
+
+    /// Returns what these containers have used since they began, in this order; `None` for one that is not measured.
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        Box::pin(std::future::ready(vec![None; handles.len()]))
+    }
 
     /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
     /// caller then lists, and subscribes again.

@@ -30,7 +30,7 @@ for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
 -- The resources come first, so that `record[r]` is an amount of RESOURCES[r], as in a request.
 local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'attempts', 'reason' })
 local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
-  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'kind' })
+  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'kind', 'disk_problem' })
 
 local function read_node(n)
   local node_key, pq = node_keys(n)
@@ -39,14 +39,15 @@ local function read_node(n)
   local node, seen_incarnation, expected_pods = node_args(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
-  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, kind =
-    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 8)
+  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, kind, disk_problem =
+    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 9)
   used_pods = tonumber(used_pods) or 0
   local refusal
   if state ~= 'alive' or (incarnation or '') ~= seen_incarnation
     or NOW - (past(beat) or 0) > dead_after_ms then refusal = 'not_ready'
   elseif cordoned == '1' then refusal = 'cordoned'
   elseif engine_problem and engine_problem ~= '' then refusal = 'engine'
+  elseif disk_problem and disk_problem ~= '' then refusal = 'full'
   elseif used_pods > (tonumber(expected_pods) or math.huge) then refusal = 'crowded' end
   -- A worker of a version before a resource does not limit it; an external one offers none.
   local unknown = kind == 'guest' and 0 or math.huge

@@ -194,6 +194,12 @@ scripts! {
         keys: [node_key, beats, stop_set],
         args: [node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms],
     }
+    disk_pressure {
+        run_by: [Worker],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, incarnation, problem],
+    }
     drain {
         run_by: [Scheduler],
         at_maxmemory: Allowed,

@@ -7,6 +7,7 @@
 //! Filters change no state, so the same filter both refuses a pod and later explains the refusal.
 
 mod cordoned;
+mod disk_pressure;
 mod engine;
 mod external_worker;
 mod host_ports;
@@ -26,7 +27,8 @@ use super::candidate::Candidate;
 use super::requirements::Requirements;
 
 /// Filters that ignore the pod: a node that fails one of them gets no pod of this batch at all.
-pub(super) const NODE_FILTERS: &[NodeFilter] = &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY];
+pub(super) const NODE_FILTERS: &[NodeFilter] =
+    &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY, disk_pressure::HAS_ROOM];
 
 /// Filters that depend on the pod. A batch only uses up resources, so a refusal holds for the rest of the
 /// batch.

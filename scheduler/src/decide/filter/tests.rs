@@ -25,7 +25,7 @@ fn refusals(node: NodeBuilder, requirements: Requirements) -> Vec<String> {
 
 #[test]
 fn refusals_of_a_pod_without_requests() {
-    let cases: [(&str, NodeBuilder, &[&str]); 14] = [
+    let cases: [(&str, NodeBuilder, &[&str]); 15] = [
         ("healthy", node("a"), &[]),
         ("silent for exactly dead_after", node("a").with(|n| n.beat = NOW - 20_000), &[]),
         (
@@ -54,6 +54,11 @@ fn refusals_of_a_pod_without_requests() {
             "engine without details",
             node("a").with(|n| n.engine_problem = Some(String::new())),
             &["EngineUnhealthy: container engine is unhealthy: no details reported"],
+        ),
+        (
+            "full disk",
+            node("a").with(|n| n.disk_problem = Some("97 % is used".into())),
+            &["DiskPressure: its disk is full: 97 % is used"],
         ),
         ("last slot", node("a").pods(109, 110), &[]),
         ("full", node("a").pods(110, 110), &["TooManyPods: has 110 of 110 pods"]),

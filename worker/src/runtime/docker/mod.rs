@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bollard::container::LogOutput;
 use bollard::models::{EventMessage, SystemVersion};
 use bollard::query_parameters::{
     CreateImageOptionsBuilder, EventsOptionsBuilder, ListContainersOptionsBuilder, LogsOptionsBuilder,
@@ -49,10 +50,12 @@ use self::client::Client;
 use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE};
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
+use super::lines::StampedEntries;
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
-    Runtime, RuntimeError, label,
+    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
+    LineStream, RegistryLogins, Runtime, RuntimeError, label,
 };
+use crate::usage::cgroup::Cgroups;
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
@@ -75,6 +78,7 @@ pub struct DockerRuntime {
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,
     network: network::PodNetwork,
+    cgroups: Arc<Cgroups>,
 }
 
 impl DockerRuntime {
@@ -95,6 +99,7 @@ impl DockerRuntime {
             info: Mutex::default(),
             sandbox_image: tokio::sync::Mutex::default(),
             network: network::PodNetwork::default(),
+            cgroups: Arc::default(),
         })
     }
 
@@ -264,6 +269,41 @@ impl DockerRuntime {
         Ok(lines.boxed())
     }
 
+    async fn open_lines(&self, handle: &str, query: LineQuery) -> Result<LineStream, RuntimeError> {
+        if containers::inspect(&self.client, handle).await?.is_none() {
+            return Err(RuntimeError::NotFound(format!("container {handle}")));
+        }
+        let tail = query.tail.map_or_else(|| "all".to_owned(), |lines| lines.to_string());
+        // Engines count whole seconds here; what is too old within one is left out below.
+        let since = i32::try_from(query.after / 1_000_000_000).unwrap_or(i32::MAX);
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .timestamps(true)
+            .follow(query.follow)
+            .since(since)
+            .tail(&tail)
+            .build();
+        let entries = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
+        let host = self.client.shown().to_owned();
+        let entries = entries.map(Some).chain(stream::once(std::future::ready(None)));
+        // Standard output and standard error are cut into entries on their own.
+        let mut stamped: [StampedEntries; 2] = Default::default();
+        let lines = entries.map(move |entry| {
+            let mut lines = match entry {
+                Some(Ok(output)) => {
+                    let is_error = matches!(output, LogOutput::StdErr { .. });
+                    stamped[usize::from(is_error)].add(&output.into_bytes())
+                }
+                Some(Err(error)) => return Err(EngineFailure::of(EngineCall::Logs, &host, &error).error),
+                None => stamped.iter_mut().filter_map(StampedEntries::finish).collect(),
+            };
+            lines.retain(|line| line.time > query.after);
+            Ok(lines)
+        });
+        Ok(lines.boxed())
+    }
+
     async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
         // The answer begins with the first event: a ping tells a dead engine from a quiet one.
         self.ping_engine().await?;
@@ -425,6 +465,22 @@ impl Runtime for DockerRuntime {
         Box::pin(self.open_logs(handle, tail, follow))
     }
 
+    fn remove_image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            DockerRuntime::remove_image(self, image).await?;
+            self.images.mark_missing(image);
+            Ok(())
+        })
+    }
+
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(self.open_lines(handle, query))
+    }
+
     fn exec<'a>(
         &'a self,
         handle: &'a str,
@@ -432,6 +488,15 @@ impl Runtime for DockerRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         Box::pin(exec::exec(&self.client, &self.unfinished, handle, command, limit))
+    }
+
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        let (cgroups, handles) = (self.cgroups.clone(), handles.to_vec());
+        Box::pin(async move {
+            let count = handles.len();
+            let read = move || handles.iter().map(|id| cgroups.read(id)).collect();
+            tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![None; count])
+        })
     }
 
     fn hints<'a>(

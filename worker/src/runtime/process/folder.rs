@@ -81,7 +81,7 @@ impl Record {
 pub(super) const LOG: &str = "log";
 
 /// One pod's folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Folder {
     /// `<node>/<container name>`: the runtime's handle.
     pub(super) handle: String,
@@ -122,6 +122,16 @@ impl Folder {
     /// Returns the file with the older part of the log.
     pub(super) fn older_log(&self) -> PathBuf {
         self.path.join("log.1")
+    }
+
+    /// Returns the file with what is known of when the log was written.
+    pub(super) fn log_times(&self) -> PathBuf {
+        self.path.join("log.times")
+    }
+
+    /// Returns the same for the older part of the log.
+    pub(super) fn older_log_times(&self) -> PathBuf {
+        self.path.join("log.1.times")
     }
 
     /// Creates it, unless it exists.

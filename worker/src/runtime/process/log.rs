@@ -1,15 +1,19 @@
 //! The log of a process pod: bounded in size, read from its tail, and followed.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
+use common::log_line::LineSplitter;
+
 use super::folder::{Folder, PodState, private_file};
-use crate::runtime::RuntimeError;
+use super::log_times::LogTimes;
+use crate::runtime::lines::{MAX_LINE, wall_clock};
+use crate::runtime::{EngineLine, LineQuery, LineStream, RuntimeError};
 
 /// A longer log is truncated, and this much of its end is kept in a second file. Checked with each list, so a
 /// log can be longer until the next list.
@@ -32,6 +36,8 @@ pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     log.seek(SeekFrom::Start(length - MAX_LOG_BYTES))?;
     let mut older = private_file().write(true).truncate(true).open(folder.older_log())?;
     io::copy(&mut log.take(MAX_LOG_BYTES), &mut older)?;
+    // Their lengths count from the beginning of the log, of which the older part is the end.
+    keep_times(folder, length - MAX_LOG_BYTES)?;
     private_file().write(true).open(folder.log())?.set_len(0)
 }
 
@@ -42,6 +48,32 @@ pub(super) fn read(
     follow: bool,
 ) -> BoxStream<'static, Result<Bytes, RuntimeError>> {
     let reader = LogReader { folder, tail, follow, files: Vec::new(), has_begun: false };
+    chunks(reader).map(|chunk| chunk.map(|chunk| chunk.bytes)).boxed()
+}
+
+/// Streams the lines of a pod with the times at which they were written.
+pub(super) fn lines(folder: Folder, query: LineQuery) -> LineStream {
+    let reader = LogReader {
+        folder: folder.clone(),
+        tail: query.tail.unwrap_or(usize::MAX),
+        follow: query.follow,
+        files: Vec::new(),
+        has_begun: false,
+    };
+    let state = Some((chunks(reader), TimedLines { folder, after: query.after, ..TimedLines::default() }));
+    stream::unfold(state, |state| async {
+        let (mut chunks, mut timed) = state?;
+        match chunks.next().await {
+            Some(Ok(chunk)) => Some((Ok(timed.add(&chunk)), Some((chunks, timed)))),
+            Some(Err(error)) => Some((Err(error), None)),
+            None => Some((Ok(timed.finish()), None)),
+        }
+    })
+    .boxed()
+}
+
+/// Streams the pieces of a log.
+fn chunks(reader: LogReader) -> BoxStream<'static, Result<LogPiece, RuntimeError>> {
     let chunks = stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         loop {
@@ -67,6 +99,60 @@ pub(super) fn read(
     chunks.boxed()
 }
 
+/// A piece of a log.
+struct LogPiece {
+    bytes: Bytes,
+    /// Where in its file it begins.
+    offset: u64,
+    /// Whether it is of the older part.
+    is_older: bool,
+}
+
+/// Makes lines with times of the pieces of a log.
+#[derive(Default)]
+struct TimedLines {
+    folder: Folder,
+    after: u64,
+    splitter: LineSplitter,
+    /// Of the last line: a log that was written by a clock that was set back keeps its order.
+    last_time: u64,
+}
+
+impl TimedLines {
+    fn add(&mut self, piece: &LogPiece) -> Vec<EngineLine> {
+        let notes = if piece.is_older { self.folder.older_log_times() } else { self.folder.log_times() };
+        let mut times = LogTimes::read(&notes);
+        let end = piece.offset + piece.bytes.len() as u64;
+        if !piece.is_older {
+            times.add(end, wall_clock());
+        }
+        let mut at = piece.offset.saturating_sub(self.splitter.waiting() as u64);
+        let lines = self.splitter.add(&piece.bytes).into_iter().map(|text| {
+            at += text.len() as u64 + 1;
+            self.last_time = times.at(at).max(self.last_time);
+            EngineLine { time: self.last_time, text: text.slice(..text.len().min(MAX_LINE)) }
+        });
+        let lines: Vec<EngineLine> = lines.collect();
+        lines.into_iter().filter(|line| line.time > self.after).collect()
+    }
+
+    fn finish(&mut self) -> Vec<EngineLine> {
+        let text = std::mem::take(&mut self.splitter).finish();
+        let time = self.last_time;
+        text.map(|text| EngineLine { time, text }).into_iter().filter(|line| line.time > self.after).collect()
+    }
+}
+
+/// Moves what is known of when a log was written to its older part, which begins at `offset` of it.
+fn keep_times(folder: &Folder, offset: u64) -> io::Result<()> {
+    let text = LogTimes::read(&folder.log_times()).moved(offset).to_text();
+    private_file().write(true).truncate(true).open(folder.older_log_times())?.write_all(text.as_bytes())?;
+    match std::fs::remove_file(folder.log_times()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 struct LogReader {
     folder: Folder,
     tail: usize,
@@ -88,7 +174,7 @@ impl LogReader {
     }
 
     /// Reads the next piece; `None` at the current end.
-    fn read_chunk(&mut self) -> io::Result<Option<Bytes>> {
+    fn read_chunk(&mut self) -> io::Result<Option<LogPiece>> {
         if !self.has_begun {
             self.has_begun = true;
             self.open_files()?;
@@ -97,11 +183,13 @@ impl LogReader {
             if file.stream_position()? > file.metadata()?.len() {
                 file.rewind()?; // it was truncated
             }
+            let offset = file.stream_position()?;
             let mut buffer = vec![0; CHUNK_BYTES];
             let length = file.read(&mut buffer)?;
             if length > 0 {
                 buffer.truncate(length);
-                return Ok(Some(buffer.into()));
+                let is_older = self.files.len() > 1;
+                return Ok(Some(LogPiece { bytes: buffer.into(), offset, is_older }));
             }
             if self.files.len() == 1 {
                 return Ok(None);

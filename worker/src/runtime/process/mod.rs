@@ -8,6 +8,7 @@
 mod exec;
 mod folder;
 mod log;
+mod log_times;
 mod pods;
 mod refusal;
 mod spawn;
@@ -32,9 +33,10 @@ use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
 use super::{
-    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, RegistryLogins, Runtime,
-    RuntimeError,
+    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery, LineStream,
+    RegistryLogins, Runtime, RuntimeError,
 };
+use crate::usage::processes;
 
 /// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
@@ -81,6 +83,18 @@ impl ProcessRuntime {
             }
         }
     }
+}
+
+/// Returns what the processes of these pods have used, in this order; `None` for a pod that does not run.
+fn counters(folders: &[Option<Folder>]) -> Vec<Option<Counters>> {
+    let leader = |folder: &Option<Folder>| match folder.as_ref()?.load()?.state {
+        PodState::Running(process) if process.is_running() => Some(process.pid),
+        _ => None,
+    };
+    let leaders: Vec<Option<i32>> = folders.iter().map(leader).collect();
+    let running: Vec<i32> = leaders.iter().flatten().copied().collect();
+    let mut counted = processes::read(&running).into_iter();
+    leaders.into_iter().map(|leader| leader.and_then(|_| counted.next())).collect()
 }
 
 impl Runtime for ProcessRuntime {
@@ -172,6 +186,20 @@ impl Runtime for ProcessRuntime {
         })
     }
 
+    fn lines<'a>(
+        &'a self,
+        handle: &'a str,
+        query: LineQuery,
+    ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
+        Box::pin(async move {
+            let folder = self.folder(handle)?;
+            if folder.load().is_none() {
+                return Err(RuntimeError::NotFound(format!("process pod {handle}")));
+            }
+            Ok(log::lines(folder, query))
+        })
+    }
+
     fn exec<'a>(
         &'a self,
         handle: &'a str,
@@ -179,6 +207,15 @@ impl Runtime for ProcessRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         Box::pin(async move { exec::exec(&self.pods, self.folder(handle)?, command, limit).await })
+    }
+
+    fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
+        let folders: Vec<_> = handles.iter().map(|handle| self.folder(handle).ok()).collect();
+        Box::pin(async move {
+            let count = folders.len();
+            let read = move || counters(&folders);
+            tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![None; count])
+        })
     }
 
     fn hints<'a>(

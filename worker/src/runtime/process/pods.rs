@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::sync::broadcast;
 
 use super::folder::{Folder, PodState, Record, private_file};
+use super::log_times::{self, NOTE_INTERVAL};
 use super::refusal::refusal;
 use super::system::{ProcessIdentity, find_leader, kill_marked};
 use super::{log, spawn};
@@ -204,7 +205,7 @@ impl ProcessPods {
         let pods = self.clone();
         let folder = folder.clone();
         tokio::spawn(async move {
-            process.exited().await;
+            note_log_until(&folder, process.exited()).await;
             let (node, handle) = (folder.node().to_owned(), folder.handle.clone());
             let ended = process.clone();
             let recorded =
@@ -252,6 +253,21 @@ impl ProcessPods {
             containers.extend(self.refresh(&folder).and_then(|record| record.container(&handle)));
         }
         Ok(containers)
+    }
+}
+
+/// Waits for the end of a process, and notes meanwhile when its log was written.
+async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
+    let mut exited = std::pin::pin!(exited);
+    // What was noted before this worker began is noted again: it does not fit, and is left out.
+    let mut noted = 0;
+    loop {
+        let has_exited = tokio::time::timeout(NOTE_INTERVAL, &mut exited).await.is_ok();
+        // A log without notes is read as well: its lines have the time of its last write.
+        noted = log_times::note(folder, noted).unwrap_or(noted);
+        if has_exited {
+            return;
+        }
     }
 }
 

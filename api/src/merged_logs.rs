@@ -1,0 +1,303 @@
+//! The logs of several pods, merged in order of time. Each node merges those of its own pods (see the lines of
+//! `common::store`); here the answers of the nodes become one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use common::ids::{NodeName, PodId, ServiceName};
+use common::log_line::{LineSplitter, LogLine};
+use common::log_merge::LogMerge;
+use common::store::{LinesRequest, LogChunk, LoggedPod, Store, StoreError};
+use futures_util::future::join_all;
+
+/// While logs are followed a line waits this long for older ones of other nodes.
+const HOLD: Duration = Duration::from_millis(800);
+/// Between two looks where the pods of followed services are.
+const PLACES_INTERVAL: Duration = Duration::from_secs(2);
+/// A node that sends nothing for this long does not answer. One that has nothing to send says so every 5 s.
+const NODE_TIMEOUT: Duration = Duration::from_secs(12);
+/// A node that has ended its answer while logs are followed is asked again after this time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
+/// The longest pause between two looks for more.
+const MAX_POLL: Duration = Duration::from_millis(400);
+
+/// The pods whose logs are read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogSelection {
+    pub(crate) services: Vec<ServiceName>,
+    pub(crate) pods: Vec<PodId>,
+    /// Nodes that are asked although no selected pod is there.
+    pub(crate) nodes: Vec<NodeName>,
+}
+
+/// What was read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum MergedItem {
+    /// A line, and the node it comes from.
+    Line(NodeName, LogLine),
+    /// Something that the reader has to know.
+    Mark(String),
+}
+
+/// Pods by the nodes that they are on.
+type Places = BTreeMap<NodeName, Vec<LoggedPod>>;
+
+/// Reads the logs of several pods.
+pub(crate) struct MergedLogs {
+    store: Store,
+    selection: LogSelection,
+    /// What each node is asked for, but for its id and the pods.
+    request: LinesRequest,
+    nodes: BTreeMap<NodeName, NodeLog>,
+    merge: LogMerge<NodeName, MergedItem>,
+    places_at: Instant,
+    marks: Vec<String>,
+    poll: Duration,
+}
+
+/// The answer of a node.
+struct NodeLog {
+    id: String,
+    pods: Vec<LoggedPod>,
+    position: String,
+    splitter: LineSplitter,
+    /// Of the last line that came.
+    last_time: u64,
+    heard_at: Instant,
+    /// When it is asked again.
+    retry_at: Option<Instant>,
+    has_ended: bool,
+}
+
+impl NodeLog {
+    fn new(pods: Vec<LoggedPod>, last_time: u64) -> Self {
+        Self {
+            id: uuid::Uuid::new_v4().to_string(),
+            pods,
+            position: "0".to_owned(),
+            splitter: LineSplitter::default(),
+            last_time,
+            heard_at: Instant::now(),
+            retry_at: None,
+            has_ended: false,
+        }
+    }
+}
+
+impl MergedLogs {
+    /// Asks all nodes that have selected pods.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub(crate) async fn open(
+        store: Store,
+        selection: LogSelection,
+        request: LinesRequest,
+    ) -> Result<Self, StoreError> {
+        let mut logs = Self {
+            merge: LogMerge::new(request.follow.then_some(HOLD)),
+            places_at: Instant::now() + PLACES_INTERVAL,
+            nodes: BTreeMap::new(),
+            marks: Vec::new(),
+            poll: Store::LOG_POLL,
+            store,
+            selection,
+            request,
+        };
+        let places = logs.places().await?;
+        logs.ask(places).await?;
+        Ok(logs)
+    }
+
+    /// Returns where the selected pods are.
+    async fn places(&self) -> Result<Places, StoreError> {
+        let mut ids = self.selection.pods.clone();
+        for service in &self.selection.services {
+            match self.store.slots(service).await {
+                Ok(slots) => ids.extend(slots.into_iter().map(|(_, id)| id)),
+                Err(error) if error.is_broken_key() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut places: Places = self.selection.nodes.iter().map(|node| (node.clone(), Vec::new())).collect();
+        for (id, record) in ids.iter().zip(self.store.pods_each(&ids).await?) {
+            let Ok(Some(record)) = record else { continue };
+            let Some(node) = record.node else { continue };
+            let pod = LoggedPod { id: id.clone(), name: format!("{}-{}", record.name, record.replica) };
+            places.entry(node).or_default().push(pod);
+        }
+        if self.request.previous {
+            // A pod of this name may have run on any of them before.
+            let all: Vec<LoggedPod> = places.values().flatten().cloned().collect();
+            places.values_mut().for_each(|pods| pods.clone_from(&all));
+        }
+        Ok(places)
+    }
+
+    /// Asks the nodes that were not asked yet, and again those with other pods: of a service a worker finds new ones
+    /// by itself.
+    async fn ask(&mut self, places: Places) -> Result<(), StoreError> {
+        for (node, pods) in places {
+            let known = self.nodes.get(&node);
+            let follows_services = !self.selection.services.is_empty();
+            let is_news =
+                known.is_none_or(|known| known.has_ended && known.retry_at.is_none() && known.pods != pods);
+            if is_news && (known.is_none() || follows_services) {
+                let last_time = known.map_or(0, |known| known.last_time);
+                self.ask_node(node, NodeLog::new(pods, last_time)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_node(&mut self, node: NodeName, log: NodeLog) -> Result<(), StoreError> {
+        let is_again = log.last_time > 0;
+        let mut request = LinesRequest { id: log.id.clone(), pods: log.pods.clone(), ..self.request.clone() };
+        if is_again {
+            request.tail = None;
+            request.after = Some(request.after.unwrap_or(0).max(log.last_time));
+        }
+        self.store.request_lines(&node, &request).await?;
+        self.merge.begin(node.clone());
+        self.nodes.insert(node, log);
+        Ok(())
+    }
+
+    /// Returns what has come; empty if nothing has, and `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Vec<MergedItem>> {
+        let mut items: Vec<MergedItem> =
+            std::mem::take(&mut self.marks).into_iter().map(MergedItem::Mark).collect();
+        self.read_all().await;
+        self.keep_asking().await;
+        let now = Instant::now();
+        while let Some(item) = self.merge.pop(now) {
+            items.push(item);
+        }
+        if !items.is_empty() {
+            self.poll = Store::LOG_POLL;
+            return Some(items);
+        }
+        if self.marks.is_empty() && !self.request.follow && self.merge.is_done() {
+            return None;
+        }
+        if self.is_over() {
+            return None;
+        }
+        tokio::time::sleep(self.poll).await;
+        self.poll = (self.poll * 5 / 4).min(MAX_POLL);
+        Some(items)
+    }
+
+    /// Returns whether nothing more will come although logs are followed: only pods were named, and all have ended.
+    fn is_over(&self) -> bool {
+        self.selection.services.is_empty()
+            && self.marks.is_empty()
+            && self.merge.is_done()
+            && self.nodes.values().all(|log| log.has_ended && log.retry_at.is_none())
+    }
+
+    async fn read_all(&mut self) {
+        let open: Vec<(&NodeName, &NodeLog)> = self.nodes.iter().filter(|(_, log)| !log.has_ended).collect();
+        let reads = open.into_iter().map(|(node, log)| {
+            let store = self.store.clone();
+            async move { (node.clone(), store.read_log(&log.id, &log.position).await) }
+        });
+        let read: Vec<_> = join_all(reads).await;
+        for (node, reply) in read {
+            match reply {
+                Ok((chunks, position)) => self.take(&node, chunks, position),
+                // While Redis is unavailable; the time of the node is up after a while.
+                Err(error) => tracing::debug!(%node, %error, "lines could not be read"),
+            }
+        }
+    }
+
+    fn take(&mut self, node: &NodeName, chunks: Vec<LogChunk>, position: String) {
+        let Some(log) = self.nodes.get_mut(node) else { return };
+        log.position = position;
+        let now = Instant::now();
+        if !chunks.is_empty() {
+            log.heard_at = now;
+        }
+        for chunk in chunks {
+            match chunk {
+                LogChunk::Output(bytes) => {
+                    for line in log.splitter.add(&bytes) {
+                        let item = read_line(node, &line);
+                        if let MergedItem::Line(_, line) = &item {
+                            log.last_time = log.last_time.max(line.time);
+                        }
+                        // A mark stands where it came.
+                        self.merge.push(node, log.last_time, item, now);
+                    }
+                }
+                LogChunk::End(why) => {
+                    log.has_ended = true;
+                    self.merge.end(node);
+                    if !why.is_empty() {
+                        self.marks.push(format!("node {node}: {why}"));
+                        log.retry_at = self.request.follow.then(|| now + RETRY_INTERVAL);
+                    }
+                }
+            }
+        }
+        if !log.has_ended && log.heard_at.elapsed() > NODE_TIMEOUT {
+            log.has_ended = true;
+            log.heard_at = now;
+            self.merge.end(node);
+            let seconds = NODE_TIMEOUT.as_secs();
+            self.marks.push(format!(
+                "node {node} has sent nothing for {seconds} s: its worker does not run, or is of an earlier version"
+            ));
+            log.retry_at = self.request.follow.then(|| now + RETRY_INTERVAL);
+        }
+    }
+
+    /// Asks nodes again that have ended their answer, and those that have got pods.
+    async fn keep_asking(&mut self) {
+        let now = Instant::now();
+        if !self.request.follow || now < self.places_at {
+            return;
+        }
+        self.places_at = now + PLACES_INTERVAL;
+        // What fails now is tried again at the next look.
+        let Ok(places) = self.places().await else { return };
+        let due: Vec<NodeName> = self
+            .nodes
+            .iter()
+            .filter(|(_, log)| log.retry_at.is_some_and(|at| now >= at))
+            .map(|(node, _)| node.clone())
+            .collect();
+        for node in due {
+            let Some(former) = self.nodes.remove(&node) else { continue };
+            let pods = places.get(&node).cloned().unwrap_or_default();
+            if !pods.is_empty() {
+                drop(self.ask_node(node, NodeLog::new(pods, former.last_time)).await);
+            }
+        }
+        drop(self.ask(places).await);
+    }
+}
+
+/// Reads what a node sent: a line, or a mark for people.
+fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
+    match LogLine::decode(line) {
+        Some(line) => MergedItem::Line(node.clone(), line),
+        None => MergedItem::Mark(String::from_utf8_lossy(line).into_owned()),
+    }
+}
+
+impl Drop for MergedLogs {
+    fn drop(&mut self) {
+        let (store, nodes) = (self.store.clone(), std::mem::take(&mut self.nodes));
+        // Without this the workers find out on their own half a minute later.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                for log in nodes.values() {
+                    drop(store.end_log(&log.id).await);
+                }
+            });
+        }
+    }
+}

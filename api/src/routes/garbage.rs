@@ -1,0 +1,86 @@
+//! `/node/{name}/gc`: what could go from the disk of a node, and removing it.
+
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use common::ids::NodeName;
+use common::store::{GarbageRequest, LogChunk, Store};
+use common::usage::GarbageView;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::nodes;
+use crate::params::{InPath, Params};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+/// How long a node may take: an engine removes images one by one.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whether something is removed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GarbageOptions {
+    /// Whether only to tell what would go.
+    #[serde(default)]
+    #[param(default = false, required = false)]
+    dry_run: bool,
+}
+
+/// Removes the images from a node that no pod there uses, and to which no service can be undone.
+///
+/// Only images that this node's worker has used, and not in the last ten minutes. Without a request that happens
+/// when the disk is filling up.
+#[utoipa::path(post, path = "/node/{name}/gc", tag = "node", params(InPath<NodeName>, GarbageOptions), responses(
+    (status = 200, description = "What went, or could go", body = GarbageView),
+    (status = 404, description = "There is no such node"),
+    (status = 502, description = "The node could not tell"),
+    (status = 504, description = "The node does not respond"),
+))]
+pub(crate) async fn collect_garbage(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+    Params(options): Params<GarbageOptions>,
+) -> Result<Json<GarbageView>, ApiProblem> {
+    if app.store.node(&name).await?.is_none() {
+        return Err(nodes::not_found(&name));
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    let request = GarbageRequest { id: id.clone(), collect_garbage: !options.dry_run };
+    app.store.request_garbage(&name, &request).await?;
+    let answer = answer(&app.store, &id).await;
+    drop(app.store.end_log(&id).await);
+    let (json, end) = answer?.ok_or_else(|| {
+        let detail = format!(
+            "node {name} did not answer within {} s: its worker does not run, or is of an earlier version",
+            TIMEOUT.as_secs()
+        );
+        ApiProblem::new(ProblemKind::NodeNotResponding, detail)
+    })?;
+    match serde_json::from_slice(&json) {
+        Ok(view) if end.is_empty() => Ok(Json(view)),
+        _ => {
+            let detail = format!("node {name} could not tell what is not needed: {end}");
+            Err(ApiProblem::new(ProblemKind::LogUnavailable, detail))
+        }
+    }
+}
+
+/// Waits for the answer: its output, and why it ended. `None` if it does not come.
+async fn answer(store: &Store, id: &str) -> Result<Option<(Vec<u8>, String)>, ApiProblem> {
+    let (mut output, mut position, begun) = (Vec::new(), "0".to_owned(), Instant::now());
+    while begun.elapsed() < TIMEOUT {
+        let (chunks, next) = store.read_log(id, &position).await?;
+        position = next;
+        for chunk in chunks {
+            match chunk {
+                LogChunk::Output(bytes) => output.extend_from_slice(&bytes),
+                LogChunk::End(why) => return Ok(Some((output, why))),
+            }
+        }
+        tokio::time::sleep(Store::LOG_POLL).await;
+    }
+    Ok(None)
+}

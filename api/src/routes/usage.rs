@@ -1,0 +1,90 @@
+//! `/stats`: what pods and nodes use at the moment. Workers measure while a client asks.
+
+use axum::Json;
+use axum::extract::State;
+use common::ids::{NodeName, PodId};
+use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{nodes, pods};
+use crate::params::{InPath, Params};
+use crate::problem::{ApiProblem, ProblemKind};
+use crate::state::AppState;
+
+/// What to show.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct UsageOptions {
+    /// Whether the pods are listed, beside the nodes.
+    #[param(default = true)]
+    pods: Option<bool>,
+}
+
+/// Shows what all nodes and pods use.
+///
+/// Workers measure every two seconds, and stop 15 seconds after the last request. The first request waits for
+/// them up to 2.5 seconds.
+#[utoipa::path(get, path = "/stats", tag = "node", params(UsageOptions), responses(
+    (status = 200, description = "What is used", body = ClusterUsageView),
+))]
+pub(crate) async fn get_cluster_stats(
+    State(app): State<AppState>,
+    Params(options): Params<UsageOptions>,
+) -> Result<Json<ClusterUsageView>, ApiProblem> {
+    let usage = app.usage.of(&app.store, None).await?;
+    Ok(Json(match options.pods {
+        Some(false) => {
+            let ClusterUsageView { nodes, missing, .. } = &*usage;
+            ClusterUsageView { nodes: nodes.clone(), missing: missing.clone(), pods: Vec::new() }
+        }
+        _ => (*usage).clone(),
+    }))
+}
+
+/// Shows what a pod uses.
+#[utoipa::path(get, path = "/pod/{uuid}/stats", tag = "pod", params(InPath<PodId>), responses(
+    (status = 200, description = "What it uses", body = PodUsageView),
+    (status = 404, description = "There is no such pod"),
+    (status = 409, description = "The pod is not on a node"),
+    (status = 504, description = "The node does not measure"),
+))]
+pub(crate) async fn get_pod_stats(
+    State(app): State<AppState>,
+    InPath(pod): InPath<PodId>,
+) -> Result<Json<PodUsageView>, ApiProblem> {
+    let record = pods::read(&app, &pod).await?;
+    let Some(node) = record.node else {
+        let detail = format!("pod {pod} is {} and not on a node, so it uses nothing", record.phase);
+        return Err(ApiProblem::new(ProblemKind::PodNotAssigned, detail));
+    };
+    let usage = app.usage.of(&app.store, Some(&node)).await?;
+    let found = usage.pods.iter().find(|usage| usage.pod.uuid == pod).cloned();
+    found.map(Json).ok_or_else(|| not_measured(&format!("pod {pod}"), &node))
+}
+
+/// Shows what a node uses.
+#[utoipa::path(get, path = "/node/{name}/stats", tag = "node", params(InPath<NodeName>), responses(
+    (status = 200, description = "What it uses", body = NodeUsageView),
+    (status = 404, description = "There is no such node"),
+    (status = 504, description = "The node does not measure"),
+))]
+pub(crate) async fn get_node_stats(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+) -> Result<Json<NodeUsageView>, ApiProblem> {
+    if app.store.node(&name).await?.is_none() {
+        return Err(nodes::not_found(&name));
+    }
+    let usage = app.usage.of(&app.store, Some(&name)).await?;
+    usage.nodes.first().cloned().map(Json).ok_or_else(|| not_measured(&format!("node {name}"), &name))
+}
+
+fn not_measured(what: &str, node: &NodeName) -> ApiProblem {
+    let detail = format!(
+        "node {node} has not told what {what} uses: it has just begun, its worker does not run, or is of another \
+         version; try again in a few seconds"
+    );
+    ApiProblem::new(ProblemKind::NodeNotResponding, detail)
+}

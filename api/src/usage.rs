@@ -1,0 +1,114 @@
+//! What the nodes and pods of the cluster use, read once for all requests of a moment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::RedisMillis;
+use common::ids::NodeName;
+use common::store::{Store, StoreError};
+use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView, UsageReport};
+use tokio::sync::Mutex;
+
+/// Requests within this time share what was read: workers measure every two seconds.
+const FRESH: Duration = Duration::from_secs(1);
+/// After the first look, nodes get this long to measure.
+const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
+/// Between two looks for the first reports.
+const POLL: Duration = Duration::from_millis(200);
+
+/// What was read, and when.
+type CachedUsage = (Instant, Arc<ClusterUsageView>);
+
+/// What was read last, of all nodes or of one.
+#[derive(Default)]
+pub(crate) struct UsageCache {
+    read: Mutex<HashMap<Option<NodeName>, CachedUsage>>,
+}
+
+impl UsageCache {
+    /// Returns what a node and its pods use; with `None` all live nodes.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub(crate) async fn of(
+        &self,
+        store: &Store,
+        node: Option<&NodeName>,
+    ) -> Result<Arc<ClusterUsageView>, StoreError> {
+        // Held while reading: requests that arrive meanwhile share the answer.
+        let mut known = self.read.lock().await;
+        known.retain(|_, (at, _)| at.elapsed() < FRESH);
+        if let Some((_, view)) = known.get(&node.cloned()) {
+            return Ok(view.clone());
+        }
+        let view = Arc::new(read(store, node).await?);
+        known.insert(node.cloned(), (Instant::now(), view.clone()));
+        Ok(view)
+    }
+}
+
+async fn read(store: &Store, node: Option<&NodeName>) -> Result<ClusterUsageView, StoreError> {
+    let is_new = store.look_at_usage(node).await?;
+    let names: Vec<NodeName> = match node {
+        Some(node) => vec![node.clone()],
+        None => store.beats_since(RedisMillis::MIN).await?.into_iter().map(|(name, _)| name).collect(),
+    };
+    let begun = Instant::now();
+    loop {
+        let reports = store.usage_of(&names).await?;
+        let is_complete = reports.iter().all(Option::is_some);
+        // Only the first look waits: later ones would wait again and again for a node that does not measure.
+        if is_complete || !is_new || begun.elapsed() > FIRST_REPORT_TIMEOUT {
+            return Ok(view(names, reports));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Puts the reports of nodes together. Pure.
+fn view(names: Vec<NodeName>, reports: Vec<Option<UsageReport>>) -> ClusterUsageView {
+    let mut view = ClusterUsageView::default();
+    for (name, report) in names.into_iter().zip(reports) {
+        let Some(report) = report else {
+            view.missing.push(name);
+            continue;
+        };
+        let pods = report.pods.len() as u64;
+        view.pods.extend(report.pods.into_iter().map(|pod| PodUsageView { node: name.clone(), pod }));
+        view.nodes.push(NodeUsageView { name, machine: report.machine, pods });
+    }
+    view.missing.sort();
+    view.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    view.pods.sort_by(|a, b| (&a.pod.name, &a.pod.uuid).cmp(&(&b.pod.name, &b.pod.uuid)));
+    view
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::ids::PodId;
+    use common::usage::{PodUsage, Usage};
+
+    use super::*;
+
+    #[test]
+    fn reports_are_put_together_by_name_and_missing_ones_are_named() {
+        let pod = |name: &str| PodUsage {
+            uuid: PodId::new(name).unwrap(),
+            name: name.to_owned(),
+            service: None,
+            usage: Usage::default(),
+        };
+        let report = |pods: &[&str]| {
+            Some(UsageReport { pods: pods.iter().map(|name| pod(name)).collect(), ..UsageReport::default() })
+        };
+        let names = ["w3", "w1", "w2"].map(|name| NodeName::new(name).unwrap());
+        let view = view(names.to_vec(), vec![report(&["web-1", "db-0"]), None, report(&["web-0"])]);
+        let pods: Vec<_> = view.pods.iter().map(|pod| format!("{} {}", pod.pod.name, pod.node)).collect();
+        assert_eq!(pods, ["db-0 w3", "web-0 w2", "web-1 w3"]);
+        let nodes: Vec<_> = view.nodes.iter().map(|node| (node.name.as_str(), node.pods)).collect();
+        assert_eq!(nodes, [("w2", 1), ("w3", 2)]);
+        assert_eq!(view.missing, [NodeName::new("w1").unwrap()]);
+    }
+}

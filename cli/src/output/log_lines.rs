@@ -1,0 +1,90 @@
+//! Lines of logs as people see them: with the name of the pod, in a colour of its own, and with the time.
+
+use std::io::IsTerminal;
+
+use common::api::LogItemView;
+
+use super::humanize;
+
+/// The colours of names: those that are readable on light and dark terminals.
+const COLORS: [u8; 6] = [36, 33, 32, 35, 34, 31];
+
+/// How lines are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LineStyle {
+    /// Each line begins with the name of its pod.
+    pub(crate) names: bool,
+    /// Each line begins with its time.
+    pub(crate) timestamps: bool,
+    /// Names are coloured.
+    pub(crate) colors: bool,
+    /// Each line is a JSON object.
+    pub(crate) json: bool,
+}
+
+/// Returns whether standard output shows colours.
+pub(crate) fn shows_colors() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+impl LineStyle {
+    /// Returns a line as it is printed, with its end.
+    pub(crate) fn print(self, item: &LogItemView) -> String {
+        if self.json {
+            return serde_json::to_string(item).map(|json| json + "\n").unwrap_or_default();
+        }
+        let mut line = String::new();
+        if self.names {
+            let container = item.container.as_ref().map_or_else(String::new, |name| format!("/{name}"));
+            let name = format!("{}{container}", humanize::printable(&item.pod));
+            match self.colors {
+                true => line.push_str(&format!("\x1b[{}m{name} |\x1b[0m ", color(&name))),
+                false => line.push_str(&format!("{name} | ")),
+            }
+        }
+        if self.timestamps {
+            line.push_str(&format!("{} ", item.time));
+        }
+        line.push_str(&item.text);
+        line.push('\n');
+        line
+    }
+}
+
+/// Returns the colour of a name: always the same one.
+fn color(name: &str) -> u8 {
+    let sum = name.bytes().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    COLORS[sum % COLORS.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use common::ids::ContainerName;
+
+    use super::*;
+
+    #[test]
+    fn a_line_has_what_was_asked_for_before_it() {
+        let item = LogItemView {
+            time: "2026-01-31T12:00:00.5Z".to_owned(),
+            pod: "web-0".to_owned(),
+            text: "hello".to_owned(),
+            ..LogItemView::default()
+        };
+        let of_two = LogItemView { container: Some(ContainerName::new("cache").unwrap()), ..item.clone() };
+        let plain = LineStyle::default();
+        let names = LineStyle { names: true, ..plain };
+        assert_eq!(plain.print(&item), "hello\n");
+        assert_eq!(names.print(&item), "web-0 | hello\n");
+        assert_eq!(names.print(&of_two), "web-0/cache | hello\n");
+        let both = LineStyle { timestamps: true, ..names };
+        assert_eq!(both.print(&item), "web-0 | 2026-01-31T12:00:00.5Z hello\n");
+        let colored = LineStyle { colors: true, ..names }.print(&item);
+        assert!(colored.starts_with("\x1b[3") && colored.ends_with("mweb-0 |\x1b[0m hello\n"), "{colored:?}");
+        let json = LineStyle { json: true, ..names }.print(&item);
+        assert_eq!(serde_json::from_str::<LogItemView>(&json).unwrap(), item);
+    }
+}

@@ -1,0 +1,11 @@
+//! A node whose disk is full takes no new pods: their images and logs would find no room.
+
+use super::{NodeFilter, Reason};
+
+pub(super) const HAS_ROOM: NodeFilter = NodeFilter {
+    reason: Reason("DiskPressure"),
+    is_feasible: |candidate, _, _| candidate.has_disk,
+    explain: |_, _, _, node| {
+        format!("its disk is full: {}", node.disk_problem.as_deref().unwrap_or_default())
+    },
+};

@@ -1,0 +1,168 @@
+//! Logs of services: merged, followed, kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::{Cluster, Http, Timing, command};
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+use tokio::sync::Mutex;
+
+use crate::SOON;
+
+/// A service whose pods write a line ten times a second, which begins with their own time.
+fn talker(replicas: u64) -> Value {
+    let script = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done";
+    json!({
+        "name": "talk", "image": "none", "command": ["/bin/sh", "-c", script], "replicas": replicas,
+        "stop_grace_period": 0,
+    })
+}
+
+/// Reads a followed log in the background into lines.
+fn follow(http: &Http, path: &str) -> (Arc<Mutex<Vec<Value>>>, tokio::task::JoinHandle<()>) {
+    let lines: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let (http, path, sink) = (http.clone(), path.to_owned(), lines.clone());
+    let task = tokio::spawn(async move {
+        let mut response = http.stream(&path).await;
+        let mut rest = Vec::new();
+        while let Ok(Some(bytes)) = response.chunk().await {
+            rest.extend_from_slice(&bytes);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                sink.lock().await.extend(serde_json::from_slice::<Value>(&line));
+            }
+        }
+    });
+    (lines, task)
+}
+
+fn uuids(lines: &[Value]) -> BTreeSet<String> {
+    lines.iter().filter_map(|line| line["uuid"].as_str()).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_afterwards() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "process", 40));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    http.post("/service", &talker(20)).await;
+    http.runs(SOON, "talk", 20).await;
+    let before = uuids_of(&http).await;
+    let (lines, task) = follow(&http, "/log?service=talk&follow=true&tail=5");
+    eventually_within(SOON, "all pods are followed", || async {
+        let seen = uuids(&lines.lock().await);
+        check(seen.is_superset(&before), || format!("{} of {}", seen.len(), before.len()))
+    })
+    .await;
+    http.post("/service/talk/restart", &json!({})).await;
+    eventually_within(SOON * 2, "all pods were replaced", || async {
+        let now = uuids_of(&http).await;
+        check(now.len() == 20 && now.is_disjoint(&before), || format!("{now:?}"))
+    })
+    .await;
+    http.runs(SOON, "talk", 20).await;
+    let after = uuids_of(&http).await;
+    eventually_within(SOON, "the new pods are followed", || async {
+        let seen = uuids(&lines.lock().await);
+        check(seen.is_superset(&after), || {
+            format!("{} of {}", after.intersection(&seen).count(), after.len())
+        })
+    })
+    .await;
+    task.abort();
+    let lines = lines.lock().await.clone();
+    println!("{}", assert_in_order(&lines));
+    assert_no_line_is_twice(&lines);
+    let read = text(&http, "/log?service=talk&tail=3&grep=line").await;
+    let read: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let times: Vec<&str> = read.iter().map(|line| line["time"].as_str().unwrap()).collect();
+    assert_eq!(read.len(), 60, "three lines of each pod");
+    assert!(times.is_sorted(), "{times:?}");
+    assert_eq!(text(&http, "/log?service=talk&grep=no-such-text").await, "");
+    // Their containers are gone, and their logs are not.
+    let kept = text(&http, "/log?service=talk&previous=true").await;
+    let kept: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(uuids(&kept).is_superset(&before), "{} of {}", uuids(&kept).len(), before.len());
+    let one = before.iter().next().unwrap();
+    let shown = command(&http, &["logs", "--previous", "--timestamps", one]).await.unwrap();
+    assert!(shown.contains("line 1\n") && shown.lines().count() > 5, "{shown}");
+}
+
+async fn uuids_of(http: &Http) -> BTreeSet<String> {
+    let pods = http.pods("service=talk").await;
+    pods.iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn text(http: &Http, path: &str) -> String {
+    http.stream(path).await.text().await.unwrap()
+}
+
+/// Within the time that a line waits for others, the merge is exact; a busy machine may be late once in a while.
+fn assert_in_order(lines: &[Value]) -> String {
+    let times: Vec<jiff::Timestamp> =
+        lines.iter().filter_map(|line| line["time"].as_str()?.parse().ok()).collect();
+    let late = times.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let shown = format!("{} lines, {late} of them after a younger one", times.len());
+    assert!(late * 50 <= times.len(), "{shown}");
+    shown
+}
+
+fn assert_no_line_is_twice(lines: &[Value]) {
+    let mut seen = BTreeSet::new();
+    for line in lines.iter().filter(|line| line.get("mark").is_none()) {
+        let key = (line["uuid"].to_string(), line["text"].to_string());
+        assert!(seen.insert(key), "twice: {line}");
+    }
+}
+
+/// A short form of what `docs/internals/performance.md` reports.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) =
+        (cluster.api_with(&[("KUBELEET_MAX_CONNECTIONS", "1000")]).await, cluster.scheduler());
+    let _worker = cluster.small_worker("w1", "process", 4);
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let script = "while :; do echo 0123456789012345678901234567890123456789; done";
+    let loud = json!({"name": "loud", "image": "none", "command": ["/bin/sh", "-c", script],
+        "stop_grace_period": 0});
+    http.post("/service", &loud).await;
+    http.runs(SOON, "loud", 1).await;
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let readers: Vec<_> = (0..100)
+        .map(|_| {
+            let (http, bytes) = (http.clone(), bytes.clone());
+            tokio::spawn(async move {
+                let mut response = http.stream("/log?service=loud&follow=true&tail=10").await;
+                while let Ok(Some(chunk)) = response.chunk().await {
+                    bytes.fetch_add(chunk.len(), Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let (mut longest, mut last) = (Duration::ZERO, (String::new(), Instant::now()));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let beat: String =
+            cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w1")), "beat"]).await;
+        if beat != last.0 {
+            longest = longest.max(if last.0.is_empty() { Duration::ZERO } else { last.1.elapsed() });
+            last = (beat, Instant::now());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    readers.iter().for_each(|reader| reader.abort());
+    let read = bytes.load(Ordering::Relaxed);
+    println!("100 followers: {} KiB in 10 s, longest gap between heartbeats {longest:?}", read / 1024);
+    assert!(longest < Timing::Short.dead_after(), "{longest:?}");
+    assert!(read > 100 * 1024, "{read} bytes");
+}

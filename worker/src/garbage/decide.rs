@@ -1,0 +1,155 @@
+//! What goes from a disk that is filling up, and in which order. Pure.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use common::config::DiskMarks;
+
+/// An image that was used more recently is never removed: its pod may be about to start.
+pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
+/// A full disk counts as full until this much less is used, in percent: otherwise a node would go back and forth.
+const HYSTERESIS: f64 = 2.0;
+
+/// How full a disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DiskSpace {
+    pub(crate) total: u64,
+    /// What ordinary users may still write.
+    pub(crate) available: u64,
+}
+
+impl DiskSpace {
+    /// Returns the percentage that is used. A disk without a size is empty.
+    pub(crate) fn used_percent(self) -> f64 {
+        if self.total == 0 {
+            return 0.0;
+        }
+        (self.total.saturating_sub(self.available)) as f64 * 100.0 / self.total as f64
+    }
+}
+
+/// What is removed next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// The oldest of the kept logs.
+    OldestKeptLog,
+    /// An image.
+    Image(String),
+}
+
+/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. `None` if enough
+/// is free, or nothing is left to go. `is_removing`: something was removed since the disk was above the upper mark.
+pub(super) fn next_removal(
+    disk: DiskSpace,
+    marks: DiskMarks,
+    kept_logs: u64,
+    images: &[String],
+    is_removing: bool,
+) -> Option<Removal> {
+    let limit = if is_removing { marks.low } else { marks.high };
+    if disk.used_percent() <= f64::from(limit) {
+        return None;
+    }
+    if kept_logs > 0 {
+        return Some(Removal::OldestKeptLog);
+    }
+    images.first().cloned().map(Removal::Image)
+}
+
+/// Returns whether the disk counts as full; `was_full` is what was returned before.
+pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool {
+    let limit = f64::from(marks.full) - if was_full { HYSTERESIS } else { 0.0 };
+    disk.used_percent() >= limit
+}
+
+/// Returns the images that may go, the longest unused first. `used` has how long ago each was used, `needed` those that
+/// pods of this node use or that services may need again.
+pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
+    let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
+    // The same image may have been used under several names, under one of them a moment ago.
+    let is_new =
+        |name: &str| used.iter().any(|(other, age)| *age < MIN_IMAGE_AGE && canonical(other) == name);
+    let may_go = |image: &str| {
+        let name = canonical(image);
+        !needed.contains(&name) && !is_new(&name)
+    };
+    let mut found: Vec<(&String, &Duration)> = used.iter().filter(|(image, _)| may_go(image)).collect();
+    found.sort_by_key(|(_, age)| std::cmp::Reverse(**age));
+    found.into_iter().map(|(image, _)| image.clone()).collect()
+}
+
+/// Returns the name of an image with everything that engines add to it.
+fn canonical(image: &str) -> String {
+    let image = image.strip_prefix("docker.io/").unwrap_or(image);
+    let image = image.strip_prefix("library/").unwrap_or(image);
+    let last = image.rsplit('/').next().unwrap_or(image);
+    if last.contains(':') || last.contains('@') { image.to_owned() } else { format!("{image}:latest") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: DiskMarks = DiskMarks { high: 85, low: 80, full: 95 };
+
+    fn used(percent: u64) -> DiskSpace {
+        DiskSpace { total: 1000, available: 1000 - percent * 10 }
+    }
+
+    #[test]
+    fn kept_logs_go_first_and_then_images() {
+        let images = ["old:1".to_owned(), "older:2".to_owned()];
+        let image = |name: &str| Some(Removal::Image(name.to_owned()));
+        for (percent, kept_logs, count, is_removing, expected) in [
+            (85, 3, 2, false, None),
+            (86, 3, 2, false, Some(Removal::OldestKeptLog)),
+            (86, 0, 2, false, image("old:1")),
+            (86, 0, 0, false, None),
+            (82, 0, 2, false, None),
+            (82, 0, 2, true, image("old:1")),
+            (82, 1, 2, true, Some(Removal::OldestKeptLog)),
+            (80, 1, 2, true, None),
+        ] {
+            let next = next_removal(used(percent), MARKS, kept_logs, &images[..count], is_removing);
+            assert_eq!(next, expected, "{percent} % {kept_logs} {count} {is_removing}");
+        }
+        let none = DiskSpace { total: 0, available: 0 };
+        assert_eq!(next_removal(none, MARKS, 1, &images, false), None, "a disk that tells nothing");
+    }
+
+    #[test]
+    fn a_full_disk_is_full_until_there_is_some_room() {
+        for (percent, was_full, expected) in
+            [(94, false, false), (95, false, true), (94, true, true), (93, true, true), (92, true, false)]
+        {
+            assert_eq!(is_full(used(percent), MARKS, was_full), expected, "{percent} {was_full}");
+        }
+    }
+
+    #[test]
+    fn images_that_are_needed_or_new_stay() {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let used = [("a:1", 11), ("b:1", 500), ("new:1", 9), ("needed:1", 900), ("c:1", 60)];
+        let used = used.map(|(image, age)| (image.to_owned(), minutes(age)));
+        let needed = HashSet::from(["needed:1".to_owned()]);
+        assert_eq!(removable(&BTreeMap::from(used), &needed), ["b:1", "c:1", "a:1"]);
+        assert_eq!(removable(&BTreeMap::new(), &needed), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_image_stays_under_all_its_names() {
+        let old = Duration::from_secs(9000);
+        let used =
+            ["nginx", "docker.io/library/redis:7", "reg:5000/app"].map(|image| (image.to_owned(), old));
+        for (needed, expected) in [
+            ("nginx:latest", vec!["docker.io/library/redis:7", "reg:5000/app"]),
+            ("redis:7", vec!["nginx", "reg:5000/app"]),
+            ("reg:5000/app:latest", vec!["docker.io/library/redis:7", "nginx"]),
+        ] {
+            let found = removable(&BTreeMap::from(used.clone()), &HashSet::from([needed.to_owned()]));
+            assert_eq!(found, expected, "{needed}");
+        }
+        let new = [("nginx".to_owned(), old), ("library/nginx:latest".to_owned(), Duration::ZERO)];
+        assert_eq!(removable(&BTreeMap::from(new), &HashSet::new()), Vec::<String>::new());
+    }
+}

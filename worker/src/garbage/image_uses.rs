@@ -1,0 +1,116 @@
+//! When this worker used which image last: only those that it has used are ever removed, because others share the
+//! engine. In a file, because a worker that starts later has to know.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::config::{Config, RuntimeKind};
+
+/// The images that were used longest ago are forgotten beyond this number; they stay on the engine.
+const MAX_IMAGES: usize = 10_000;
+
+/// When images were used last.
+pub(crate) struct ImageUses {
+    /// `None` if the runtime has no images.
+    path: Option<PathBuf>,
+    /// Seconds since the Unix epoch, by image; and whether the file lacks something.
+    uses: Mutex<(BTreeMap<String, u64>, bool)>,
+}
+
+impl ImageUses {
+    /// Reads what the worker before has written. What cannot be read is forgotten: those images stay.
+    pub(crate) fn load(config: &Config) -> Self {
+        let has_images = config.runtime == RuntimeKind::Docker;
+        let path = has_images.then(|| config.data_dir.join(format!("{}.images", config.node)));
+        let uses = path.as_deref().map(read).unwrap_or_default();
+        Self { path, uses: Mutex::new((uses, false)) }
+    }
+
+    /// Notes that an image is used now.
+    pub(crate) fn note(&self, image: &str) {
+        if self.path.is_some() {
+            let mut uses = self.lock();
+            uses.0.insert(image.to_owned(), now());
+            uses.1 = true;
+        }
+    }
+
+    /// Forgets an image that was removed.
+    pub(super) fn forget(&self, image: &str) {
+        let mut uses = self.lock();
+        uses.1 |= uses.0.remove(image).is_some();
+    }
+
+    /// Returns how long ago each image was used. A time in the future counts as now.
+    pub(super) fn ages(&self) -> BTreeMap<String, Duration> {
+        let now = now();
+        let age = |at: &u64| Duration::from_secs(now.saturating_sub(*at));
+        self.lock().0.iter().map(|(image, at)| (image.clone(), age(at))).collect()
+    }
+
+    /// Writes what has changed since the last time.
+    pub(super) async fn save(&self) {
+        let Some(path) = self.path.clone() else { return };
+        let uses = {
+            let mut uses = self.lock();
+            if !std::mem::take(&mut uses.1) {
+                return;
+            }
+            while uses.0.len() > MAX_IMAGES
+                && let Some(oldest) = uses.0.iter().min_by_key(|(_, at)| **at).map(|(image, _)| image.clone())
+            {
+                uses.0.remove(&oldest);
+            }
+            uses.0.clone()
+        };
+        let written = tokio::task::spawn_blocking(move || write(&path, &uses)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "it could not be written which images were used; they are not removed");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (BTreeMap<String, u64>, bool)> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn read(path: &Path) -> BTreeMap<String, u64> {
+    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+/// After a crash the file has the old content or the new one.
+fn write(path: &Path, uses: &BTreeMap<String, u64>) -> std::io::Result<()> {
+    let new = path.with_extension("images.new");
+    std::fs::write(&new, serde_json::to_vec(uses)?)?;
+    std::fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[tokio::test]
+    async fn uses_are_known_to_the_next_worker() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("w1.images");
+        let new = |path: PathBuf| ImageUses { uses: Mutex::new((read(&path), false)), path: Some(path) };
+        let uses = new(path.clone());
+        uses.note("nginx:1");
+        uses.note("nginx:2");
+        uses.forget("nginx:1");
+        uses.save().await;
+        let later = new(path.clone());
+        let ages = later.ages();
+        assert_eq!(ages.keys().collect::<Vec<_>>(), ["nginx:2"]);
+        assert!(ages["nginx:2"] < Duration::from_secs(60));
+        std::fs::write(&path, "damaged").unwrap();
+        assert!(new(path).ages().is_empty());
+    }
+}

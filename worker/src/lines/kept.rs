@@ -1,0 +1,352 @@
+//! Logs of containers that were removed, on this worker's own disk: for a time, and within a size.
+//!
+//! One file for each container: a line of JSON that says whose log it is, then the lines, each after its time. The
+//! oldest files go first.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use common::config::{Config, RuntimeKind};
+use common::ids::{ContainerName, PodId, ServiceName};
+use futures_util::StreamExt;
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use crate::runtime::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
+
+/// The last lines of a container that are read.
+const MAX_LINES: usize = 200_000;
+/// A file has at most this many bytes, and a quarter of what all may have.
+const MAX_FILE: u64 = 16 << 20;
+/// How long the removal of a container waits for its log.
+const READ_TIME: Duration = Duration::from_secs(10);
+/// Logs that are kept at the same time: each is in memory until it is written.
+const CONCURRENCY: usize = 2;
+/// Lines that are sent at once.
+const BATCH: usize = 256;
+
+/// Whose log it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptOwner {
+    pub(crate) pod: PodId,
+    /// The pod's name with its index, such as `web-0`.
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) service: Option<ServiceName>,
+    #[serde(default)]
+    pub(crate) container: Option<ContainerName>,
+}
+
+/// A log that was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptLog {
+    /// The name of its file.
+    pub(crate) file: String,
+    pub(crate) owner: KeptOwner,
+}
+
+/// The logs that were kept.
+pub(crate) struct KeptLogs {
+    /// `None` keeps none.
+    directory: Option<PathBuf>,
+    keep: Duration,
+    max_bytes: u64,
+    permits: Semaphore,
+}
+
+impl KeptLogs {
+    pub(crate) fn new(config: &Config) -> Self {
+        let directory = config.data_dir.join(format!("{}.logs", config.node));
+        let is_on = !config.log_keep.is_zero()
+            && config.log_keep_bytes > 0
+            // The containers of the simulation write nothing.
+            && config.runtime != RuntimeKind::Sim;
+        Self {
+            directory: is_on.then_some(directory),
+            keep: config.log_keep,
+            max_bytes: config.log_keep_bytes,
+            permits: Semaphore::new(CONCURRENCY),
+        }
+    }
+
+    /// Returns whether logs are kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Keeps the log of a container that has ended. What cannot be read in time, or written, is lost: the removal of
+    /// a container does not wait for it.
+    pub(crate) async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
+        let Some(directory) = self.directory.clone() else { return };
+        let kept = tokio::time::timeout(READ_TIME, async {
+            let _permit = self.permits.acquire().await;
+            let max = MAX_FILE.min(self.max_bytes / 4);
+            let lines = last_lines(runtime, handle, max as usize).await?;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            let (keep, max_bytes) = (self.keep, self.max_bytes);
+            let write = move || {
+                write(&directory, &owner, &lines)?;
+                expire(&directory, keep, max_bytes)
+            };
+            let written =
+                tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|done| done);
+            written.map_err(|error| RuntimeError::Failed(error.to_string()))
+        });
+        let error = match kept.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not within {} s", READ_TIME.as_secs()),
+        };
+        tracing::warn!(container = handle, error, "the log of a container that is removed could not be kept");
+    }
+
+    /// Returns the logs that are kept, the oldest first.
+    pub(crate) async fn list(&self) -> Vec<KeptLog> {
+        let Some(directory) = self.directory.clone() else { return Vec::new() };
+        let list = move || {
+            let files = files(&directory).unwrap_or_default();
+            let kept = |file: KeptFile| {
+                let owner = owner(&directory.join(&file.name))?;
+                Some(KeptLog { file: file.name, owner })
+            };
+            files.into_iter().filter_map(kept).collect()
+        };
+        tokio::task::spawn_blocking(list).await.unwrap_or_default()
+    }
+
+    /// Streams the last lines of a log.
+    pub(crate) fn read(&self, kept: &KeptLog, tail: Option<usize>) -> LineStream {
+        let path = self.directory.clone().unwrap_or_default().join(&kept.file);
+        let opened = stream::once(async move {
+            let read = tokio::task::spawn_blocking(move || read(&path, tail)).await;
+            read.map_err(io::Error::other).and_then(|read| read)
+        });
+        let batches = opened.flat_map(|read| match read {
+            Ok(lines) => {
+                let batches: Vec<_> = lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect();
+                stream::iter(batches)
+            }
+            Err(error) => stream::iter(vec![Err(RuntimeError::Failed(error.to_string()))]),
+        });
+        batches.boxed()
+    }
+
+    /// Returns how many logs are kept, and how many bytes they have.
+    pub(crate) async fn size(&self) -> (u64, u64) {
+        let Some(directory) = self.directory.clone() else { return (0, 0) };
+        let found = tokio::task::spawn_blocking(move || files(&directory)).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        (found.len() as u64, found.iter().map(|file| file.bytes).sum())
+    }
+
+    /// Removes the oldest log: the disk is filling up.
+    pub(crate) async fn remove_oldest(&self) {
+        let Some(directory) = self.directory.clone() else { return };
+        let remove = move || match files(&directory)?.first() {
+            Some(oldest) => std::fs::remove_file(directory.join(&oldest.name)),
+            None => Ok(()),
+        };
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+            tracing::warn!(%error, "the log of a removed container could not be removed");
+        }
+    }
+
+    /// Removes what is too old, and the oldest beyond the size.
+    pub(crate) async fn expire(&self) {
+        let Some(directory) = self.directory.clone() else { return };
+        let (keep, max_bytes) = (self.keep, self.max_bytes);
+        let expired = tokio::task::spawn_blocking(move || expire(&directory, keep, max_bytes)).await;
+        if let Ok(Err(error)) = expired {
+            tracing::warn!(%error, "old logs of removed containers could not be removed");
+        }
+    }
+}
+
+/// Reads the last lines of a container, within `max` bytes.
+async fn last_lines(
+    runtime: &dyn Runtime,
+    handle: &str,
+    max: usize,
+) -> Result<VecDeque<EngineLine>, RuntimeError> {
+    let query = LineQuery { tail: Some(MAX_LINES), follow: false, after: 0 };
+    let mut stream = match runtime.lines(handle, query).await {
+        Ok(stream) => stream,
+        Err(RuntimeError::NotFound(_)) => return Ok(VecDeque::new()),
+        Err(error) => return Err(error),
+    };
+    let size = |line: &EngineLine| line.text.len() + 21;
+    let (mut lines, mut bytes) = (VecDeque::new(), 0);
+    while let Some(batch) = stream.next().await {
+        for line in batch? {
+            bytes += size(&line);
+            lines.push_back(line);
+            while bytes > max {
+                let Some(oldest) = lines.pop_front() else { break };
+                bytes -= size(&oldest);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn write(directory: &Path, owner: &KeptOwner, lines: &VecDeque<EngineLine>) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Sorted by name is sorted by time.
+    let time = lines.back().map_or(0, |line| line.time);
+    let container = owner.container.as_ref().map_or_else(String::new, |name| format!("-{name}"));
+    let name = format!("{time:020}-{}{container}", owner.name);
+    let new = directory.join(format!("{name}.new"));
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+    let mut file = io::BufWriter::new(file);
+    serde_json::to_writer(&mut file, owner)?;
+    file.write_all(b"\n")?;
+    for line in lines {
+        write!(file, "{} ", line.time)?;
+        file.write_all(&line.text)?;
+        file.write_all(b"\n")?;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?;
+    std::fs::rename(new, directory.join(format!("{name}.log")))
+}
+
+fn owner(path: &Path) -> Option<KeptOwner> {
+    let mut line = String::new();
+    BufReader::new(std::fs::File::open(path).ok()?).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+fn read(path: &Path, tail: Option<usize>) -> io::Result<Vec<EngineLine>> {
+    let text = Bytes::from(std::fs::read(path)?);
+    let line = |line: &[u8]| {
+        let end = line.iter().position(|byte| *byte == b' ')?;
+        let time = std::str::from_utf8(&line[..end]).ok()?.parse().ok()?;
+        Some(EngineLine { time, text: text.slice_ref(&line[end + 1..]) })
+    };
+    // The first line says whose log it is.
+    let lines = text.split(|byte| *byte == b'\n').skip(1);
+    let mut lines: Vec<EngineLine> = lines.filter_map(line).collect();
+    let surplus = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
+    lines.drain(..surplus);
+    Ok(lines)
+}
+
+/// A file with a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KeptFile {
+    name: String,
+    bytes: u64,
+    age: Duration,
+}
+
+/// Returns the files with logs, the oldest first. Removes what a worker left that ended while it wrote.
+fn files(directory: &Path) -> io::Result<Vec<KeptFile>> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.metadata()) else { continue };
+        // A time in the future counts as now.
+        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        let age = age.unwrap_or_default();
+        if name.ends_with(".log") {
+            found.push(KeptFile { name, bytes: metadata.len(), age });
+        } else if name.ends_with(".new") && age > READ_TIME {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn expire(directory: &Path, keep: Duration, max_bytes: u64) -> io::Result<()> {
+    let files = files(directory)?;
+    for file in surplus(&files, keep, max_bytes) {
+        std::fs::remove_file(directory.join(&file.name))?;
+    }
+    Ok(())
+}
+
+/// Returns the files that have to go: those that are too old, and the oldest while the others have more than
+/// `max_bytes`. `files` are sorted, the oldest first. Pure.
+fn surplus(files: &[KeptFile], keep: Duration, max_bytes: u64) -> Vec<&KeptFile> {
+    let (old, rest): (Vec<&KeptFile>, Vec<&KeptFile>) = files.iter().partition(|file| file.age > keep);
+    let mut bytes: u64 = rest.iter().map(|file| file.bytes).sum();
+    let beyond = rest.into_iter().take_while(|file| {
+        let is_beyond = bytes > max_bytes;
+        bytes -= file.bytes;
+        is_beyond
+    });
+    old.into_iter().chain(beyond).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn owner_of(name: &str) -> KeptOwner {
+        KeptOwner {
+            pod: PodId::new(name).unwrap(),
+            name: name.to_owned(),
+            service: Some(ServiceName::new("web").unwrap()),
+            container: None,
+        }
+    }
+
+    fn line(time: u64, text: &'static [u8]) -> EngineLine {
+        EngineLine { time, text: Bytes::from_static(text) }
+    }
+
+    #[test]
+    fn what_is_too_old_goes_and_then_the_oldest_beyond_the_size() {
+        let file = |name: &str, bytes, hours: u64| KeptFile {
+            name: name.to_owned(),
+            bytes,
+            age: Duration::from_secs(hours * 3600),
+        };
+        let files = [file("a", 10, 30), file("b", 40, 5), file("c", 30, 3), file("d", 30, 1)];
+        let day = Duration::from_secs(24 * 3600);
+        for (max, expected) in [
+            (100, vec!["a"]),
+            (99, vec!["a", "b"]),
+            (60, vec!["a", "b"]),
+            (59, vec!["a", "b", "c"]),
+            (0, vec!["a", "b", "c", "d"]),
+        ] {
+            let names: Vec<&str> =
+                surplus(&files, day, max).into_iter().map(|file| file.name.as_str()).collect();
+            assert_eq!(names, expected, "{max}");
+        }
+        assert_eq!(surplus(&files, day * 9, 1000), Vec::<&KeptFile>::new());
+    }
+
+    #[test]
+    fn a_log_is_read_back_with_its_times_and_its_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("logs");
+        let lines = VecDeque::from([line(5, b"first"), line(7, b""), line(9, b"two words \xff")]);
+        write(&directory, &owner_of("web-0"), &lines).unwrap();
+        write(&directory, &owner_of("web-1"), &VecDeque::from([line(1, b"older")])).unwrap();
+        std::fs::write(directory.join("x.new"), "half").unwrap();
+        let files = files(&directory).unwrap();
+        assert_eq!(files.len(), 2);
+        let path = directory.join(&files[1].name);
+        assert_eq!(owner(&path).unwrap(), owner_of("web-0"));
+        assert_eq!(read(&path, None).unwrap(), Vec::from(lines.clone()));
+        assert_eq!(read(&path, Some(1)).unwrap(), [line(9, b"two words \xff")]);
+        expire(&directory, Duration::from_secs(60), files[1].bytes).unwrap();
+        let left = super::files(&directory).unwrap();
+        assert_eq!((left.len(), &left[0].name), (1, &files[1].name), "the oldest went");
+    }
+}

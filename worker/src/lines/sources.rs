@@ -1,0 +1,285 @@
+//! The logs that an answer is made of: those of containers that are there, those of containers that start while they
+//! are followed, and those that were kept.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant as StdInstant};
+
+use common::clock::BootInstant;
+use common::ids::{ContainerName, PodId};
+use common::log_line::LogLine;
+use common::log_merge::LogMerge;
+use common::store::LinesRequest;
+use futures_util::StreamExt;
+
+use super::kept::KeptOwner;
+use crate::context::SessionContext;
+use crate::runtime::lines::wall_clock;
+use crate::runtime::{Container, EngineLine, LineQuery, LineStream, RuntimeError};
+
+/// While logs are followed a line waits this long for older ones of other containers.
+const HOLD: Duration = Duration::from_millis(300);
+/// A source is not read while this number of its lines waits.
+const MAX_WAITING: usize = 512;
+/// A followed log that is read this much later than it is written is read on from its end.
+const MAX_LAG: Duration = Duration::from_secs(10);
+
+/// What has come from the sources.
+pub(super) enum SourceEvent {
+    /// Lines, or the end of a source.
+    Lines,
+    /// Something that the reader has to know.
+    Mark(String),
+}
+
+/// Where lines come from.
+#[derive(Debug, Clone)]
+struct Origin {
+    pod: PodId,
+    name: String,
+    container: Option<ContainerName>,
+}
+
+/// A log that is being read.
+struct OpenSource {
+    /// The engine's handle of the container, or the name of what was kept.
+    key: String,
+    origin: Origin,
+    stream: LineStream,
+    /// Of the last line that came from it.
+    last_time: u64,
+    /// Lines after this time were written while it was followed.
+    live_from: u64,
+}
+
+/// A container whose log was read before.
+struct KnownSource {
+    /// Of the last line that came from it.
+    last_time: u64,
+    /// Since when it ran when its log was opened.
+    running_since: Option<BootInstant>,
+}
+
+/// What came from a source: lines, an error, or nothing more.
+type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
+
+/// The logs of one answer.
+pub(super) struct Sources<'a> {
+    context: &'a SessionContext,
+    request: &'a LinesRequest,
+    pub(super) merge: LogMerge<String, LogLine>,
+    open: Vec<OpenSource>,
+    known: HashMap<String, KnownSource>,
+    /// The source that is looked at first: each is the first one in turn.
+    first: usize,
+}
+
+impl<'a> Sources<'a> {
+    /// Opens all logs that were asked for.
+    pub(super) async fn open(context: &'a SessionContext, request: &'a LinesRequest) -> Self {
+        let mut sources = Self {
+            context,
+            request,
+            merge: LogMerge::new(request.follow.then_some(HOLD)),
+            open: Vec::new(),
+            known: HashMap::new(),
+            first: 0,
+        };
+        if request.previous {
+            sources.open_kept().await;
+            return sources;
+        }
+        sources.refresh().await;
+        sources.open_unmanaged().await;
+        sources
+    }
+
+    /// Returns whether nothing more will come.
+    pub(super) fn is_done(&self) -> bool {
+        let is_awaited = |pod: &PodId| self.context.table.get(pod).is_some();
+        let goes_on = self.request.follow
+            && !self.request.previous
+            && (!self.request.services.is_empty() || self.request.pods.iter().any(|pod| is_awaited(&pod.id)));
+        self.open.is_empty() && self.merge.is_done() && !goes_on
+    }
+
+    /// Opens the logs of containers that have been started, or started again, since the last look.
+    pub(super) async fn refresh(&mut self) {
+        if self.request.previous {
+            return;
+        }
+        let request = self.request;
+        let managed: Vec<Vec<(String, Origin, Option<BootInstant>)>> =
+            self.context.table.map_managed(|managed| {
+                let id = &managed.payload.id;
+                let is_of_service =
+                    managed.service.as_ref().is_some_and(|service| request.services.contains(service));
+                if !is_of_service && !request.pods.iter().any(|pod| pod.id == *id) {
+                    return None;
+                }
+                let name = format!("{}-{}", managed.payload.name, managed.payload.replica);
+                let has_several = managed.has_several();
+                let containers = managed.containers().filter_map(|(spec, container)| {
+                    let wanted = request.container.as_ref();
+                    if wanted.is_some_and(|wanted| spec.name.as_ref() != Some(wanted)) {
+                        return None;
+                    }
+                    let own = spec.name.clone().filter(|_| has_several);
+                    let origin = Origin { pod: id.clone(), name: name.clone(), container: own };
+                    Some((container.handle.clone()?, origin, container.running_since))
+                });
+                Some(containers.collect())
+            });
+        for (handle, origin, running_since) in managed.into_iter().flatten() {
+            self.open_container(handle, origin, running_since).await;
+        }
+    }
+
+    /// Opens the log of a container, unless it is open or was read to its end since it was started last.
+    async fn open_container(&mut self, handle: String, origin: Origin, running_since: Option<BootInstant>) {
+        if self.open.iter().any(|open| open.key == handle) {
+            return;
+        }
+        let is_first_look = self.known.is_empty() && self.first == 0;
+        let query = match self.known.get(&handle) {
+            Some(known) if known.running_since == running_since => return,
+            Some(known) => LineQuery { tail: None, follow: self.request.follow, after: known.last_time },
+            None => LineQuery {
+                // What has started meanwhile is read from its beginning.
+                tail: if is_first_look || !self.request.follow { self.request.tail } else { None },
+                follow: self.request.follow,
+                after: self.request.after.unwrap_or(0),
+            },
+        };
+        let opened = self.context.worker.runtime.lines(&handle, query).await;
+        let last_time = query.after;
+        match opened {
+            Ok(stream) => {
+                self.known.insert(handle.clone(), KnownSource { last_time, running_since });
+                self.merge.begin(handle.clone());
+                let live_from = wall_clock();
+                self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+            }
+            // It has gone meanwhile; otherwise the next look tries again.
+            Err(error) => tracing::debug!(container = handle, %error, "a log could not be opened"),
+        }
+    }
+
+    /// Opens the logs of containers whose pods have ended, and which the engine still has.
+    async fn open_unmanaged(&mut self) {
+        let is_known = |pod: &PodId| self.context.table.get(pod).is_some();
+        if self.request.pods.iter().all(|pod| is_known(&pod.id)) {
+            return;
+        }
+        let Ok(containers) = self.context.worker.list().await else { return };
+        for container in containers {
+            let Some(pod) = self.request.pods.iter().find(|pod| pod.id == container.pod) else { continue };
+            let wanted = self.request.container.as_ref();
+            if is_known(&pod.id) || wanted.is_some_and(|wanted| container.name.as_ref() != Some(wanted)) {
+                continue;
+            }
+            let Container { handle, name, pod: id, .. } = container;
+            let origin = Origin { pod: id, name: pod.name.clone(), container: name };
+            self.open_container(handle, origin, None).await;
+        }
+    }
+
+    /// Opens the logs of containers that were removed.
+    async fn open_kept(&mut self) {
+        let request = self.request;
+        for kept in self.context.worker.kept_logs.list().await {
+            let is_of_service =
+                kept.owner.service.as_ref().is_some_and(|service| request.services.contains(service));
+            let is_named =
+                request.pods.iter().any(|pod| pod.id == kept.owner.pod || pod.name == kept.owner.name);
+            let wanted = request.container.as_ref();
+            if !(is_of_service || is_named)
+                || wanted.is_some_and(|name| kept.owner.container.as_ref() != Some(name))
+            {
+                continue;
+            }
+            let KeptOwner { pod, name, container, .. } = kept.owner.clone();
+            let origin = Origin { pod, name, container };
+            let stream = self.context.worker.kept_logs.read(&kept, request.tail);
+            self.merge.begin(kept.file.clone());
+            let (last_time, live_from) = (0, u64::MAX);
+            self.open.push(OpenSource { key: kept.file, origin, stream, last_time, live_from });
+        }
+    }
+
+    /// Waits until something comes. The future can be dropped.
+    pub(super) async fn next(&mut self) -> SourceEvent {
+        let (index, item) = poll_fn(|context| self.poll_next(context)).await;
+        match item {
+            Some(Ok(lines)) => self.add(index, lines).await,
+            Some(Err(error)) => {
+                let name = self.open[index].origin.name.clone();
+                self.close(index);
+                SourceEvent::Mark(format!("… the log of {name} cannot be read on: {error}"))
+            }
+            None => {
+                self.close(index);
+                SourceEvent::Lines
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(usize, Polled)> {
+        let count = self.open.len();
+        self.first = self.first.wrapping_add(1);
+        for index in (0..count).map(|n| (self.first + n) % count) {
+            let source = &mut self.open[index];
+            // What waits is passed on first, and then all are looked at again.
+            if self.merge.waiting(&source.key) >= MAX_WAITING {
+                continue;
+            }
+            if let Poll::Ready(item) = source.stream.poll_next_unpin(context) {
+                return Poll::Ready((index, item));
+            }
+        }
+        Poll::Pending
+    }
+
+    async fn add(&mut self, index: usize, lines: Vec<EngineLine>) -> SourceEvent {
+        let now = StdInstant::now();
+        let source = &mut self.open[index];
+        for EngineLine { time, text } in lines {
+            source.last_time = time.max(source.last_time);
+            let Origin { pod, name, container } = source.origin.clone();
+            self.merge.push(&source.key, time, LogLine { time, pod, name, container, text }, now);
+        }
+        let lag = Duration::from_nanos(wall_clock().saturating_sub(source.last_time));
+        if self.request.follow && source.last_time > source.live_from && lag > MAX_LAG {
+            return self.skip(index, lag).await;
+        }
+        SourceEvent::Lines
+    }
+
+    /// Reads a log on from its end, because it is written faster than it is read.
+    async fn skip(&mut self, index: usize, lag: Duration) -> SourceEvent {
+        let source = &mut self.open[index];
+        let after = wall_clock();
+        let query = LineQuery { tail: Some(0), follow: true, after: 0 };
+        match self.context.worker.runtime.lines(&source.key, query).await {
+            Ok(stream) => {
+                source.stream = stream;
+                source.live_from = after;
+            }
+            Err(error) => tracing::debug!(container = source.key, %error, "a log could not be opened again"),
+        }
+        SourceEvent::Mark(format!(
+            "… {} s of the output of {} skipped: it is written faster than it is read",
+            lag.as_secs(),
+            source.origin.name
+        ))
+    }
+
+    fn close(&mut self, index: usize) {
+        let source = self.open.swap_remove(index);
+        self.merge.end(&source.key);
+        if let Some(known) = self.known.get_mut(&source.key) {
+            known.last_time = source.last_time;
+        }
+    }
+}
