@@ -16,6 +16,7 @@ use crate::auth::AccessControl;
 use crate::capacity::{Demand, Shortage};
 use crate::capacity_gate::CapacityGate;
 use crate::event_feed::EventFeed;
+use crate::forwards::Forwards;
 use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
@@ -40,6 +41,8 @@ pub(crate) struct AppState {
     capacity: Arc<CapacityGate>,
     /// The streams that are open.
     pub(crate) streams: Streams,
+    /// Which ports of pods are forwarded.
+    pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,
     /// Ends streams and background work.
@@ -68,6 +71,7 @@ impl AppState {
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: Streams::new(config.max_connections),
+            forwards: Forwards::default(),
             tasks: TaskTracker::new(),
             metrics: crate::metrics::recorder(),
             latest_write: Arc::default(),

@@ -202,6 +202,8 @@ pub struct PodPolicy {
     pub default_memory: DefaultMemory,
     /// Linux capabilities that containers do not get, without `CAP_`.
     pub dropped_capabilities: Vec<String>,
+    /// Whether people may run commands in pods, connect to their ports and copy their files.
+    pub exec: bool,
 }
 
 impl PodPolicy {
@@ -219,6 +221,7 @@ impl Default for PodPolicy {
             bind_prefixes: Vec::new(),
             default_memory: DefaultMemory::HalfOfNode,
             dropped_capabilities: Self::DROPPED_CAPABILITIES.map(str::to_owned).to_vec(),
+            exec: true,
         }
     }
 }
@@ -392,6 +395,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_BIND_PREFIXES", "paths of the host that pods may mount, with all below them; none"),
     ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
+    (
+        "KUBELEET_EXEC",
+        "off: nobody runs commands in the pods of this node, copies their files or reaches their ports",
+    ),
     ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
     ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),
     ("KUBELEET_CPUS", "cores that this node offers"),
@@ -607,6 +614,7 @@ impl Sources<'_> {
             port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", default.port_addresses, port_addresses),
             bind_prefixes: self.read(p, "KUBELEET_BIND_PREFIXES", default.bind_prefixes, bind_prefixes),
             default_memory: self.read(p, "KUBELEET_DEFAULT_MEMORY", default.default_memory, default_memory),
+            exec: self.read(p, "KUBELEET_EXEC", default.exec, boolean),
             dropped_capabilities: self.read(
                 p,
                 "KUBELEET_DROP_CAPABILITIES",

@@ -32,6 +32,8 @@ use crate::unlabelled::Unlabelled;
 use crate::wakeups::Wakeups;
 use crate::worker::Worker;
 
+/// How many channels a node has at a time. Each has a connection to Redis.
+pub(crate) const MAX_CHANNELS: usize = 64;
 /// How many starts a simulated engine has under way at a time: they cost nothing.
 const SIM_START_CONCURRENCY: usize = 64;
 
@@ -61,6 +63,8 @@ pub(crate) struct SessionContext {
     pub(crate) acks: AckQueue,
     /// One permit for each log request that is being answered.
     pub(crate) log_permits: Semaphore,
+    /// One permit for each channel.
+    pub(crate) channel_permits: Semaphore,
     /// One permit for each start under way.
     pub(crate) start_permits: Arc<Semaphore>,
     /// Cancelled after the first full listing of the containers: from then on pods may be started.
@@ -100,6 +104,7 @@ impl SessionContext {
             permanent_errors: RareLog::default(),
             acks,
             log_permits: Semaphore::new(MAX_READERS),
+            channel_permits: Semaphore::new(MAX_CHANNELS),
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),
         };

@@ -7,6 +7,7 @@
 //! images were just seen, which commands in containers have not ended, and whether new containers join the
 //! [`network`] of pods.
 
+mod archive;
 mod binds;
 mod client;
 mod containers;
@@ -18,8 +19,10 @@ mod exec;
 mod files;
 mod image;
 mod image_check;
+mod interactive;
 mod lenient;
 mod network;
+mod raw_exec;
 mod registry;
 mod sandbox;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod view;
 mod volumes;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,8 +54,8 @@ use self::deadlines::{IMPORT, INSPECT_IN_LIST, LIST_FOR_FENCE, PING, READ, WRITE
 use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::{
-    Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity, RegistryLogins,
-    Runtime, RuntimeError, label,
+    CommandRequest, Container, ContainerRequest, EngineInfo, EngineVolume, ExecResult, Hint, Identity,
+    RegistryLogins, RunningCommand, Runtime, RuntimeError, label,
 };
 
 /// A new stream of events begins this long before it is opened: longer than a list may be late.
@@ -432,6 +436,31 @@ impl Runtime for DockerRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         Box::pin(exec::exec(&self.client, &self.unfinished, handle, command, limit))
+    }
+
+    fn start_command<'a>(
+        &'a self,
+        handle: &'a str,
+        request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        Box::pin(interactive::start(&self.client, handle, request))
+    }
+
+    fn unpack<'a>(
+        &'a self,
+        handle: &'a str,
+        directory: &'a str,
+        archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(archive::unpack(&self.client, handle, directory, archive))
+    }
+
+    fn archive<'a>(
+        &'a self,
+        handle: &'a str,
+        path: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        Box::pin(archive::read(&self.client, handle, path))
     }
 
     fn hints<'a>(
