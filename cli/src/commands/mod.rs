@@ -5,11 +5,13 @@ mod app;
 mod app_values;
 mod apply;
 mod backup;
+mod attach;
 mod batch;
 mod cluster;
 mod complete;
 mod container_args;
 mod context;
+mod copy;
 mod desired;
 mod diff;
 mod drain;
@@ -21,6 +23,7 @@ mod effect;
 mod env_file;
 mod error;
 mod events;
+mod exec;
 mod explain;
 mod globals;
 mod job;
@@ -29,6 +32,7 @@ mod node;
 mod object;
 mod operations;
 mod pod;
+mod port_forward;
 mod prune;
 mod queue;
 mod recent_events;
@@ -48,6 +52,9 @@ mod service_name;
 mod set;
 mod shell;
 mod status;
+mod streaming;
+mod tar_files;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -145,6 +152,10 @@ pub(crate) enum UserCommand {
     Ps(pod::ListArgs),
     /// Print the output of pods.
     Logs(logs::LogArgs),
+    /// Run a command in a container of a pod.
+    Exec(exec::ExecArgs),
+    /// Show what a container writes from now on.
+    Attach(attach::AttachArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
     /// Show the state of the cluster.
@@ -226,6 +237,8 @@ async fn dispatch(
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
+        UserCommand::Exec(args) => exec::run(&args, &mut context).await,
+        UserCommand::Attach(args) => attach::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
