@@ -5,14 +5,16 @@ use common::channel::Purpose;
 
 use super::context::Context;
 use super::error::CommandError;
-use super::streaming::{self, Streams};
 use super::resolve;
+use super::streaming::{self, Streams};
 use crate::exit::Exit;
 
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
-#[command(after_help = "Ctrl-C leaves the container running. Containers of kubeleet have no standard input: \
-    use `exec -i`.\nThe exit code is that of the container, if it ends.")]
+#[command(
+    after_help = "Ctrl-C leaves the container running. Containers of kubeleet have no standard input: \
+    use `exec -i`.\nThe exit code is that of the container, if it ends."
+)]
 pub(crate) struct AttachArgs {
     /// Pod: uuid, beginning of one, or a name such as web-0.
     #[arg(value_name = "POD")]

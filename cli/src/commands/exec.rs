@@ -5,9 +5,9 @@ use common::channel::Purpose;
 
 use super::context::Context;
 use super::error::CommandError;
+use super::resolve;
 use super::streaming::{self, Streams};
 use super::terminal::{self, RawTerminal};
-use super::resolve;
 use crate::exit::Exit;
 
 /// Arguments of `exec`.
@@ -45,8 +45,7 @@ pub(super) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Ex
         stdin: args.stdin,
         size: args.tty.then(terminal::size).flatten(),
     };
-    let channel =
-        context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
+    let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
     let _raw = args.tty.then(RawTerminal::enter).transpose()?;
     let streams = Streams { stdin: args.stdin, tty: args.tty, forwards_interrupt: !args.tty };
     streaming::run(channel, &streams).await

@@ -4,8 +4,8 @@
 mod app;
 mod app_values;
 mod apply;
-mod backup;
 mod attach;
+mod backup;
 mod batch;
 mod cluster;
 mod complete;
@@ -156,6 +156,11 @@ pub(crate) enum UserCommand {
     Exec(exec::ExecArgs),
     /// Show what a container writes from now on.
     Attach(attach::AttachArgs),
+    /// Reach a port of a pod from this machine.
+    PortForward(port_forward::PortForwardArgs),
+    /// Copy files to and from containers.
+    #[command(name = "cp")]
+    Copy(copy::CopyArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
     /// Show the state of the cluster.
@@ -239,6 +244,8 @@ async fn dispatch(
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Exec(args) => exec::run(&args, &mut context).await,
         UserCommand::Attach(args) => attach::run(&args, &mut context).await,
+        UserCommand::PortForward(args) => port_forward::run(&args, &mut context).await,
+        UserCommand::Copy(args) => copy::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Status => status::run(&mut context).await,
         UserCommand::Version => version::run(&mut context).await,
