@@ -15,7 +15,7 @@ use axum::response::Response;
 use common::channel::{ChannelRequest, Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
 use common::ids::{ContainerName, NodeName, PodId};
 use common::lifecycle::Phase;
-use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, OpenOutcome, Store};
+use common::store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, Store};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
@@ -152,13 +152,13 @@ impl ClientSession {
         let what = request.purpose.describe();
         let message = format!("{what}, by {}", self.who());
         let is_quiet = !self.is_first_forward(&request.purpose);
-        let opened = store.open_channel(&self.node, request, &message, is_quiet).await;
-        let channel = match opened.map_err(|error| error.to_string())? {
-            OpenOutcome::Opened(channel) => channel,
-            OpenOutcome::PodGone => {
+        let requested = store.request_channel(&self.node, request, &message, is_quiet).await;
+        let channel = match requested.map_err(|error| error.to_string())? {
+            ChannelOutcome::Requested => store.client_channel(&request.id),
+            ChannelOutcome::PodGone => {
                 return Err(format!("pod {} is no longer on node {}", self.pod, self.node));
             }
-            OpenOutcome::Busy => {
+            ChannelOutcome::Busy => {
                 return Err(format!("the worker of node {} does not take its requests", self.node));
             }
         };

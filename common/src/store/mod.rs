@@ -55,7 +55,9 @@ use std::sync::Arc;
 pub use addresses::GivenAddress;
 pub use broken::{BrokenKey, or_broken};
 pub use capacity::{ClusterSize, RedisMemory};
-pub use channels::{Channel, ChannelError, ChannelReader, ChannelWriter, OpenOutcome, PEER_TIMEOUT, Receipt};
+pub use channels::{
+    Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, PEER_TIMEOUT, Receipt,
+};
 pub use check::Finding;
 pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};

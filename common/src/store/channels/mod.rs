@@ -60,10 +60,11 @@ pub enum ChannelError {
     Closed,
 }
 
-/// The result of [`Store::open_channel`].
-pub enum OpenOutcome {
+/// The result of [`Store::request_channel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelOutcome {
     /// The request waits for the worker.
-    Opened(Channel),
+    Requested,
     /// The pod is not on that node any more.
     PodGone,
     /// The worker does not take its requests.
@@ -107,17 +108,17 @@ struct Tasks {
 
 impl Store {
     /// Leaves a request with the worker of `node`, and records it as an event with this message, unless it is one of
-    /// many (`is_quiet`). Returns the client's side of the channel.
+    /// many (`is_quiet`).
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn open_channel(
+    pub async fn request_channel(
         &self,
         node: &NodeName,
         request: &ChannelRequest,
         message: &str,
         is_quiet: bool,
-    ) -> Result<OpenOutcome, StoreError> {
+    ) -> Result<ChannelOutcome, StoreError> {
         let what = "opening a channel";
         let call = channel_open::Head {
             pod_key: keys::pod(&request.pod),
@@ -135,11 +136,16 @@ impl Store {
         }
         .call();
         match word(what, self.link.script(&call).await?)?.as_str() {
-            "OK" => Ok(OpenOutcome::Opened(self.channel(&request.id, Side::Client))),
-            "GONE" => Ok(OpenOutcome::PodGone),
-            "BUSY" => Ok(OpenOutcome::Busy),
+            "OK" => Ok(ChannelOutcome::Requested),
+            "GONE" => Ok(ChannelOutcome::PodGone),
+            "BUSY" => Ok(ChannelOutcome::Busy),
             other => Err(unexpected(what, other)),
         }
+    }
+
+    /// Returns the client's side of a channel that it has requested.
+    pub fn client_channel(&self, id: &str) -> Channel {
+        self.channel(id, Side::Client)
     }
 
     /// Takes the requests that wait for a worker. They are lost if the worker ends; their clients learn that it does

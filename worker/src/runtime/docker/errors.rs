@@ -189,6 +189,10 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Image(message.to_owned())
         }
         (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
+        // The container is there: the path is not.
+        (EngineCall::Unpack | EngineCall::Archive, 404) if message.starts_with("Could not find the file") => {
+            RuntimeError::Failed(without_container(message).to_owned())
+        }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
         // It has ended, or is paused: no command can run in it now.
         (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
@@ -214,6 +218,11 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         }
         _ => RuntimeError::Failed(format!("could not {call}: {message}")),
     }
+}
+
+/// Returns what the engine says about a path, without the id of the container.
+fn without_container(message: &str) -> &str {
+    message.split(" in container ").next().unwrap_or(message)
 }
 
 /// Returns the part of the OCI runtime's message that is about the command.

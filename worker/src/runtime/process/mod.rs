@@ -7,6 +7,7 @@
 
 mod exec;
 mod folder;
+mod interactive;
 mod log;
 mod pods;
 mod refusal;
@@ -32,8 +33,8 @@ use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
 use super::{
-    Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, RegistryLogins, Runtime,
-    RuntimeError,
+    CommandRequest, Container, ContainerRequest, EngineInfo, ExecResult, Hint, Identity, RegistryLogins,
+    RunningCommand, Runtime, RuntimeError,
 };
 
 /// Runs pods as processes, with their state below one root folder.
@@ -179,6 +180,14 @@ impl Runtime for ProcessRuntime {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
         Box::pin(async move { exec::exec(&self.pods, self.folder(handle)?, command, limit).await })
+    }
+
+    fn start_command<'a>(
+        &'a self,
+        handle: &'a str,
+        request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        Box::pin(async move { interactive::start(&self.pods, self.folder(handle)?, request).await })
     }
 
     fn hints<'a>(
