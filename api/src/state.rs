@@ -65,7 +65,7 @@ impl AppState {
     pub(crate) fn new(config: Arc<Config>, store: Store) -> Self {
         let shutdown = CancellationToken::new();
         Self {
-            access: Arc::new(AccessControl::new(config.token.as_ref())),
+            access: Arc::new(AccessControl::new(config.token.as_ref(), config.read_token.as_ref())),
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
             growth: Arc::default(),
