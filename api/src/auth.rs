@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use common::config::Secret;
@@ -22,26 +22,58 @@ pub(crate) struct AccessControl {
     /// SHA-256 of the token. The comparison of two digests reveals neither the token's length nor where two
     /// tokens differ.
     token: Option<[u8; 32]>,
+    /// That of a token that may only read.
+    read_token: Option<[u8; 32]>,
+}
+
+/// What the client of a request may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Everything.
+    Operator,
+    /// Only read.
+    Reader,
 }
 
 impl AccessControl {
-    /// Requires `token` if it is given.
-    pub(crate) fn new(token: Option<&Secret>) -> Self {
-        Self { token: token.map(|token| Sha256::digest(token.expose()).into()) }
+    /// Requires `token` if it is given. Requests with `read_token` may only read.
+    pub(crate) fn new(token: Option<&Secret>, read_token: Option<&Secret>) -> Self {
+        let digest = |token: &Secret| Sha256::digest(token.expose()).into();
+        Self { token: token.map(digest), read_token: read_token.map(digest) }
     }
 
     /// Returns whether the client may see everything. A public path is also answered to others.
     pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
-        self.token.as_ref().is_none_or(|token| check_token(token, headers).is_ok())
+        self.token.is_none() || self.role(headers).is_ok()
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
         if is_public(uri.path()) {
             return Ok(());
         }
-        match &self.token {
-            Some(token) => check_token(token, headers),
-            None => check_origin(uri, headers),
+        if self.token.is_none() {
+            return check_origin(uri, headers);
+        }
+        match self.role(headers)? {
+            Role::Reader if !only_reads(method, uri.path()) => {
+                let detail = "this token may only read: use the one of KUBELEET_TOKEN";
+                Err(ApiProblem::new(ProblemKind::ReadOnly, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the role of the token that a request has. Both are compared, whichever it is.
+    fn role(&self, headers: &HeaderMap) -> Result<Role, ApiProblem> {
+        let digest = given_token(headers)?;
+        let is = |token: &Option<[u8; 32]>| token.is_some_and(|token| bool::from(digest.ct_eq(&token)));
+        match (is(&self.token), is(&self.read_token)) {
+            (true, _) => Ok(Role::Operator),
+            (false, true) => Ok(Role::Reader),
+            (false, false) => {
+                let detail = "the token differs from the KUBELEET_TOKEN of this API";
+                Err(ApiProblem::new(ProblemKind::Unauthorized, detail))
+            }
         }
     }
 }
@@ -52,7 +84,7 @@ pub(crate) async fn require_access(
     request: Request,
     next: Next,
 ) -> Response {
-    match access.check(request.uri(), request.headers()) {
+    match access.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -65,7 +97,17 @@ pub(crate) fn is_public(path: &str) -> bool {
         || path.starts_with("/problems/")
 }
 
-fn check_token(token: &[u8; 32], headers: &HeaderMap) -> Result<(), ApiProblem> {
+/// Whether a request changes nothing, reaches into no pod, and gets nothing that is secret: a channel to a pod is a GET
+/// too, and a backup has encrypted secrets.
+fn only_reads(method: &Method, path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    matches!(*method, Method::GET | Method::HEAD)
+        && !(path.starts_with("/pod/") && path.ends_with("/channel"))
+        && path != "/backup"
+}
+
+/// Returns the digest of the token that a request has.
+fn given_token(headers: &HeaderMap) -> Result<[u8; 32], ApiProblem> {
     let advice = "send the header `Authorization: Bearer <token>` with the token of KUBELEET_TOKEN";
     let Some(header) = headers.get(AUTHORIZATION) else {
         return Err(ApiProblem::new(ProblemKind::Unauthorized, advice));
@@ -74,13 +116,7 @@ fn check_token(token: &[u8; 32], headers: &HeaderMap) -> Result<(), ApiProblem> 
         let detail = format!("the header Authorization is not a bearer token: {advice}");
         ApiProblem::new(ProblemKind::Unauthorized, detail)
     })?;
-    let digest: [u8; 32] = Sha256::digest(given).into();
-    if bool::from(digest.ct_eq(token)) {
-        Ok(())
-    } else {
-        let detail = "the token differs from the KUBELEET_TOKEN of this API";
-        Err(ApiProblem::new(ProblemKind::Unauthorized, detail))
-    }
+    Ok(Sha256::digest(given).into())
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {
@@ -127,14 +163,18 @@ mod tests {
     type Headers = &'static [(&'static str, &'static str)];
 
     fn status(access: &AccessControl, path: &str, headers: Headers) -> u16 {
+        status_of(access, &Method::GET, path, headers)
+    }
+
+    fn status_of(access: &AccessControl, method: &Method, path: &str, headers: Headers) -> u16 {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let checked = access.check(&path.parse().unwrap(), &headers.collect());
+        let checked = access.check(method, &path.parse().unwrap(), &headers.collect());
         checked.map_or_else(|problem| problem.kind.status().as_u16(), |()| 200)
     }
 
     #[test]
     fn a_configured_token_is_required_and_sufficient() {
-        let access = AccessControl::new(Some(&Secret::new("s3cret")));
+        let access = AccessControl::new(Some(&Secret::new("s3cret")), None);
         let table: &[(&str, Headers, u16)] = &[
             ("/service", &[], 401),
             ("/metrics", &[], 401),
@@ -160,8 +200,32 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_may_only_read_changes_nothing_and_reaches_no_pod() {
+        let access = AccessControl::new(Some(&Secret::new("all")), Some(&Secret::new("read")));
+        let (operator, reader): (Headers, Headers) =
+            (&[("authorization", "Bearer all")], &[("authorization", "Bearer read")]);
+        let table = [
+            (Method::GET, "/service", 200),
+            (Method::HEAD, "/pod/x", 200),
+            (Method::GET, "/pod/x/log", 200),
+            (Method::GET, "/pod/x/channel", 403),
+            (Method::GET, "/pod/x/channel/", 403),
+            (Method::GET, "/backup", 403),
+            (Method::POST, "/service", 403),
+            (Method::PUT, "/service/web", 403),
+            (Method::DELETE, "/pod/x", 403),
+            (Method::OPTIONS, "/service", 403),
+        ];
+        for (method, path, expected) in table {
+            assert_eq!(status_of(&access, &method, path, reader), expected, "{method} {path}");
+            assert_eq!(status_of(&access, &method, path, operator), 200, "{method} {path}");
+            assert_eq!(status_of(&access, &method, path, &[("authorization", "Bearer x")]), 401);
+        }
+    }
+
+    #[test]
     fn without_a_token_pages_of_other_sites_are_refused() {
-        let access = AccessControl::new(None);
+        let access = AccessControl::new(None, None);
         let table: &[(Headers, u16)] = &[
             (&[], 200),
             (&[("host", "127.0.0.1:7070")], 200),

@@ -83,7 +83,8 @@ async fn serve_one(
     });
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    let served = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    let served =
+        builder.serve_connection_with_upgrades(TokioIo::new(socket), TowerToHyperService::new(service));
     let mut served = std::pin::pin!(served);
     tokio::select! {
         _ended = served.as_mut() => return,

@@ -11,6 +11,7 @@ mod capacity;
 mod capacity_gate;
 mod connections;
 mod event_feed;
+mod forwards;
 mod growth;
 mod kind_status;
 mod merged_logs;

@@ -68,6 +68,7 @@ kinds! {
     InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "Invalid secret or config";
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
+    ReadOnly = "read-only", FORBIDDEN, "Token may only read";
     RouteNotFound = "route-not-found", NOT_FOUND, "Route not found";
     ServiceNotFound = "service-not-found", NOT_FOUND, "Service not found";
     PodNotFound = "pod-not-found", NOT_FOUND, "Pod not found";

@@ -16,6 +16,7 @@ use crate::auth::AccessControl;
 use crate::capacity::{Demand, Shortage};
 use crate::capacity_gate::CapacityGate;
 use crate::event_feed::EventFeed;
+use crate::forwards::Forwards;
 use crate::growth::{Growth, GrowthGate};
 use crate::pod_counts::PodCounts;
 use crate::problem::ApiProblem;
@@ -46,6 +47,8 @@ pub(crate) struct AppState {
     pub(crate) usage: Arc<UsageCache>,
     /// The streams that are open.
     pub(crate) streams: Streams,
+    /// Which ports of pods are forwarded.
+    pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,
     /// Ends streams and background work.
@@ -68,7 +71,7 @@ impl AppState {
     pub(crate) fn new(config: Arc<Config>, store: Store) -> Self {
         let shutdown = CancellationToken::new();
         Self {
-            access: Arc::new(AccessControl::new(config.token.as_ref())),
+            access: Arc::new(AccessControl::new(config.token.as_ref(), config.read_token.as_ref())),
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
             usage: Arc::default(),
@@ -76,6 +79,7 @@ impl AppState {
             growth: Arc::default(),
             capacity: Arc::default(),
             streams: Streams::new(config.max_connections),
+            forwards: Forwards::default(),
             tasks: TaskTracker::new(),
             metrics: crate::metrics::recorder(),
             latest_write: Arc::default(),

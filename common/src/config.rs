@@ -213,6 +213,8 @@ pub struct PodPolicy {
     pub default_memory: DefaultMemory,
     /// Linux capabilities that containers do not get, without `CAP_`.
     pub dropped_capabilities: Vec<String>,
+    /// Whether people may run commands in pods, connect to their ports and copy their files.
+    pub exec: bool,
 }
 
 impl PodPolicy {
@@ -230,6 +232,7 @@ impl Default for PodPolicy {
             bind_prefixes: Vec::new(),
             default_memory: DefaultMemory::HalfOfNode,
             dropped_capabilities: Self::DROPPED_CAPABILITIES.map(str::to_owned).to_vec(),
+            exec: true,
         }
     }
 }
@@ -272,6 +275,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Bearer token of the API. Without one the API listens on loopback only.
     pub token: Option<Secret>,
+    /// A second token, which may only read.
+    pub read_token: Option<Secret>,
     /// The key of secrets; without one, no secret can be created or read.
     pub secret_key: Option<SecretKey>,
     /// Name of this node.
@@ -341,6 +346,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns why the token that may only read would not hold anybody back.
+    fn read_token_problem(&self) -> Option<&'static str> {
+        let read_token = self.read_token.as_ref()?;
+        match &self.token {
+            None => Some("without KUBELEET_TOKEN everybody may write: set that too"),
+            Some(token) if token == read_token => Some("it is the same as KUBELEET_TOKEN, which may write"),
+            Some(_) => None,
+        }
+    }
+
     /// Returns the resources that this node offers to pods, on a machine with the resources `machine`.
     pub fn capacity(&self, machine: Resources) -> Resources {
         let rest = machine.saturating_sub(self.reserved(machine));
@@ -376,6 +391,8 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_MAX_CONNECTIONS", "connections that the API keeps open"),
     ("KUBELEET_TOKEN", "bearer token of the API"),
     ("KUBELEET_TOKEN_FILE", "file with the bearer token"),
+    ("KUBELEET_READ_TOKEN", "second bearer token of the API, which may only read"),
+    ("KUBELEET_READ_TOKEN_FILE", "file with that token"),
     ("KUBELEET_REDIS_MEMORY_LIMIT", "percentage of Redis' maxmemory beyond which the API adds nothing"),
     ("KUBELEET_CLUSTER_MAX_SERVICES", "maximum number of services of the cluster"),
     ("KUBELEET_CLUSTER_MAX_PODS", "maximum number of pods of the cluster"),
@@ -409,6 +426,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_BIND_PREFIXES", "paths of the host that pods may mount, with all below them; none"),
     ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
+    (
+        "KUBELEET_EXEC",
+        "off: nobody runs commands in the pods of this node, copies their files or reaches their ports",
+    ),
     ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
     ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),
     ("KUBELEET_CPUS", "cores that this node offers"),
@@ -469,7 +490,7 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 impl Sources<'_> {
     fn find(&self, setting: &str) -> Option<(String, Origin)> {
         // An empty token is unset: a script passes `--token "$TOKEN"` also where there is none.
-        let is_token = setting.starts_with("KUBELEET_TOKEN");
+        let is_token = setting.starts_with("KUBELEET_TOKEN") || setting.starts_with("KUBELEET_READ_TOKEN");
         let given = |text: &String| !is_token || !text.trim().is_empty();
         if let Some(text) = self.flags.get(setting).filter(|text| given(text)) {
             return Some((text.clone(), Origin::Flag));
@@ -510,7 +531,8 @@ impl Sources<'_> {
             listen: self.read(p, "KUBELEET_LISTEN", SocketAddr::from(([127, 0, 0, 1], 7070)), address),
             metrics_listen: self.metrics_listen(p),
             max_connections: self.read(p, "KUBELEET_MAX_CONNECTIONS", 1024, positive) as usize,
-            token: self.token(p),
+            token: self.token(p, ["KUBELEET_TOKEN", "KUBELEET_TOKEN_FILE"]),
+            read_token: self.token(p, ["KUBELEET_READ_TOKEN", "KUBELEET_READ_TOKEN_FILE"]),
             secret_key: self.read(p, "KUBELEET_SECRET_KEY_FILE", None, |path| {
                 let text = (self.read_file)(path)?;
                 SecretKey::parse(&text).map(Some).map_err(|problem| format!("{path}: {problem}"))
@@ -567,6 +589,13 @@ impl Sources<'_> {
         {
             let problem = reachable_without_token(address);
             problems.push(ConfigError { setting: "KUBELEET_METRICS_LISTEN".to_owned(), origin, problem });
+        }
+        if let Some(problem) = config.read_token_problem() {
+            let setting = "KUBELEET_READ_TOKEN";
+            let setting = if self.find(setting).is_some() { setting } else { "KUBELEET_READ_TOKEN_FILE" };
+            let origin = self.find(setting).map_or(Origin::Default, |(_, origin)| origin);
+            let problem = problem.to_owned();
+            problems.push(ConfigError { setting: setting.to_owned(), origin, problem });
         }
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -632,6 +661,7 @@ impl Sources<'_> {
             port_addresses: self.read(p, "KUBELEET_PORT_ADDRESSES", default.port_addresses, port_addresses),
             bind_prefixes: self.read(p, "KUBELEET_BIND_PREFIXES", default.bind_prefixes, bind_prefixes),
             default_memory: self.read(p, "KUBELEET_DEFAULT_MEMORY", default.default_memory, default_memory),
+            exec: self.read(p, "KUBELEET_EXEC", default.exec, boolean),
             dropped_capabilities: self.read(
                 p,
                 "KUBELEET_DROP_CAPABILITIES",
@@ -698,17 +728,17 @@ impl Sources<'_> {
         self.read(problems, "KUBELEET_NODE", host, |text| NodeName::new(text).map_err(|e| e.to_string()))
     }
 
-    /// Reads the token. A flag wins over the environment, and the environment over the file, whichever of the
-    /// two settings it is; within one source the token wins over the name of its file.
-    fn token(&self, problems: &mut Vec<ConfigError>) -> Option<Secret> {
-        let (token, file) = (self.find("KUBELEET_TOKEN"), self.find("KUBELEET_TOKEN_FILE"));
+    /// Reads a token from one of these two settings. A flag wins over the environment, and the environment over the file, whichever of the
+    /// two it is; within one source the token wins over the name of its file.
+    fn token(&self, problems: &mut Vec<ConfigError>, [own, of_file]: [&str; 2]) -> Option<Secret> {
+        let (token, file) = (self.find(own), self.find(of_file));
         let is_overridden = |origin: Origin| file.as_ref().is_some_and(|(_, other)| *other < origin);
         if let Some((text, origin)) = token
             && !is_overridden(origin)
         {
             return Some(Secret::new(text));
         }
-        self.read(problems, "KUBELEET_TOKEN_FILE", None, |path| {
+        self.read(problems, of_file, None, |path| {
             let text = (self.read_file)(path)?;
             let token = text.trim();
             if token.is_empty() { Err(format!("{path} is empty")) } else { Ok(Some(Secret::new(token))) }
@@ -1116,6 +1146,18 @@ mod tests {
         let fast =
             [("KUBELEET_HEARTBEAT", "1s"), ("KUBELEET_FENCE_AFTER", "4"), ("KUBELEET_DEAD_AFTER", "6s")];
         assert_eq!(config(&fast, &[], "").unwrap().timing.fence_after, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_token_that_may_only_read_needs_one_that_may_write() {
+        let tokens =
+            |token, read| config(&[], &[("KUBELEET_TOKEN", token), ("KUBELEET_READ_TOKEN", read)], "");
+        assert_eq!(tokens("a", "b").unwrap().read_token, Some(Secret::new("b")));
+        assert_eq!(tokens("a", "").unwrap().read_token, None);
+        for (token, read, problem) in [("", "b", "everybody may write"), ("a", "a", "the same")] {
+            let error = tokens(token, read).unwrap_err();
+            assert!(error.contains("KUBELEET_READ_TOKEN") && error.contains(problem), "{error}");
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! Redis.
 //!
 //! - Domain types, without I/O and clock: [`ids`], [`spec`], [`payload`], [`lifecycle`], [`pod`], [`health`], [`node`],
-//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`saved_state`],
-//!   [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`]; and the JSON documents of the API: [`api`].
+//!   [`service`], [`ingress`], [`endpoint`], [`address`], [`handover`], [`value`], [`selector`], [`event`], [`channel`],
+//!   [`saved_state`], [`cron`], [`recovery`], [`usage`], [`log_line`], [`log_merge`]; and the JSON documents of the
+//!   API: [`api`].
 //! - The environment of a process: [`config`], [`secret_key`], [`clock`], [`telemetry`], [`failpoint`].
 //! - Redis: [`store`]. No other module spells a Redis key or imports the `redis` crate.
 //! - Helpers: [`backoff`], [`control_loop`], [`document`], [`duration`], [`json_pointer`].
@@ -12,6 +13,7 @@ pub mod address;
 pub mod address_range;
 pub mod api;
 pub mod backoff;
+pub mod channel;
 pub mod clock;
 pub mod config;
 pub mod control_loop;

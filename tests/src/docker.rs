@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use bollard::Docker as Client;
@@ -227,6 +227,23 @@ impl Docker {
         ];
         let recipe = Recipe { programs: &programs, ..Recipe::default() };
         import_recipe(&docker, recipe, "kubeleet-test/names:1").await.unwrap();
+    }
+
+    /// Makes an image with the programs that a person uses in a terminal. It sleeps.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_shell_image(&self) -> &'static str {
+        let tag = "kubeleet-test/shell:1";
+        let _lock = exclusive("images").await;
+        let docker = DockerRuntime::connect(None).unwrap();
+        let programs = ["sh", "bash", "cat", "chmod", "ls", "mkdir", "sleep", "stty", "touch"];
+        let programs = programs.map(|name| (PathBuf::from("/bin").join(name), format!("/bin/{name}")));
+        let programs: Vec<_> = programs.iter().map(|(path, name)| (path.as_path(), name.as_str())).collect();
+        let command = ["/bin/sh", "-c", SLEEP];
+        let recipe = Recipe { programs: &programs, command: &command, ..Recipe::default() };
+        import_recipe(&docker, recipe, tag).await.unwrap();
+        tag
     }
 
     /// Runs a command in a running container. Returns what it printed.

@@ -29,6 +29,7 @@ pub mod recorded_engine;
 pub mod registry;
 pub mod simulator;
 pub mod steps;
+pub mod terminal;
 
 pub use ablation::Ablation;
 pub use checkpoint::Checkpoint;

@@ -32,6 +32,8 @@ use crate::unlabelled::Unlabelled;
 use crate::wakeups::Wakeups;
 use crate::worker::Worker;
 
+/// How many channels a node has at a time. Each has a connection to Redis.
+pub(crate) const MAX_CHANNELS: usize = 64;
 /// How many starts a simulated engine has under way at a time: they cost nothing.
 const SIM_START_CONCURRENCY: usize = 64;
 
@@ -63,6 +65,8 @@ pub(crate) struct SessionContext {
     pub(crate) log_permits: Semaphore,
     /// The bytes that all answers may have together.
     pub(crate) log_throttle: Mutex<LogThrottle>,
+    /// One permit for each channel.
+    pub(crate) channel_permits: Semaphore,
     /// One permit for each start under way.
     pub(crate) start_permits: Arc<Semaphore>,
     /// Cancelled after the first full listing of the containers: from then on pods may be started.
@@ -103,6 +107,7 @@ impl SessionContext {
             acks,
             log_permits: Semaphore::new(MAX_READERS),
             log_throttle: Mutex::new(LogThrottle::of_all()),
+            channel_permits: Semaphore::new(MAX_CHANNELS),
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),
         };

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::answer_recovery;
 use crate::beat::{self, HeartbeatError};
+use crate::channels;
 use crate::context::SessionContext;
 use crate::engine_health::Probe;
 use crate::logs;
@@ -118,13 +119,14 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Serves requests for logs
-    /// and for saved pods on the way.
+    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Serves requests for logs,
+    /// channels and saved pods on the way.
     async fn wait(&mut self) {
         if let Some(last_sent) = self.last_sent {
             tokio::time::sleep_until(last_sent + MIN_GAP).await;
         }
-        let (mut is_log_requested, mut is_recovery_requested) = (false, false);
+        let (mut is_log_requested, mut is_channel_requested, mut is_recovery_requested) =
+            (false, false, false);
         let wakeups = &self.context.wakeups;
         let mut read = |message: &[u8]| {
             if message == b"discard" {
@@ -136,6 +138,7 @@ impl HeartbeatLoop {
                 return;
             }
             is_log_requested |= may_request_logs(message);
+            is_channel_requested |= may_request_channel(message);
             is_recovery_requested |= Store::may_request_recovery(message);
         };
         tokio::select! {
@@ -148,6 +151,9 @@ impl HeartbeatLoop {
         }
         if is_log_requested {
             logs::serve(&self.context);
+        }
+        if is_channel_requested {
+            channels::serve(&self.context);
         }
         if is_recovery_requested {
             answer_recovery::serve(&self.context);
@@ -171,10 +177,15 @@ impl HeartbeatLoop {
     }
 }
 
-/// Returns whether a message may request logs: any but `stop` (and `discard`: a pod that has ended was deleted).
-/// An empty one says that messages were missed.
+/// Returns whether a message may request logs: any but `stop` and `channel` (and `discard`: a pod that has ended was
+/// deleted). An empty one says that messages were missed.
 fn may_request_logs(message: &[u8]) -> bool {
-    message != b"stop"
+    message != b"stop" && message != b"channel"
+}
+
+/// Returns whether a message may request a channel. An empty one says that messages were missed.
+fn may_request_channel(message: &[u8]) -> bool {
+    message.is_empty() || message == b"channel"
 }
 
 /// Returns how many pods one heartbeat checks in a cluster of `nodes`.

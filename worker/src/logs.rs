@@ -11,11 +11,12 @@ use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
 use crate::context::SessionContext;
+use crate::find_container::container_of;
 use crate::garbage;
 use crate::lines;
 use crate::log_answer::LogAnswer;
 use crate::log_throttle::MAX_READERS;
-use crate::runtime::{Container, ContainerState, RuntimeError};
+use crate::runtime::RuntimeError;
 
 /// The largest piece that is written at once, in bytes.
 const MAX_CHUNK: usize = 16 * 1024;
@@ -81,36 +82,8 @@ async fn open(
     context: &SessionContext,
     request: &LogRequest,
 ) -> Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError> {
-    let containers = context.worker.list().await?;
-    let Some(container) = container_of(request, containers, context) else {
-        let node = &context.worker.node;
-        let what =
-            request.container.as_ref().map_or_else(|| "none".to_owned(), |name| format!("none named {name}"));
-        let reason = format!("pod {} has {what} on {node}; it has not been started, or is gone", request.pod);
-        return Err(RuntimeError::NotFound(reason));
-    };
+    let container = container_of(context, &request.pod, request.container.as_ref()).await?;
     context.worker.runtime.logs(&container.handle, request.tail, request.follow).await
-}
-
-/// Returns the container of this name under the pod's current assignment; else one that runs; else any. Without a
-/// name it is the first one of the specification.
-fn container_of(
-    request: &LogRequest,
-    containers: Vec<Container>,
-    context: &SessionContext,
-) -> Option<Container> {
-    let managed = context.table.get(&request.pod);
-    let first = managed.as_ref().filter(|managed| managed.has_several());
-    let first = first.and_then(|managed| managed.spec.containers.first()?.name.clone());
-    let current = managed.map(|managed| managed.assignment);
-    let is_asked_for = |container: &Container| {
-        container.pod == request.pod
-            && request.container.as_ref().is_none_or(|name| container.name.as_ref() == Some(name))
-    };
-    containers.into_iter().filter(is_asked_for).max_by_key(|container| {
-        let is_current = Some(&container.assignment) == current.as_ref();
-        (is_current, first.is_some() && container.name == first, container.state == ContainerState::Running)
-    })
 }
 
 /// Copies the output to Redis. Returns why it ended (empty if the container ended), or `None` if the stream

@@ -2,6 +2,7 @@
 //! the name of the handler is its operation id: a route is declared by its handler and one line here.
 
 mod backup;
+mod channel;
 mod cluster;
 mod configs;
 mod events;
@@ -61,6 +62,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(pods::get_pod, pods::stop_pod))
         .routes(routes!(logs::get_pod_log))
         .routes(routes!(merged_logs::get_merged_log))
+        .routes(routes!(channel::open_pod_channel))
         .routes(routes!(nodes::list_nodes))
         .routes(routes!(nodes::get_node, nodes::remove_node))
         .routes(routes!(nodes::cordon_node))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use common::api::Problem;
 use common::config::Secret;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::endpoint::Endpoint;
@@ -100,7 +100,8 @@ impl Client {
         self.send(operation, request.timeout(RESPONSE_TIMEOUT)).await.map(drop)
     }
 
-    /// Sends a request and returns the response once its headers are there. Any status but 2xx is an error.
+    /// Sends a request and returns the response once its headers are there. Any status but 2xx and 101 is
+    /// an error.
     pub(super) async fn send(
         &self,
         operation: &str,
@@ -115,7 +116,7 @@ impl Client {
             }
         })?;
         let status = response.status();
-        if status.is_success() {
+        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response);
         }
         let body = response.bytes().await.map_err(|e| self.request_failed(operation, &e, is_write))?;
@@ -153,7 +154,7 @@ impl Client {
         }
     }
 
-    fn not_kubeleet(&self, operation: &str, status: u16, body: &[u8]) -> ClientError {
+    pub(super) fn not_kubeleet(&self, operation: &str, status: u16, body: &[u8]) -> ClientError {
         let text = humanize::shorten(&String::from_utf8_lossy(body), MAX_SHOWN_BODY);
         ClientError::NotKubeleet {
             operation: operation.to_owned(),

@@ -1,5 +1,6 @@
 //! Client of the kubeleet API: one method per route, typed responses and typed errors.
 
+mod channel;
 mod endpoint;
 mod error;
 mod events;
@@ -14,6 +15,7 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use channel::{ChannelReceiver, ChannelSender};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};

@@ -4,12 +4,14 @@
 mod app;
 mod app_values;
 mod apply;
+mod attach;
 mod backup;
 mod batch;
 mod cluster;
 mod complete;
 mod container_args;
 mod context;
+mod copy;
 mod cron;
 mod desired;
 mod diff;
@@ -22,6 +24,7 @@ mod effect;
 mod env_file;
 mod error;
 mod events;
+mod exec;
 mod explain;
 mod gc;
 mod globals;
@@ -33,6 +36,7 @@ mod node;
 mod object;
 mod operations;
 mod pod;
+mod port_forward;
 mod prune;
 mod queue;
 mod recent_events;
@@ -52,6 +56,9 @@ mod service_name;
 mod set;
 mod shell;
 mod status;
+mod streaming;
+mod tar_files;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -156,6 +163,15 @@ pub(crate) enum UserCommand {
     Ps(pod::ListArgs),
     /// Print the output of pods.
     Logs(logs::LogArgs),
+    /// Run a command in a container of a pod.
+    Exec(exec::ExecArgs),
+    /// Show what a container writes from now on.
+    Attach(attach::AttachArgs),
+    /// Reach a port of a pod from this machine.
+    PortForward(port_forward::PortForwardArgs),
+    /// Copy files to and from containers.
+    #[command(name = "cp")]
+    Copy(copy::CopyArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
     /// Remove images that no service needs from nodes, or show what would go.
@@ -243,6 +259,10 @@ async fn dispatch(
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
         UserCommand::Ps(args) => pod::list(&args, &mut context).await,
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
+        UserCommand::Exec(args) => exec::run(&args, &mut context).await,
+        UserCommand::Attach(args) => attach::run(&args, &mut context).await,
+        UserCommand::PortForward(args) => port_forward::run(&args, &mut context).await,
+        UserCommand::Copy(args) => copy::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,
         UserCommand::Gc(args) => gc::run(&args, &mut context).await,
         UserCommand::Top(args) => top::run(&args, &mut context).await,

@@ -53,6 +53,10 @@ keys! {
     node(NodeName) = "node:";
     stop(NodeName) = "stop:";
     log_requests(NodeName) = "lr:";
+    channel_requests(NodeName) = "xr:";
+    channel_record(str) = "xs:";
+    channel_input(str) = "xi:";
+    channel_output(str) = "xo:";
     pod(PodId) = "pod:";
     service(ServiceName) = "service:";
     slots(ServiceName) = "slots:";
@@ -123,13 +127,13 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
         RECOVERY | USAGE_WANTED => "string",
         _ => match key.split_once(':')?.0 {
-            "pq" | "rq" | "fq" | "lr" | "recovery" => "list",
+            "pq" | "rq" | "fq" | "lr" | "xr" | "recovery" => "list",
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
-            "node" | "pod" | "service" | "slots" | "history" => "hash",
+            "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
             "secret" | "config" | "registry" | "volume" | "ep" | "done" | "tries" => "hash",
             "runs" => "zset",
-            "log" => "stream",
+            "log" | "xi" | "xo" => "stream",
             _ => return None,
         },
     })
@@ -191,7 +195,7 @@ pub mod channel {
         format!("ep:{service}")
     }
 
-    /// There is work for this worker beside its queue: pods to stop, or a request for logs.
+    /// There is work for this worker beside its queue: pods to stop, or a request for logs or a channel.
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
     }

@@ -9,6 +9,7 @@ mod addresses;
 mod backup;
 mod broken;
 mod capacity;
+mod channels;
 mod check;
 mod claims;
 mod confirm;
@@ -56,6 +57,9 @@ use std::sync::Arc;
 pub use addresses::GivenAddress;
 pub use broken::{BrokenKey, or_broken};
 pub use capacity::{ClusterSize, RedisMemory};
+pub use channels::{
+    Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, PEER_TIMEOUT, Receipt,
+};
 pub use check::Finding;
 pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};

@@ -9,6 +9,7 @@ mod containers;
 mod deaths;
 mod dependencies;
 mod ends;
+mod exec;
 mod external;
 mod garbage;
 mod handover;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use common::address::AddressName;
+use common::channel::{ChannelRequest, Purpose};
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
@@ -98,7 +99,8 @@ fn usual_case(script: &'static str) -> Case {
         "ack" | "claim" | "external_ack" | "give_back" | "pod_requeue" | "register" | "reject"
         | "take_work" => Phase::Assigned,
         "heartbeat" | "lost" | "report" | "volumes_report" | "volumes_measured" | "shared_directory"
-        | "disk_pressure" | "pods_replace" | "pods_stop" | "pods_restore" | "drain" => Phase::Running,
+        | "disk_pressure" | "pods_replace" | "pods_stop" | "pods_restore" | "drain" | "channel_open"
+        | "channel_close" => Phase::Running,
         "finish" | "declare_dead" => Phase::Stopping,
         "service_forget" => Phase::Stopped,
         _ => Phase::Pending,
@@ -159,6 +161,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             let name = AddressName { service, slot: Some(0) };
             operation!(None, [store, name] store.address(&name))
         }
+        "channel_open" | "channel_close" => channels(fixture, case, placed).await,
         "follow" | "follow_pods" => {
             let (store, service) = (fixture.store.clone(), placed.record.service.clone().unwrap());
             operation!(None, [store, service] store.follow_endpoints(&service, None))
@@ -170,6 +173,21 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
         _ => worker(fixture, case, placed).await,
     }
+}
+
+async fn channels(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
+    let (store, name, pod) = (fixture.store.clone(), node(NODE), placed.record.id.clone());
+    let request = ChannelRequest {
+        id: "c1".to_owned(),
+        pod: pod.clone(),
+        container: None,
+        purpose: Purpose::Forward { port: 80 },
+    };
+    if case.script == "channel_close" {
+        store.request_channel(&name, &request, "begun", false).await.unwrap();
+        return operation!(None, [store, pod] store.close_channel("c1", &pod, true, "ended"));
+    }
+    operation!(None, [store, name, request] store.request_channel(&name, &request, "begun", false))
 }
 
 async fn values(fixture: &Fixture, case: Case) -> Operation {

@@ -1,6 +1,7 @@
 //! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
 //! [`common::failpoint`].
 
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
-    LineStream, RegistryLogins, Runtime, RuntimeError,
+    CommandRequest, Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
+    Identity, LineQuery, LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError,
 };
 
 const COMPONENT: &str = "engine";
@@ -165,6 +166,31 @@ impl Runtime for FailpointRuntime {
 
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         self.0.counters(handles)
+    }
+
+    fn start_command<'a>(
+        &'a self,
+        handle: &'a str,
+        request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        self.0.start_command(handle, request)
+    }
+
+    fn unpack<'a>(
+        &'a self,
+        handle: &'a str,
+        directory: &'a str,
+        archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.0.unpack(handle, directory, archive)
+    }
+
+    fn archive<'a>(
+        &'a self,
+        handle: &'a str,
+        path: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        self.0.archive(handle, path)
     }
 
     fn hints<'a>(

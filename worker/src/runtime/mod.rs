@@ -8,6 +8,7 @@ pub mod docker;
 mod exec;
 #[cfg(debug_assertions)]
 pub(crate) mod failpoints;
+mod interactive;
 pub mod label;
 pub(crate) mod lines;
 pub mod process;
@@ -18,6 +19,7 @@ pub mod sim;
 pub(crate) mod testing;
 mod volume;
 
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +34,14 @@ use futures_util::stream::BoxStream;
 pub(crate) use self::container::list_own;
 pub use self::container::{Container, ContainerRequest, ContainerState, Identity, MountedFile};
 pub use self::exec::ExecResult;
+pub use self::interactive::{CommandControl, CommandInput, CommandOutput, CommandRequest, RunningCommand};
 pub use self::lines::{EngineLine, LineQuery, LineStream};
 pub use self::registry_logins::{NoLogins, RegistryLogins};
 pub use self::volume::{EngineVolume, RequestedVolume, VolumeOwner};
 pub use crate::usage::counters::Counters;
+
+/// Why a runtime without images copies nothing.
+const NO_FILES: &str = "the pods of this runtime have no files of their own: copy on their node";
 
 /// Tells that containers may have changed; only a list or an inspection tells how. The default hint means that
 /// any may have.
@@ -252,6 +258,45 @@ pub trait Runtime: Send + Sync + 'static {
     /// Returns what these containers have used since they began, in this order; `None` for one that is not measured.
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         Box::pin(std::future::ready(vec![None; handles.len()]))
+    }
+
+    /// Starts a command in a running container for a person: in its directory, as its user, with its environment and
+    /// limits.
+    ///
+    /// # Errors
+    /// `NotFound` if the container does not run; `Refused` if this runtime cannot do what is requested.
+    fn start_command<'a>(
+        &'a self,
+        _handle: &'a str,
+        _request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        let refused = RuntimeError::Refused("this runtime has no commands in containers".to_owned());
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
+    /// Unpacks a tar archive into a directory of a container.
+    ///
+    /// # Errors
+    /// `Refused` if this runtime has no files of its own.
+    fn unpack<'a>(
+        &'a self,
+        _handle: &'a str,
+        _directory: &'a str,
+        _archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
+    }
+
+    /// Returns a file or directory of a container as a tar archive. It is named as the last part of its path.
+    ///
+    /// # Errors
+    /// `Refused` if this runtime has no files of its own.
+    fn archive<'a>(
+        &'a self,
+        _handle: &'a str,
+        _path: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
     /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the

@@ -138,6 +138,18 @@ scripts! {
         creates: Assigned,
         moves: [Assign],
     }
+    channel_close {
+        run_by: [Api, Worker],
+        at_maxmemory: Allowed,
+        keys: [record, unread],
+        args: [uuid, message],
+    }
+    channel_open {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [pod_key, node_key, requests, record],
+        args: [uuid, node, request, word, message, is_quiet, expire_seconds, max_requests],
+    }
     claim {
         run_by: [Worker],
         at_maxmemory: Allowed,

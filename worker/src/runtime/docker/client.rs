@@ -19,7 +19,7 @@ const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 /// The address of an engine, in the forms of `DOCKER_HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Host {
+pub(super) enum Host {
     Unix(String),
     Tcp(String),
 }
@@ -57,6 +57,19 @@ impl Client {
         match &self.host {
             Host::Unix(path) => Some(Path::new(path)),
             Host::Tcp(_) => None,
+        }
+    }
+
+    /// Returns the engine's address.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Returns the value of the header `Host` for requests to the engine.
+    pub(super) fn authority(&self) -> &str {
+        match &self.host {
+            Host::Unix(_) => "docker",
+            Host::Tcp(address) => address,
         }
     }
 

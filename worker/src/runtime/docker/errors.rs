@@ -29,6 +29,9 @@ pub(super) enum EngineCall {
     CreateExec,
     StartExec,
     InspectExec,
+    ResizeExec,
+    Unpack,
+    Archive,
     ListVolumes,
     RemoveVolume,
     InspectNetwork,
@@ -58,6 +61,9 @@ impl EngineCall {
             EngineCall::CreateExec => "create_exec",
             EngineCall::StartExec => "start_exec",
             EngineCall::InspectExec => "inspect_exec",
+            EngineCall::ResizeExec => "resize_exec",
+            EngineCall::Unpack => "unpack",
+            EngineCall::Archive => "archive",
             EngineCall::ListVolumes => "list_volumes",
             EngineCall::RemoveVolume => "remove_volume",
             EngineCall::InspectNetwork => "inspect_network",
@@ -88,6 +94,9 @@ impl fmt::Display for EngineCall {
             EngineCall::CreateExec => "prepare a command in the container",
             EngineCall::StartExec => "run a command in the container",
             EngineCall::InspectExec => "read how a command in the container ended",
+            EngineCall::ResizeExec => "resize the terminal of a command in the container",
+            EngineCall::Unpack => "write files into the container",
+            EngineCall::Archive => "read files of the container",
             EngineCall::ListVolumes => "list volumes",
             EngineCall::RemoveVolume => "remove the volume",
             EngineCall::InspectNetwork => "inspect the pods' network",
@@ -180,6 +189,10 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Image(message.to_owned())
         }
         (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
+        // The container is there: the path is not.
+        (EngineCall::Unpack | EngineCall::Archive, 404) if message.starts_with("Could not find the file") => {
+            RuntimeError::Failed(without_container(message).to_owned())
+        }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
         // It has ended, or is paused: no command can run in it now.
         (EngineCall::CreateExec | EngineCall::StartExec, 409) => RuntimeError::NotFound(message.to_owned()),
@@ -205,6 +218,11 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
         }
         _ => RuntimeError::Failed(format!("could not {call}: {message}")),
     }
+}
+
+/// Returns what the engine says about a path, without the id of the container.
+fn without_container(message: &str) -> &str {
+    message.split(" in container ").next().unwrap_or(message)
 }
 
 /// Returns the part of the OCI runtime's message that is about the command.

@@ -7,6 +7,7 @@
 //! images were just seen, which commands in containers have not ended, and whether new containers join the
 //! [`network`] of pods.
 
+mod archive;
 mod binds;
 mod client;
 mod containers;
@@ -18,8 +19,10 @@ mod exec;
 mod files;
 mod image;
 mod image_check;
+mod interactive;
 mod lenient;
 mod network;
+mod raw_exec;
 mod registry;
 mod sandbox;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod view;
 mod volumes;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,8 +56,8 @@ use self::errors::{EngineCall, EngineFailure};
 use self::view::Listed;
 use super::lines::StampedEntries;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint, Identity, LineQuery,
-    LineStream, RegistryLogins, Runtime, RuntimeError, label,
+    CommandRequest, Container, ContainerRequest, Counters, EngineInfo, EngineVolume, ExecResult, Hint,
+    Identity, LineQuery, LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError, label,
 };
 use crate::usage::cgroup::Cgroups;
 
@@ -497,6 +501,31 @@ impl Runtime for DockerRuntime {
             let read = move || handles.iter().map(|id| cgroups.read(id)).collect();
             tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![None; count])
         })
+    }
+
+    fn start_command<'a>(
+        &'a self,
+        handle: &'a str,
+        request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        Box::pin(interactive::start(&self.client, handle, request))
+    }
+
+    fn unpack<'a>(
+        &'a self,
+        handle: &'a str,
+        directory: &'a str,
+        archive: BoxStream<'static, io::Result<Bytes>>,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(archive::unpack(&self.client, handle, directory, archive))
+    }
+
+    fn archive<'a>(
+        &'a self,
+        handle: &'a str,
+        path: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
+        Box::pin(archive::read(&self.client, handle, path))
     }
 
     fn hints<'a>(

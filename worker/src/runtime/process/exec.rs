@@ -14,7 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::folder::{Folder, PodState};
+use super::folder::{Folder, PodState, Record};
 use super::pods::{CALL_TIMEOUT, ProcessPods};
 use super::spawn;
 use super::system::EXEC_MARKER;
@@ -22,7 +22,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::exec::{ExecResult, OutputTail};
 
 /// The exit code of a command that could not be started, as shells count.
-const NOT_STARTED: i64 = 127;
+pub(super) const NOT_STARTED: i64 = 127;
 /// How long output is awaited after the end: a process that the command has left behind may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -67,17 +67,27 @@ impl Drop for ExecChild {
     }
 }
 
-/// Returns the running command with its output, or why it could not be started.
-fn start(folder: &Folder, words: &[String]) -> Result<Result<(ExecChild, PipeReader), String>, RuntimeError> {
+/// Returns a command beside the process of a pod, and the record of the pod. Fails if the pod does not run.
+pub(super) fn prepare(
+    folder: &Folder,
+    words: &[String],
+) -> Result<(std::process::Command, Record), RuntimeError> {
     let not_running = || RuntimeError::NotFound(format!("process pod {} does not run", folder.handle));
     let record = folder.load().ok_or_else(not_running)?;
     if !matches!(&record.state, PodState::Running(process) if process.is_running()) {
         return Err(not_running());
     }
-    let failed = |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
     let mut command = spawn::command(folder, &record, words)?;
+    command.env(EXEC_MARKER, "1");
+    Ok((command, record))
+}
+
+/// Returns the running command with its output, or why it could not be started.
+fn start(folder: &Folder, words: &[String]) -> Result<Result<(ExecChild, PipeReader), String>, RuntimeError> {
+    let (mut command, record) = prepare(folder, words)?;
+    let failed = |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
     let (output, writer) = io::pipe().map_err(failed)?;
-    command.env(EXEC_MARKER, "1").stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+    command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
     let mut command = Command::from(command);
     match command.kill_on_drop(true).spawn() {
         Ok(child) => {
@@ -127,7 +137,7 @@ async fn read(output: &mut Receiver, tail: &mut OutputTail) {
 }
 
 /// Returns the exit code as shells count: 128 + n for signal n.
-fn exit_code(status: ExitStatus) -> i64 {
+pub(super) fn exit_code(status: ExitStatus) -> i64 {
     let of_signal = || status.signal().map_or(i64::from(u8::MAX), |signal| 128 + i64::from(signal));
     status.code().map_or_else(of_signal, i64::from)
 }

@@ -7,6 +7,7 @@
 
 mod exec;
 mod folder;
+mod interactive;
 mod log;
 mod log_times;
 mod pods;
@@ -33,8 +34,8 @@ use self::pods::{CALL_TIMEOUT, ProcessPods};
 pub(crate) use self::system::ProcessIdentity;
 use self::system::find_leader;
 use super::{
-    Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery, LineStream,
-    RegistryLogins, Runtime, RuntimeError,
+    CommandRequest, Container, ContainerRequest, Counters, EngineInfo, ExecResult, Hint, Identity, LineQuery,
+    LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError,
 };
 use crate::usage::processes;
 
@@ -216,6 +217,14 @@ impl Runtime for ProcessRuntime {
             let read = move || counters(&folders);
             tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![None; count])
         })
+    }
+
+    fn start_command<'a>(
+        &'a self,
+        handle: &'a str,
+        request: &'a CommandRequest,
+    ) -> BoxFuture<'a, Result<RunningCommand, RuntimeError>> {
+        Box::pin(async move { interactive::start(&self.pods, self.folder(handle)?, request).await })
     }
 
     fn hints<'a>(

@@ -1,0 +1,42 @@
+//! Which ports of pods are being forwarded: a use of `port-forward` is one event, however many connections it has.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::ids::PodId;
+
+/// Connections to the same port with shorter pauses between them are one use.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// A port of a pod, and the client that uses it.
+type Use = (PodId, u16, Option<IpAddr>);
+
+/// The uses of the last minute.
+#[derive(Clone, Default)]
+pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
+
+impl Forwards {
+    /// Records a connection. Returns whether it begins a use.
+    pub(crate) fn is_first(&self, of: Use) -> bool {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        uses.retain(|_, last| now.duration_since(*last) < PAUSE);
+        uses.insert(of, now).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn many_connections_to_a_port_are_one_use() {
+        let forwards = Forwards::default();
+        let of = |port| (PodId::new("p").unwrap(), port, None);
+        let first = [80, 80, 81, 80].map(|port| forwards.is_first(of(port)));
+        assert_eq!(first, [true, false, true, false]);
+    }
+}

@@ -1,0 +1,52 @@
+//! `exec`: runs a command in a container of a pod.
+
+use clap::Args;
+use common::channel::Purpose;
+
+use super::context::Context;
+use super::error::CommandError;
+use super::resolve;
+use super::streaming::{self, Streams};
+use super::terminal::{self, RawTerminal};
+use crate::exit::Exit;
+
+/// Arguments of `exec`.
+#[derive(Debug, Args)]
+#[command(after_help = "The exit code is that of the command; 126 and 127 if it could not be started.\n\
+    Example: kubeleet exec -it web-0 -- sh")]
+pub(crate) struct ExecArgs {
+    /// Pod: uuid, beginning of one, or a name such as web-0.
+    #[arg(value_name = "POD")]
+    pod: String,
+    /// Container of a pod with several; without this the first one.
+    #[arg(long, short, value_name = "NAME")]
+    container: Option<String>,
+    /// Pass standard input on.
+    #[arg(long, short = 'i')]
+    stdin: bool,
+    /// Give the command a terminal.
+    #[arg(long, short = 't')]
+    tty: bool,
+    /// The command and its arguments, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Runs the command, and returns its exit code.
+pub(super) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    if args.tty && !terminal::is_interactive() {
+        let why = "standard input is no terminal: leave out -t, or run this in a terminal";
+        return Err(CommandError::Usage(why.to_owned()));
+    }
+    let pod = resolve::pod(&context.client, &args.pod).await?;
+    let purpose = Purpose::Exec {
+        command: args.command.clone(),
+        tty: args.tty,
+        stdin: args.stdin,
+        size: args.tty.then(terminal::size).flatten(),
+    };
+    let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
+    let _raw = args.tty.then(RawTerminal::enter).transpose()?;
+    let streams = Streams { stdin: args.stdin, tty: args.tty, forwards_interrupt: !args.tty };
+    streaming::run(channel, &streams).await
+}

@@ -1,0 +1,133 @@
+//! A process with a terminal, as a person has one: types, resizes, and reads what is shown.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use testkit::eventually::{check, eventually_within};
+
+/// How long a terminal may take to show something.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A process with a terminal of its own. It is killed when this is dropped.
+pub struct Terminal {
+    child: Child,
+    master: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    /// Starts a process in a terminal of this size.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(mut command: Command, columns: u16, rows: u16) -> Self {
+        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).to_owned();
+        let side = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        command.stdin(side()).stdout(side()).stderr(side());
+        let master = File::from(master);
+        set_size(&master, columns, rows);
+        let child = command.spawn().unwrap();
+        let shown = Arc::<Mutex<Vec<u8>>>::default();
+        let (mut output, kept) = (master.try_clone().unwrap(), shown.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // Ends with an error once the last process of the terminal has ended.
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                kept.lock().unwrap().extend_from_slice(&buffer[..length]);
+            }
+        });
+        Self { child, master, shown }
+    }
+
+    /// Presses keys.
+    ///
+    /// # Panics
+    /// If the terminal is gone.
+    pub fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Changes the size of the window, and tells the process.
+    ///
+    /// # Panics
+    /// If the process is gone.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        set_size(&self.master, columns, rows);
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::WINCH).unwrap();
+    }
+
+    /// Waits until the text is shown, after what was shown at the last call. Returns how long it took.
+    ///
+    /// # Panics
+    /// If it is not shown soon.
+    pub async fn shows(&self, text: &str) -> Duration {
+        let begun = Instant::now();
+        eventually_within(SOON, "the terminal shows the text", || async {
+            let shown = self.text();
+            check(shown.contains(text), || format!("{text:?} in {shown:?}"))
+        })
+        .await;
+        self.shown.lock().unwrap().clear();
+        begun.elapsed()
+    }
+
+    /// What is shown since the last call of [`Terminal::shows`].
+    ///
+    /// # Panics
+    /// If the reader has panicked.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Whether keys are passed on as they are pressed.
+    ///
+    /// # Panics
+    /// If the terminal is gone.
+    pub fn is_raw(&self) -> bool {
+        !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// Waits for the end of the process. Returns its exit code.
+    ///
+    /// # Panics
+    /// If it does not end soon.
+    pub async fn ended(&mut self) -> Option<i32> {
+        let child = std::cell::RefCell::new(&mut self.child);
+        let status = eventually_within(SOON, "the process has ended", || async {
+            child.borrow_mut().try_wait().unwrap()
+        })
+        .await;
+        status.code()
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _collected = self.child.wait();
+    }
+}
+
+fn set_size(terminal: &File, columns: u16, rows: u16) {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).unwrap();
+}

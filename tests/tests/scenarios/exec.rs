@@ -1,0 +1,387 @@
+//! Commands in pods, connections to them and copies of files, as a person at a terminal has them.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::cluster::binary;
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::terminal::Terminal;
+use kubeleet_tests::{Cluster, Daemon, Docker, Http, Timing};
+use rustix::process::Signal;
+use serde_json::json;
+use testkit::eventually::{check, eventually_within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{SOON, sleeper};
+
+/// A user command at this API.
+fn kubeleet(http: &Http, args: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));
+    command
+}
+
+/// Runs a command with an input. Returns its exit code and its output.
+async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut command = kubeleet(http, args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let input = input.to_vec();
+    let run = move || -> Output {
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        output
+    };
+    let output = tokio::task::spawn_blocking(run).await.unwrap();
+    (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A node with one pod of an image with a shell.
+struct Shell {
+    _cluster_lock: Box<dyn std::any::Any>,
+    cluster: Cluster,
+    docker: Docker,
+    api: Daemon,
+    worker: Daemon,
+    _scheduler: Daemon,
+}
+
+impl Shell {
+    async fn new() -> Option<Self> {
+        let lock = beside_others().await;
+        let cluster = Cluster::new(Timing::Short).await;
+        let docker = Docker::find(&cluster.prefix).await?;
+        let image = docker.make_shell_image().await;
+        let (api, scheduler) = (cluster.api().await, cluster.scheduler());
+        let worker = cluster.small_worker("w1", "docker", 6);
+        let http = api.http();
+        http.nodes_ready(1).await;
+        let service = json!({"name": "web", "image": image, "replica": 1});
+        let (status, created) = http.send(reqwest::Method::POST, "/service", Some(&service)).await;
+        assert_eq!(status.as_u16(), 201, "{created}");
+        http.runs(SOON, "web", 1).await;
+        Some(Self { _cluster_lock: Box::new(lock), cluster, docker, api, worker, _scheduler: scheduler })
+    }
+
+    async fn run(&self, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+        run(&self.api.http(), args, input).await
+    }
+
+    fn terminal(&self, args: &[&str]) -> Terminal {
+        Terminal::start(kubeleet(&self.api.http(), args), 100, 30)
+    }
+
+    async fn events(&self) -> String {
+        let (_, output, _) = self.run(&["events"], b"").await;
+        String::from_utf8_lossy(&output).into_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_end_with_their_exit_codes_and_outputs() {
+    let Some(shell) = Shell::new().await else { return };
+    let script = "echo out; echo err >&2; exit 3";
+    let (code, output, errors) = shell.run(&["exec", "web-0", "--", "sh", "-c", script], b"").await;
+    assert_eq!((code, output.as_slice(), errors.as_str()), (Some(3), b"out\n".as_slice(), "err\n"));
+    let (code, output, errors) = shell.run(&["exec", "web-0", "--", "/bin/sh", "-c", "exit 0"], b"").await;
+    assert_eq!((code, output.is_empty(), errors.is_empty()), (Some(0), true, true), "{errors}");
+    // Whether it is 126 or 127 depends on the engine's version; the words are its own.
+    let (code, output, errors) = shell.run(&["exec", "web-0", "--", "no-such-program"], b"").await;
+    let words = format!("{}{errors}", String::from_utf8_lossy(&output));
+    assert!(
+        matches!(code, Some(126 | 127)) && words.contains("executable file not found"),
+        "{code:?} {words}"
+    );
+    // Without -i the input is empty.
+    let (code, output, _) = shell.run(&["exec", "web-0", "--", "cat"], b"not sent").await;
+    assert_eq!((code, output.len()), (Some(0), 0));
+    let (code, _, errors) = shell.run(&["exec", "web-0", "-c", "other", "--", "true"], b"").await;
+    assert!(code == Some(1) && errors.contains("none named other"), "{code:?} {errors}");
+    let (code, _, errors) = shell.run(&["exec", "nowhere-0", "--", "true"], b"").await;
+    assert_eq!(code, Some(3), "{errors}");
+    // Each is an event, without the arguments of the command.
+    let events = shell.events().await;
+    assert!(events.contains("ExecStarted") && events.contains("exec of `sh`, by a local user"), "{events}");
+    assert!(events.contains("exit code 3") && !events.contains("echo out"), "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_megabytes_come_back_byte_for_byte() {
+    let Some(shell) = Shell::new().await else { return };
+    let data: Vec<u8> = (0..5_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let begun = Instant::now();
+    let (code, output, errors) = shell.run(&["exec", "-i", "web-0", "--", "cat"], &data).await;
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(output == data, "{} of {} bytes, or others", output.len(), data.len());
+    println!("5 MB there and back in {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_is_resized_interrupted_and_restored() {
+    let Some(shell) = Shell::new().await else { return };
+    let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
+    terminal.shows("# ").await;
+    assert!(terminal.is_raw());
+    terminal.press("stty size\r");
+    terminal.shows("30 100").await;
+    terminal.resize(123, 45);
+    // The program learns it a moment after the window.
+    eventually_within(SOON, "the program sees the new size", || async {
+        let (_, output, _) = shell
+            .run(
+                &["exec", "web-0", "--", "bash", "-c", "for t in /dev/pts/*[0-9]; do stty size < $t; done"],
+                b"",
+            )
+            .await;
+        let sizes = String::from_utf8_lossy(&output).into_owned();
+        check(sizes.contains("45 123"), || sizes.clone())
+    })
+    .await;
+    terminal.press("stty size\r");
+    terminal.shows("45 123").await;
+    // Ctrl-C ends the command in the foreground, and neither the shell nor the client.
+    terminal.press("sleep 1000; echo code $?\r");
+    terminal.shows("sleep 1000").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    terminal.press("\x03");
+    terminal.shows("code 130").await;
+    // How long a key takes to come back.
+    let mut echoes = Vec::new();
+    for key in "abcdefghijklmnopqrst".chars() {
+        terminal.press(&key.to_string());
+        let begun = Instant::now();
+        while !terminal.text().contains(key) {
+            assert!(begun.elapsed() < SOON);
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        echoes.push(begun.elapsed());
+    }
+    echoes.sort();
+    println!("echo of a key: median {:?}, longest {:?}", echoes[10], echoes[19]);
+    terminal.press("\x15exit 7\r");
+    assert_eq!(terminal.ended().await, Some(7));
+    assert!(!terminal.is_raw(), "the terminal is as before");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_killed_takes_its_command_with_it() {
+    let Some(shell) = Shell::new().await else { return };
+    let terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
+    terminal.shows("begun").await;
+    let sleeps = || async {
+        let found = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            words == b"sleep\x004321\x00"
+        });
+        found.count()
+    };
+    assert_eq!(sleeps().await, 1);
+    drop(terminal);
+    eventually_within(SOON, "the command has ended", || async { sleeps().await == 0 }).await;
+    eventually_within(SOON, "the end is an event", || async {
+        let events = shell.events().await;
+        check(events.contains("ExecEnded"), || events.clone())
+    })
+    .await;
+    // Ctrl-C without a terminal is sent to the command, and the client ends with its exit code.
+    let mut command =
+        kubeleet(&shell.api.http(), &["exec", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut begun = [0; 5];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut begun).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let status = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(sleeps().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_ends_ends_its_sessions_and_so_does_a_worker() {
+    let Some(mut shell) = Shell::new().await else { return };
+    let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
+    terminal.shows("# ").await;
+    let container = shell.docker.containers().await.remove(0);
+    shell.docker.kill(&container.id).await;
+    let code = terminal.ended().await;
+    assert!(terminal.text().contains("the container has ended"), "{}", terminal.text());
+    assert_eq!(code, Some(137));
+    assert!(!terminal.is_raw());
+    shell.api.http().runs(SOON, "web", 1).await;
+    let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
+    terminal.shows("# ").await;
+    let _status = shell.worker.terminate();
+    assert_eq!(terminal.ended().await, Some(1));
+    assert!(terminal.text().contains("ends its sessions"), "{}", terminal.text());
+    let keys: Vec<String> = shell.cluster.redis.cli(&["KEYS", "xs:*"]).await;
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_and_directories_are_copied_there_and_back() {
+    let Some(shell) = Shell::new().await else { return };
+    let home = tempfile::tempdir().unwrap();
+    let source = home.path().join("source");
+    fs::create_dir_all(source.join("inner")).unwrap();
+    fs::write(source.join("inner/big"), vec![3; 3_000_000]).unwrap();
+    fs::write(source.join("file with a space"), "text").unwrap();
+    std::os::unix::fs::symlink("inner/big", source.join("link")).unwrap();
+    let (source_text, copy) = (source.to_str().unwrap(), home.path().join("copy"));
+    let (code, _, errors) = shell.run(&["cp", source_text, "web-0:/copied"], b"").await;
+    assert_eq!(code, Some(0), "{errors}");
+    let list = "ls -l /copied; cat '/copied/file with a space'";
+    let (_, listed, _) = shell.run(&["exec", "web-0", "--", "sh", "-c", list], b"").await;
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    assert!(listed.contains("link -> inner/big") && listed.ends_with("text"), "{listed}");
+    let (code, _, errors) = shell.run(&["cp", "web-0:/copied", copy.to_str().unwrap()], b"").await;
+    assert_eq!(code, Some(0), "{errors}");
+    let same = Command::new("diff").args(["-r", source_text, copy.to_str().unwrap()]).status().unwrap();
+    assert!(same.success());
+    // A single file, under its own name and under another one.
+    let file = source.join("file with a space");
+    let (code, _, errors) = shell.run(&["cp", file.to_str().unwrap(), "web-0:/bin/"], b"").await;
+    assert_eq!(code, Some(0), "{errors}");
+    let other = home.path().join("other");
+    let from = "web-0:/bin/file with a space";
+    let (code, _, errors) = shell.run(&["cp", from, other.to_str().unwrap()], b"").await;
+    assert_eq!((code, fs::read_to_string(other).unwrap().as_str()), (Some(0), "text"), "{errors}");
+    let (code, _, errors) = shell.run(&["cp", "web-0:/nowhere", "x"], b"").await;
+    assert!(
+        code == Some(1) && errors.contains("/nowhere") && !errors.contains("no such container"),
+        "{errors}"
+    );
+    let (code, _, errors) = shell.run(&["cp", file.to_str().unwrap(), "web-0:/nowhere/x"], b"").await;
+    assert!(code == Some(1) && errors.contains("/nowhere"), "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attach_shows_what_a_container_writes_from_now_on() {
+    let Some(shell) = Shell::new().await else { return };
+    let mut terminal = shell.terminal(&["attach", "web-0"]);
+    eventually_within(SOON, "it is attached", || async { shell.events().await.contains("AttachStarted") })
+        .await;
+    // The first process says so when it ends.
+    let container = shell.docker.containers().await.remove(0);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let _output = shell.docker.exec(&container.id, &["sh", "-c", "echo from now on > /proc/1/fd/1"]).await;
+    terminal.shows("from now on").await;
+    shell.docker.kill(&container.id).await;
+    assert_eq!(terminal.ended().await, Some(137));
+}
+
+/// Answers each connection with what it sends.
+async fn echo_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ended = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    port
+}
+
+/// Starts a port-forward. Returns it and its local address.
+fn port_forward(http: &Http, pod: &str, port: u16) -> (std::process::Child, String) {
+    let ports = format!("0:{port}");
+    let mut command = kubeleet(http, &["port-forward", pod, &ports]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line)
+        .unwrap();
+    let address = line.split(' ').next().unwrap().to_owned();
+    (child, address)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn port_forward_carries_twenty_megabytes_and_many_connections() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let _worker = cluster.worker("w1", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let (status, _) = http.send(reqwest::Method::POST, "/service", Some(&sleeper("web", 1, "keep"))).await;
+    assert_eq!(status.as_u16(), 201);
+    http.runs(SOON, "web", 1).await;
+    // Pods of plain processes have the network of the machine.
+    let (mut forward, address) = port_forward(&http, "web-0", echo_server().await);
+    let data: Vec<u8> = (0..20_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let begun = Instant::now();
+    let (mut from, mut to) = TcpStream::connect(&address).await.unwrap().into_split();
+    let sent = data.clone();
+    let sending = tokio::spawn(async move {
+        to.write_all(&sent).await.unwrap();
+        to.shutdown().await.unwrap();
+        to
+    });
+    let mut received = Vec::new();
+    from.read_to_end(&mut received).await.unwrap();
+    println!("20 MB there and back in {:?}", begun.elapsed());
+    drop(sending.await.unwrap());
+    assert!(received == data, "{} bytes of {}, or others", received.len(), data.len());
+    // Connections beside each other.
+    let connections = (0..10_u8).map(|n| {
+        let address = address.clone();
+        async move {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            stream.write_all(&[n; 1000]).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            answer == [n; 1000]
+        }
+    });
+    let answers = futures_util::future::join_all(connections).await;
+    assert!(answers.iter().all(|is_same| *is_same));
+    // A use is one event.
+    let (_, events, _) = run(&http, &["events"], b"").await;
+    let events = String::from_utf8_lossy(&events).into_owned();
+    assert_eq!(events.matches("PortForwardStarted").count(), 1, "{events}");
+    // Nothing listens there.
+    let (mut refused, address) = port_forward(&http, "web-0", 1);
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).await.unwrap_or(0), 0);
+    for child in [&mut forward, &mut refused] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // Commands beside plain processes work, without a terminal.
+    let (code, output, errors) =
+        run(&http, &["exec", "-i", "web-0", "--", "sh", "-c", "cat; exit 4"], b"text").await;
+    assert_eq!((code, output.as_slice()), (Some(4), b"text".as_slice()), "{errors}");
+    let (code, _, errors) = run(&http, &["exec", "web-0", "--", "no-such-program"], b"").await;
+    assert!(code == Some(127) && errors.contains("cannot be started"), "{code:?} {errors}");
+    let mut terminal = Terminal::start(kubeleet(&http, &["exec", "-it", "web-0", "--", "sh"]), 80, 24);
+    assert_eq!(terminal.ended().await, Some(1));
+    assert!(terminal.text().contains("gives no terminals"), "{}", terminal.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_turns_it_off_and_an_old_worker_does_not_answer() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
+    let mut worker = cluster.worker_with("w1", "process", &[("KUBELEET_EXEC", "off")]);
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let (status, _) = http.send(reqwest::Method::POST, "/service", Some(&sleeper("web", 1, "keep"))).await;
+    assert_eq!(status.as_u16(), 201);
+    http.runs(SOON, "web", 1).await;
+    let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
+    assert!(code == Some(1) && errors.contains("KUBELEET_EXEC"), "{code:?} {errors}");
+    // A worker that is frozen answers as little as one of a version without exec.
+    worker.freeze();
+    let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
+    assert!(code == Some(1) && errors.contains("does not answer"), "{code:?} {errors}");
+    worker.thaw();
+    let _status = worker.terminate();
+}

@@ -1,0 +1,158 @@
+//! A command in a container.
+
+use bytes::Bytes;
+use common::channel::{Frame, Purpose};
+use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
+use futures_util::stream::{BoxStream, StreamExt};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+
+use super::{Ended, broken, state_of};
+use crate::context::SessionContext;
+use crate::runtime::{
+    CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
+    RuntimeError,
+};
+
+/// What follows for the input of the command. It counts as read once it was written.
+type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
+
+/// Runs the command until it ends, or until its client leaves: then it is ended.
+pub(super) async fn serve(
+    context: &SessionContext,
+    container: &Container,
+    purpose: &Purpose,
+    channel: &mut Channel,
+) -> Result<Ended, String> {
+    let Purpose::Exec { command, tty, stdin, size } = purpose else { return Ok(None) };
+    let request = CommandRequest { command: command.clone(), tty: *tty, stdin: *stdin, size: *size };
+    let started = context.worker.runtime.start_command(&container.handle, &request).await;
+    let RunningCommand { input, output, control } = started.map_err(|error| error.to_string())?;
+    // Ends the command also when this call is dropped.
+    let mut command = Running { control: Some(control) };
+    let ended = run(&command, input, output, channel).await;
+    match ended {
+        Ok(code) => {
+            command.control = None;
+            say_why(context, container, code, channel).await;
+            Ok(Some(Frame::Exit(code)))
+        }
+        Err(Stopped::Client) => Ok(None),
+        Err(Stopped::Channel(error)) => Ok(broken(&error)),
+        Err(Stopped::Engine(error)) => Err(error.to_string()),
+    }
+}
+
+/// Why the end of the command was not awaited.
+enum Stopped {
+    Client,
+    Channel(ChannelError),
+    Engine(RuntimeError),
+}
+
+/// A command that is ended if it is dropped before its end was seen.
+struct Running {
+    control: Option<Box<dyn CommandControl>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(control) = self.control.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { control.end().await });
+        }
+    }
+}
+
+async fn run(
+    command: &Running,
+    input: Option<CommandInput>,
+    output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
+    channel: &mut Channel,
+) -> Result<u8, Stopped> {
+    let Some(control) = command.control.as_deref() else { return Err(Stopped::Client) };
+    let Channel { writer, reader } = channel;
+    writer.send(Frame::Started).await.map_err(Stopped::Channel)?;
+    let (pieces, mut waiting) = mpsc::unbounded_channel::<(Bytes, Receipt)>();
+    let feed = async {
+        if let Some(mut input) = input {
+            while let Some((piece, receipt)) = waiting.recv().await {
+                // It may have closed its input, or have ended: what follows is nobody's.
+                if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
+                    break;
+                }
+                drop(receipt);
+            }
+            let _closed = input.shutdown().await;
+        }
+        while waiting.recv().await.is_some() {}
+        std::future::pending::<Stopped>().await
+    };
+    let work = async {
+        copy_output(output, writer).await?;
+        let code = control.exit_code().await.map_err(Stopped::Engine)?;
+        Ok(u8::try_from(code).unwrap_or(u8::MAX))
+    };
+    tokio::select! {
+        code = work => code,
+        stopped = read_frames(reader, control, pieces) => Err(stopped),
+        stopped = feed => Err(stopped),
+    }
+}
+
+async fn copy_output(
+    mut output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
+    writer: &mut ChannelWriter,
+) -> Result<(), Stopped> {
+    while let Some(part) = output.next().await {
+        let sent = match part.map_err(Stopped::Engine)? {
+            CommandOutput::Standard(data) => writer.send_data(data, Frame::Output).await,
+            CommandOutput::Error(data) => writer.send_data(data, Frame::ErrorOutput).await,
+        };
+        sent.map_err(Stopped::Channel)?;
+    }
+    Ok(())
+}
+
+/// Acts on the frames of the client until it leaves.
+async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, input: Input) -> Stopped {
+    let mut input = Some(input);
+    loop {
+        let (frame, receipt) = match reader.next().await {
+            Ok(received) => received,
+            Err(error) => return Stopped::Channel(error),
+        };
+        let done = match frame {
+            Frame::Input(data) => {
+                if let Some(input) = &input {
+                    let _ended = input.send((data, receipt));
+                }
+                Ok(())
+            }
+            Frame::EndOfInput => {
+                input = None;
+                Ok(())
+            }
+            Frame::Resize(size) => control.resize(size).await,
+            Frame::Signal(number) => control.signal(number).await,
+            Frame::Closed => return Stopped::Client,
+            _ => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::debug!(%error, "what a client asked of its command could not be done");
+        }
+    }
+}
+
+/// Tells the client if the container has ended, and the command with it.
+async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
+    if code == 0 {
+        return;
+    }
+    if !matches!(state_of(context, container).await, Some(ContainerState::Running | ContainerState::Unknown))
+    {
+        let text = Bytes::from_static(b"\r\nkubeleet: the container has ended\r\n");
+        let _best_effort = channel.writer.send(Frame::ErrorOutput(text)).await;
+    }
+}

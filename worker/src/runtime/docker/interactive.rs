@@ -1,0 +1,186 @@
+//! Commands that a person runs in a container.
+//!
+//! The engine has no call that ends a command. So its process is signalled directly, where this worker sees the
+//! engine's processes: one that is itself in a container without the host's process ids does not.
+
+use std::fs;
+use std::time::Duration;
+
+use bollard::container::LogOutput;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::query_parameters::ResizeExecOptionsBuilder;
+use common::channel::TerminalSize;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{StreamExt, TryStreamExt};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::time::sleep;
+use tokio_util::io::ReaderStream;
+
+use super::client::Client;
+use super::deadlines::READ;
+use super::errors::{EngineCall, EngineFailure};
+use super::raw_exec;
+use crate::runtime::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
+
+/// The output ends a moment before the engine knows how the command has ended.
+const FIRST_POLL: Duration = Duration::from_millis(2);
+const LAST_POLL: Duration = Duration::from_secs(1);
+/// The time between asking a command to end and killing it.
+const END_GRACE: Duration = Duration::from_secs(2);
+/// Programs use no colours and no cursor on a terminal that they do not know.
+const TERMINAL: &str = "TERM=xterm-256color";
+
+/// See [`crate::runtime::Runtime::start_command`].
+pub(super) async fn start(
+    client: &std::sync::Arc<Client>,
+    handle: &str,
+    request: &CommandRequest,
+) -> Result<RunningCommand, RuntimeError> {
+    let options = CreateExecOptions {
+        attach_stdin: Some(request.stdin),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        tty: Some(request.tty),
+        env: request.tty.then(|| vec![TERMINAL.to_owned()]),
+        cmd: Some(request.command.clone()),
+        ..Default::default()
+    };
+    let call = client.docker()?.create_exec(handle, options);
+    let id = client.within(EngineCall::CreateExec, READ, call).await?.id;
+    let control = DockerCommand { client: client.clone(), id, container: handle.to_owned() };
+    let running = match request.tty {
+        true => start_in_terminal(control, request).await?,
+        false => start_plain(control, request).await?,
+    };
+    Ok(running)
+}
+
+/// The output of a terminal is one stream of any bytes.
+async fn start_in_terminal(
+    control: DockerCommand,
+    request: &CommandRequest,
+) -> Result<RunningCommand, RuntimeError> {
+    let (output, input) = raw_exec::start(&control.client, &control.id).await?;
+    if let Some(size) = request.size
+        && let Err(error) = control.resize(size).await
+    {
+        tracing::debug!(%error, "the size of a new terminal could not be set");
+    }
+    let host = control.client.shown().to_owned();
+    let output = ReaderStream::new(output).map_ok(CommandOutput::Standard);
+    let output = output.map_err(move |error| RuntimeError::Engine(format!("{host}: {error}"))).boxed();
+    let input = request.stdin.then_some(input);
+    Ok(RunningCommand { input, output, control: Box::new(control) })
+}
+
+async fn start_plain(
+    control: DockerCommand,
+    request: &CommandRequest,
+) -> Result<RunningCommand, RuntimeError> {
+    let client = control.client.clone();
+    let options = StartExecOptions { detach: false, tty: false, output_capacity: Some(32 * 1024) };
+    let call = client.docker()?.start_exec(&control.id, Some(options));
+    let started = client.within(EngineCall::StartExec, READ, call).await?;
+    let StartExecResults::Attached { output, input } = started else {
+        return Err(RuntimeError::Failed("the engine has started the command without its output".to_owned()));
+    };
+    let host = client.shown().to_owned();
+    let output = output.map(move |part| match part {
+        Ok(LogOutput::StdErr { message }) => Ok(CommandOutput::Error(message)),
+        Ok(other) => Ok(CommandOutput::Standard(other.into_bytes())),
+        Err(error) => Err(EngineFailure::of(EngineCall::StartExec, &host, &error).error),
+    });
+    let input = request.stdin.then_some(input);
+    Ok(RunningCommand { input, output: output.boxed(), control: Box::new(control) })
+}
+
+/// A command, by the engine's id.
+struct DockerCommand {
+    client: std::sync::Arc<Client>,
+    id: String,
+    container: String,
+}
+
+impl DockerCommand {
+    /// Returns its exit code if it has ended, and its process id as the engine knows it.
+    async fn inspect(&self) -> Result<(Option<i64>, Option<i64>), RuntimeError> {
+        let call = self.client.docker()?.inspect_exec(&self.id);
+        let answer = self.client.within(EngineCall::InspectExec, READ, call).await?;
+        let exit_code = (answer.running == Some(false)).then_some(answer.exit_code).flatten();
+        Ok((exit_code, answer.pid))
+    }
+
+    /// Signals the command and all processes of its group. Succeeds if it has ended.
+    async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
+        let (exit_code, pid) = self.inspect().await?;
+        if exit_code.is_some() {
+            return Ok(());
+        }
+        let pid = pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1).and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|pid| is_in_container(*pid, &self.container)) else {
+            let why = "this worker does not see the engine's processes, so it cannot signal the command";
+            return Err(RuntimeError::Refused(why.to_owned()));
+        };
+        match kill_process_group(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(RuntimeError::Failed(format!("the command could not be signalled: {error}"))),
+        }
+    }
+}
+
+impl CommandControl for DockerCommand {
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            let options = ResizeExecOptionsBuilder::default()
+                .h(i32::from(size.rows))
+                .w(i32::from(size.columns))
+                .build();
+            let call = self.client.docker()?.resize_exec(&self.id, options);
+            Ok(self.client.within(EngineCall::ResizeExec, READ, call).await?)
+        })
+    }
+
+    fn signal(&self, number: u8) -> BoxFuture<'_, Result<(), RuntimeError>> {
+        Box::pin(async move {
+            let Some(signal) = Signal::from_named_raw(i32::from(number)) else {
+                return Err(RuntimeError::Refused(format!("{number} is no signal that can be sent")));
+            };
+            self.signal_group(signal).await
+        })
+    }
+
+    fn exit_code(&self) -> BoxFuture<'_, Result<i64, RuntimeError>> {
+        Box::pin(async move {
+            let mut wait = FIRST_POLL;
+            loop {
+                if let (Some(code), _) = self.inspect().await? {
+                    return Ok(code);
+                }
+                sleep(wait).await;
+                wait = (wait * 2).min(LAST_POLL);
+            }
+        })
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            for signal in [Signal::HUP, Signal::KILL] {
+                if let Err(error) = self.signal_group(signal).await {
+                    tracing::warn!(container = self.container, %error, "a command whose client has left may run on");
+                    return;
+                }
+                let ended = tokio::time::timeout(END_GRACE, self.exit_code()).await;
+                if ended.is_ok() {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+/// Whether a process of this machine is in that container. A worker in a container of its own may see another process
+/// under the same number.
+fn is_in_container(pid: Pid, container: &str) -> bool {
+    let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero()));
+    cgroup.is_ok_and(|text| text.contains(container))
+}
