@@ -229,7 +229,7 @@ impl MetricsServer {
 }
 
 fn router(token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
-    let access = Arc::new(AccessControl::new(token));
+    let access = Arc::new(AccessControl::new(token, None));
     let router = Router::new()
         .route("/metrics", get(move || async move { render(&recorder) }))
         .route("/healthz", get(async || "ok\n"))
