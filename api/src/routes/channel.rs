@@ -166,10 +166,13 @@ impl ClientSession {
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, channel.reader.answered()).await;
         let result = match answered {
             Ok(()) => self.relay(socket, channel).await,
-            Err(_) => Err(format!(
-                "the worker of node {} does not answer: check that it runs, and that it is not of a version without exec",
-                self.node
-            )),
+            Err(_) => {
+                leave(channel).await;
+                Err(format!(
+                    "the worker of node {} does not answer: check that it runs, and that it is not of a version without exec",
+                    self.node
+                ))
+            }
         };
         let seconds = begun.elapsed().as_secs();
         let how = result.as_ref().err().map_or("the client has left", String::as_str);
@@ -267,6 +270,12 @@ async fn receive_from_client(
             _ => {}
         }
     }
+}
+
+/// Tells a worker that takes the request up just now that its client has left.
+async fn leave(mut channel: Channel) {
+    let finished = channel.writer.finish(Frame::Closed);
+    let _best_effort = tokio::time::timeout(Duration::from_secs(1), finished).await;
 }
 
 async fn close(store: &Store, request: &ChannelRequest, message: String) {
