@@ -39,7 +39,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest first message: a command may be long.
 const MAX_REQUEST: usize = 256 * 1024;
 
-/// Which container.
+/// Selects the container.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -32,7 +32,7 @@ pub(crate) struct PortForwardArgs {
     /// A port of this machine and one of the pod; one number stands for both, 0 for any free port.
     #[arg(required = true, value_name = "LOCAL:PORT")]
     ports: Vec<PortPair>,
-    /// The address of this machine to listen on. Whoever reaches it reaches the pod.
+    /// The address of this machine to listen on. Other machines that reach it reach the pod.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     address: IpAddr,
 }
@@ -146,7 +146,7 @@ async fn receive(receiver: &mut ChannelReceiver, to_user: &mut OwnedWriteHalf) -
     while let Some(frame) = receiver.next().await.map_err(|error| error.to_string())? {
         match frame {
             Frame::Output(data) => {
-                // The user has closed the connection: nobody is told.
+                // The user has closed the connection, which is no error.
                 if to_user.write_all(&data).await.is_err() {
                     return Ok(());
                 }

@@ -87,7 +87,7 @@ async fn run(
     let feed = async {
         if let Some(mut input) = input {
             while let Some((piece, receipt)) = waiting.recv().await {
-                // It may have closed its input, or have ended: what follows is nobody's.
+                // It may have closed its input, or have ended: what follows is dropped.
                 if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
                     break;
                 }
