@@ -47,7 +47,7 @@ pub(crate) struct AppState {
     pub(crate) usage: Arc<UsageCache>,
     /// The streams that are open.
     pub(crate) streams: Streams,
-    /// Which ports of pods are forwarded.
+    /// The ports of pods that are being forwarded.
     pub(crate) forwards: Forwards,
     /// Work that continues after its request was answered.
     pub(crate) tasks: TaskTracker,

@@ -428,7 +428,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
     (
         "KUBELEET_EXEC",
-        "off: nobody runs commands in the pods of this node, copies their files or reaches their ports",
+        "off: no exec, attach, port-forward and cp in the pods of this node",
     ),
     ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
     ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),

@@ -39,7 +39,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest first message: a command may be long.
 const MAX_REQUEST: usize = 256 * 1024;
 
-/// Which container.
+/// Selects the container.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -166,10 +166,13 @@ impl ClientSession {
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, channel.reader.answered()).await;
         let result = match answered {
             Ok(()) => self.relay(socket, channel).await,
-            Err(_) => Err(format!(
-                "the worker of node {} does not answer: check that it runs, and that it is not of a version without exec",
-                self.node
-            )),
+            Err(_) => {
+                leave(channel).await;
+                Err(format!(
+                    "the worker of node {} does not answer: check that it runs, and that it is not of a version without exec",
+                    self.node
+                ))
+            }
         };
         let seconds = begun.elapsed().as_secs();
         let how = result.as_ref().err().map_or("the client has left", String::as_str);
@@ -267,6 +270,12 @@ async fn receive_from_client(
             _ => {}
         }
     }
+}
+
+/// Tells a worker that takes the request up just now that its client has left.
+async fn leave(mut channel: Channel) {
+    let finished = channel.writer.finish(Frame::Closed);
+    let _best_effort = tokio::time::timeout(Duration::from_secs(1), finished).await;
 }
 
 async fn close(store: &Store, request: &ChannelRequest, message: String) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use common::channel::{Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -24,6 +25,9 @@ use super::http::Client;
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Socket = WebSocketStream<Upgraded>;
+
+/// A client that has nothing to send pings this often.
+pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The sending half of a channel.
 pub(crate) struct ChannelSender {
@@ -82,6 +86,11 @@ impl ChannelSender {
     /// Not cancel safe: drop the channel after a dropped call.
     pub(crate) async fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
         self.send_message(Message::binary(frame.encode())).await
+    }
+
+    /// Tells the API that this client is there, also while it reads nothing: its output may be paused.
+    pub(crate) async fn ping(&mut self) -> Result<(), ClientError> {
+        self.send_message(Message::Ping(Bytes::new())).await
     }
 
     async fn send_message(&mut self, message: Message) -> Result<(), ClientError> {

@@ -15,7 +15,7 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use channel::{ChannelReceiver, ChannelSender};
+pub(crate) use channel::{ChannelReceiver, ChannelSender, PING_INTERVAL};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use error::ClientError;
 pub(crate) use events::{EventStream, EventsFrom};

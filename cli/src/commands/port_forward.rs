@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::context::Context;
 use super::error::CommandError;
 use super::resolve;
-use crate::client::{ChannelReceiver, ChannelSender, Client, ClientError};
+use crate::client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
 use crate::exit::Exit;
 use crate::stderr;
 
@@ -32,7 +32,7 @@ pub(crate) struct PortForwardArgs {
     /// A port of this machine and one of the pod; one number stands for both, 0 for any free port.
     #[arg(required = true, value_name = "LOCAL:PORT")]
     ports: Vec<PortPair>,
-    /// The address of this machine to listen on. Whoever reaches it reaches the pod.
+    /// The address of this machine to listen on. Other machines that reach it reach the pod.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     address: IpAddr,
 }
@@ -116,19 +116,28 @@ async fn forward(socket: TcpStream, target: &Target) -> Result<(), String> {
 }
 
 async fn send(sender: &mut ChannelSender, from_user: &mut OwnedReadHalf) -> ClientError {
+    let mut ping = tokio::time::interval(PING_INTERVAL);
+    let mut is_open = true;
     loop {
         let mut buffer = BytesMut::with_capacity(MAX_DATA);
-        let frame = match from_user.read_buf(&mut buffer).await {
-            Ok(0) => Frame::EndOfInput,
-            Ok(_) => Frame::Input(buffer.freeze()),
-            Err(_) => Frame::Closed,
+        let read = tokio::select! {
+            read = from_user.read_buf(&mut buffer), if is_open => Some(read),
+            _ = ping.tick() => None,
         };
-        let is_end = matches!(frame, Frame::EndOfInput | Frame::Closed);
-        if let Err(error) = sender.send(&frame).await {
+        let sent = match read {
+            None => sender.ping().await,
+            Some(Ok(1..)) => sender.send(&Frame::Input(buffer.freeze())).await,
+            Some(Ok(0)) => {
+                is_open = false;
+                sender.send(&Frame::EndOfInput).await
+            }
+            Some(Err(_)) => {
+                is_open = false;
+                sender.send(&Frame::Closed).await
+            }
+        };
+        if let Err(error) = sent {
             return error;
-        }
-        if is_end {
-            std::future::pending::<()>().await;
         }
     }
 }
@@ -137,7 +146,7 @@ async fn receive(receiver: &mut ChannelReceiver, to_user: &mut OwnedWriteHalf) -
     while let Some(frame) = receiver.next().await.map_err(|error| error.to_string())? {
         match frame {
             Frame::Output(data) => {
-                // The user has closed the connection: nobody is told.
+                // The user has closed the connection, which is no error.
                 if to_user.write_all(&data).await.is_err() {
                     return Ok(());
                 }

@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::CommandError;
 use super::terminal;
-use crate::client::{ChannelReceiver, ChannelSender, ClientError};
+use crate::client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
 use crate::exit::Exit;
 
 /// What is sent first: it does not wait behind input.
@@ -87,6 +87,7 @@ async fn send_all(
     mut inputs: mpsc::Receiver<Frame>,
 ) -> Result<(), ClientError> {
     let mut has_input = true;
+    let mut ping = tokio::time::interval(PING_INTERVAL);
     loop {
         let frame = tokio::select! {
             biased;
@@ -98,6 +99,10 @@ async fn send_all(
                     continue;
                 }
             },
+            _ = ping.tick() => {
+                sender.ping().await?;
+                continue;
+            }
         };
         match frame {
             Some(Frame::Closed) => return sender.send(&Frame::Closed).await,

@@ -14,7 +14,7 @@ use crate::RedisMillis;
 use crate::ids::{AppName, NodeName, PodId, ServiceName, WriteId};
 use crate::pod::EndedRun;
 use crate::service::{CronProgress, JobProgress, Service};
-use crate::spec::{JobPolicy, Kind, PodSpec};
+use crate::spec::{Kind, PodSpec};
 
 /// Pods that one script counts.
 const BATCH: usize = 250;
@@ -79,6 +79,9 @@ pub enum TickOutcome {
     NameTaken,
 }
 
+/// Indices with what is kept of them.
+type Entries = Vec<(String, Vec<u8>)>;
+
 impl Store {
     /// Returns what is known of the indices of a job.
     ///
@@ -89,8 +92,7 @@ impl Store {
         pipe.cmd("HGETALL").arg(keys::done(job));
         pipe.cmd("HGETALL").arg(keys::tries(job));
         let what = "reading the results of a job";
-        let (done, failed): (Vec<(String, Vec<u8>)>, Vec<(String, Vec<u8>)>) =
-            read(what, self.link.pipeline(&pipe).await?)?;
+        let (done, failed): (Entries, Entries) = read(what, self.link.pipeline(&pipe).await?)?;
         Ok(JobResults { done: results(done), failed: results(failed) })
     }
 
@@ -232,7 +234,7 @@ impl Store {
         let write = WriteId::random();
         let pod = PodSpec { kind: Kind::Job, ..cron.pod.clone() };
         let file = SpecFile::new(job, &pod);
-        let (id, policy) = (file.id(), cron.job.clone().unwrap_or_else(JobPolicy::default));
+        let (id, policy) = (file.id(), cron.job.clone().unwrap_or_default());
         let call = cron_tick::Head {
             cron_key: keys::service(&cron.name),
             job_key: keys::service(job),

@@ -41,6 +41,12 @@ async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>,
     (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// Returns how many processes of this machine have this command line.
+fn processes(words: &[u8]) -> usize {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter(|process| fs::read(process.path().join("cmdline")).is_ok_and(|line| line == words)).count()
+}
+
 /// A node with one pod of an image with a shell.
 struct Shell {
     _cluster_lock: Box<dyn std::any::Any>,
@@ -146,8 +152,7 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     terminal.shows("45 123").await;
     // Ctrl-C ends the command in the foreground, and neither the shell nor the client.
     terminal.press("sleep 1000; echo code $?\r");
-    terminal.shows("sleep 1000").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001000\x00") == 1 }).await;
     terminal.press("\x03");
     terminal.shows("code 130").await;
     // How long a key takes to come back.
@@ -173,16 +178,10 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
     let Some(shell) = Shell::new().await else { return };
     let terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
     terminal.shows("begun").await;
-    let sleeps = || async {
-        let found = std::fs::read_dir("/proc").unwrap().flatten().filter(|process| {
-            let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            words == b"sleep\x004321\x00"
-        });
-        found.count()
-    };
-    assert_eq!(sleeps().await, 1);
+    let sleeps = || processes(b"sleep\x004321\x00");
+    eventually_within(SOON, "the command runs", || async { sleeps() == 1 }).await;
     drop(terminal);
-    eventually_within(SOON, "the command has ended", || async { sleeps().await == 0 }).await;
+    eventually_within(SOON, "the command has ended", || async { sleeps() == 0 }).await;
     eventually_within(SOON, "the end is an event", || async {
         let events = shell.events().await;
         check(events.contains("ExecEnded"), || events.clone())
@@ -198,7 +197,7 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let status = tokio::task::spawn_blocking(move || child.wait().unwrap()).await.unwrap();
     assert_eq!(status.code(), Some(130));
-    assert_eq!(sleeps().await, 0);
+    eventually_within(SOON, "the command has ended", || async { sleeps() == 0 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,18 +207,20 @@ async fn a_pod_that_ends_ends_its_sessions_and_so_does_a_worker() {
     terminal.shows("# ").await;
     let container = shell.docker.containers().await.remove(0);
     shell.docker.kill(&container.id).await;
-    let code = terminal.ended().await;
-    assert!(terminal.text().contains("the container has ended"), "{}", terminal.text());
-    assert_eq!(code, Some(137));
+    terminal.shows("the container has ended").await;
+    assert_eq!(terminal.ended().await, Some(137));
     assert!(!terminal.is_raw());
     shell.api.http().runs(SOON, "web", 1).await;
     let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
     terminal.shows("# ").await;
     let _status = shell.worker.terminate();
+    terminal.shows("ends its sessions").await;
     assert_eq!(terminal.ended().await, Some(1));
-    assert!(terminal.text().contains("ends its sessions"), "{}", terminal.text());
-    let keys: Vec<String> = shell.cluster.redis.cli(&["KEYS", "xs:*"]).await;
-    assert!(keys.is_empty(), "{keys:?}");
+    eventually_within(SOON, "the channel is closed", || async {
+        let keys: Vec<String> = shell.cluster.redis.cli(&["KEYS", "xs:*"]).await;
+        check(keys.is_empty(), || format!("{keys:?}"))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,11 +266,15 @@ async fn attach_shows_what_a_container_writes_from_now_on() {
     let mut terminal = shell.terminal(&["attach", "web-0"]);
     eventually_within(SOON, "it is attached", || async { shell.events().await.contains("AttachStarted") })
         .await;
-    // The first process says so when it ends.
     let container = shell.docker.containers().await.remove(0);
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let _output = shell.docker.exec(&container.id, &["sh", "-c", "echo from now on > /proc/1/fd/1"]).await;
-    terminal.shows("from now on").await;
+    // The engine follows a moment after the event.
+    eventually_within(SOON, "the output is shown", || async {
+        let say = "echo from now on > /proc/1/fd/1";
+        let _output = shell.docker.exec(&container.id, &["sh", "-c", say]).await;
+        check(terminal.text().contains("from now on"), || terminal.text())
+    })
+    .await;
+    assert!(!terminal.text().contains("hello"), "what it wrote before is not shown");
     shell.docker.kill(&container.id).await;
     assert_eq!(terminal.ended().await, Some(137));
 }
@@ -361,8 +366,8 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     let (code, _, errors) = run(&http, &["exec", "web-0", "--", "no-such-program"], b"").await;
     assert!(code == Some(127) && errors.contains("cannot be started"), "{code:?} {errors}");
     let mut terminal = Terminal::start(kubeleet(&http, &["exec", "-it", "web-0", "--", "sh"]), 80, 24);
+    terminal.shows("gives no terminals").await;
     assert_eq!(terminal.ended().await, Some(1));
-    assert!(terminal.text().contains("gives no terminals"), "{}", terminal.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]

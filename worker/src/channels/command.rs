@@ -7,7 +7,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::{Ended, broken, state_of};
+use super::{Ended, broken, state_of, worker_stops};
 use crate::context::SessionContext;
 use crate::runtime::{
     CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
@@ -30,22 +30,30 @@ pub(super) async fn serve(
     let RunningCommand { input, output, control } = started.map_err(|error| error.to_string())?;
     // Ends the command also when this call is dropped.
     let mut command = Running { control: Some(control) };
-    let ended = run(&command, input, output, channel).await;
-    match ended {
+    let stopped = match run(context, &command, input, output, channel).await {
         Ok(code) => {
             command.control = None;
             say_why(context, container, code, channel).await;
-            Ok(Some(Frame::Exit(code)))
+            return Ok(Some(Frame::Exit(code)));
         }
-        Err(Stopped::Client) => Ok(None),
-        Err(Stopped::Channel(error)) => Ok(broken(&error)),
-        Err(Stopped::Engine(error)) => Err(error.to_string()),
+        Err(stopped) => stopped,
+    };
+    if let Some(control) = &command.control {
+        control.end().await;
+        command.control = None;
+    }
+    match stopped {
+        Stopped::Client => Ok(None),
+        Stopped::Worker => Ok(Some(worker_stops(context))),
+        Stopped::Channel(error) => Ok(broken(&error)),
+        Stopped::Engine(error) => Err(error.to_string()),
     }
 }
 
 /// Why the end of the command was not awaited.
 enum Stopped {
     Client,
+    Worker,
     Channel(ChannelError),
     Engine(RuntimeError),
 }
@@ -66,6 +74,7 @@ impl Drop for Running {
 }
 
 async fn run(
+    context: &SessionContext,
     command: &Running,
     input: Option<CommandInput>,
     output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
@@ -78,7 +87,7 @@ async fn run(
     let feed = async {
         if let Some(mut input) = input {
             while let Some((piece, receipt)) = waiting.recv().await {
-                // It may have closed its input, or have ended: what follows is nobody's.
+                // It may have closed its input, or have ended: what follows is dropped.
                 if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
                     break;
                 }
@@ -98,6 +107,7 @@ async fn run(
         code = work => code,
         stopped = read_frames(reader, control, pieces) => Err(stopped),
         stopped = feed => Err(stopped),
+        () = context.tasks.stopping().cancelled() => Err(Stopped::Worker),
     }
 }
 

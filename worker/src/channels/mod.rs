@@ -87,16 +87,26 @@ async fn serve_channel(context: &SessionContext, request: &ChannelRequest, chann
         );
         return Some(Frame::Failed(why));
     };
+    // A command is ended first, and waited for.
+    if matches!(request.purpose, Purpose::Exec { .. }) {
+        return begin(context, request, channel).await.unwrap_or_else(|why| Some(Frame::Failed(why)));
+    }
     tokio::select! {
         biased;
-        () = context.tasks.stopping().cancelled() => {
-            Some(Frame::Failed(format!("the worker of node {node} ends its sessions: it stops, or its node was declared dead")))
-        }
+        () = context.tasks.stopping().cancelled() => Some(worker_stops(context)),
         ended = begin(context, request, channel) => match ended {
             Ok(ended) => ended,
             Err(why) => Some(Frame::Failed(why)),
         },
     }
+}
+
+/// Returns how all channels end with this session of the worker.
+fn worker_stops(context: &SessionContext) -> Frame {
+    let node = &context.worker.node;
+    Frame::Failed(format!(
+        "the worker of node {node} ends its sessions: it stops, or its node was declared dead"
+    ))
 }
 
 /// Begins what was asked for, and serves it. Fails with the reason.

@@ -105,7 +105,7 @@ impl Flow {
         self.began.elapsed().saturating_sub(heard_at)
     }
 
-    /// The owner of this side has read so much more.
+    /// The owner of this side has read frames of this cost.
     pub(super) fn record_read(&self, cost: u64) {
         let read = self.read.fetch_add(cost, Ordering::AcqRel) + cost;
         if read.saturating_sub(self.reported.load(Ordering::Acquire)) >= REPORT_EVERY {

@@ -23,7 +23,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// A frame that waits to be written.
 pub(super) struct Outgoing {
     pub(super) frame: Frame,
-    /// Told once Redis has it.
+    /// Completed once Redis has it.
     pub(super) done: Option<oneshot::Sender<()>>,
 }
 
