@@ -426,10 +426,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_BIND_PREFIXES", "paths of the host that pods may mount, with all below them; none"),
     ("KUBELEET_DEFAULT_MEMORY", "memory limit of pods that set none; 0 for no limit"),
     ("KUBELEET_DROP_CAPABILITIES", "capabilities that containers do not get; none for the engine's default"),
-    (
-        "KUBELEET_EXEC",
-        "off: no exec, attach, port-forward and cp in the pods of this node",
-    ),
+    ("KUBELEET_EXEC", "off: no exec, attach, port-forward and cp in the pods of this node"),
     ("KUBELEET_MAX_PODS", "maximum number of pods on this node"),
     ("KUBELEET_START_CONCURRENCY", "containers started at the same time"),
     ("KUBELEET_CPUS", "cores that this node offers"),

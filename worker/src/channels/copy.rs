@@ -52,12 +52,7 @@ async fn read_archive(
     loop {
         let (frame, _receipt) = reader.next().await.map_err(Some)?;
         match frame {
-            Frame::Input(data) => {
-                // The engine has stopped reading: it says why.
-                if pieces.send(Ok(data)).await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
+            Frame::Input(data) => pass_on(&pieces, data).await,
             Frame::EndOfInput => return Ok(()),
             Frame::Closed => {
                 let _ended = pieces.send(Err(io::ErrorKind::UnexpectedEof.into())).await;
@@ -65,6 +60,13 @@ async fn read_archive(
             }
             _ => {}
         }
+    }
+}
+
+/// Hands a piece to the engine. If that has stopped reading it says why itself: this waits for it.
+async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
+    if pieces.send(Ok(data)).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
