@@ -49,7 +49,8 @@ pub(super) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec
             write.clone_from(&job.created_by);
         }
         let done = observed.done.get(name).map_or(0, BTreeMap::len);
-        if job.has_ended && !job.has_failed && done != job.replicas as usize {
+        // One that is being deleted has no replicas any more.
+        if job.is_active && job.has_ended && !job.has_failed && done != job.replicas as usize {
             found.push(format!("job {name} is complete with {done} of {} indices", job.replicas));
         }
     }
