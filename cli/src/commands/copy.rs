@@ -166,19 +166,18 @@ async fn receive_archive(
     archive: mpsc::Sender<Result<Bytes, String>>,
 ) -> Result<(), CommandError> {
     while let Some(frame) = receiver.next().await? {
-        match frame {
-            // The reader has failed, and says why.
-            Frame::Output(data) => {
-                if archive.send(Ok(data)).await.is_err() {
-                    return Ok(());
-                }
-            }
-            Frame::Exit(_) => return Ok(()),
+        let goes_on = match frame {
+            // Else the reader has failed, and says why.
+            Frame::Output(data) => archive.send(Ok(data)).await.is_ok(),
+            Frame::Exit(_) => false,
             Frame::Failed(why) => {
                 let _ended = archive.send(Err(why.clone())).await;
                 return Err(CommandError::Other(why));
             }
-            _ => {}
+            _ => true,
+        };
+        if !goes_on {
+            return Ok(());
         }
     }
     let why = "the API has ended the copy".to_owned();

@@ -144,19 +144,19 @@ async fn send(sender: &mut ChannelSender, from_user: &mut OwnedReadHalf) -> Clie
 
 async fn receive(receiver: &mut ChannelReceiver, to_user: &mut OwnedWriteHalf) -> Result<(), String> {
     while let Some(frame) = receiver.next().await.map_err(|error| error.to_string())? {
-        match frame {
-            Frame::Output(data) => {
-                // The user has closed the connection, which is no error.
-                if to_user.write_all(&data).await.is_err() {
-                    return Ok(());
-                }
-            }
+        let goes_on = match frame {
+            // Else the user has closed the connection, which is no error.
+            Frame::Output(data) => to_user.write_all(&data).await.is_ok(),
             Frame::EndOfOutput => {
                 let _closed = to_user.shutdown().await;
+                true
             }
-            Frame::Exit(_) => return Ok(()),
+            Frame::Exit(_) => false,
             Frame::Failed(why) => return Err(why),
-            _ => {}
+            _ => true,
+        };
+        if !goes_on {
+            return Ok(());
         }
     }
     Ok(())

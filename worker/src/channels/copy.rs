@@ -63,7 +63,7 @@ async fn read_archive(
     }
 }
 
-/// Hands a piece to the engine. If that has stopped reading it says why itself: this waits for it.
+/// Passes a piece to the engine. If that has stopped reading it says why itself: this waits for it.
 async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
     if pieces.send(Ok(data)).await.is_err() {
         std::future::pending::<()>().await;
