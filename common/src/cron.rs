@@ -14,7 +14,7 @@ use jiff::{Timestamp, ToSpan};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::ticks::{Due, MAX_MADE_UP, Ticks};
+pub use self::ticks::{Due, MAX_MADE_UP, MAX_RANGES, Ticks};
 pub use self::zone::Zone;
 
 /// A schedule that has no time within this many years has none at all: the 29th of February on a Monday is at most 40

@@ -16,7 +16,7 @@ pub const MAX_MADE_UP: usize = 100;
 const MAX_OPEN: usize = 100_000;
 
 /// More ranges come only from a clock that jumps again and again: what is between the oldest two then counts as taken.
-const MAX_RANGES: usize = 8;
+pub const MAX_RANGES: usize = 8;
 
 /// The ticks of a cron that were taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

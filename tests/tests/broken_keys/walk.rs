@@ -80,14 +80,14 @@ fn kind_type(key: &str) -> &'static str {
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
             "hash"
         }
-        "history:" => "hash",
+        "history:" | "done:" | "tries:" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
         "volumes:reports" | "addresses" => "hash",
-        "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "recovery:" => "list",
-        "uq:at" | "beats" | "schedulers" | "addresses:free" => "zset",
+        "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "xr:" | "recovery:" => "list",
+        "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "rv:" => "set",
-        "hb:" | "spec:" | "lease:" | "recovery" => "string",
+        "hb:" | "spec:" | "lease:" | "recovery" | "usage:" | "usage_wanted" | "usage_wanted:" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),
     }
 }
@@ -208,8 +208,13 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
         match kind.as_str() {
             "broken:" => {}
             "pod:" => walk_pods(&mut walk).await,
-            "service:" | "slots:" | "spec:" => walk_services(&mut walk, &kind).await,
-            "node:" | "hb:" | "pq:" | "rq:" | "cs:" | "stop:" | "lr:" => walk_nodes(&mut walk, &kind).await,
+            "service:" | "slots:" | "spec:" | "done:" | "tries:" | "runs:" => {
+                walk_services(&mut walk, &kind).await
+            }
+            "node:" | "hb:" | "pq:" | "rq:" | "cs:" | "stop:" | "lr:" | "xr:" | "usage:"
+            | "usage_wanted:" => {
+                walk_nodes(&mut walk, &kind).await;
+            }
             "lease:" => single.push("lease:reconcile".to_owned()),
             "fq:" => {
                 let schedulers: Vec<String> =
@@ -217,7 +222,7 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
                 single.extend(schedulers.into_iter().map(|id| format!("fq:{id}")));
             }
             // One request writes and reads it, and it expires.
-            "log:" | "recovery:" => {}
+            "log:" | "recovery:" | "xs:" | "xi:" | "xo:" => {}
             // No pod of the walk uses one; `scripts/values.rs` breaks them.
             "secret:" | "config:" | "registry:" => {}
             _ => single.push(kind),

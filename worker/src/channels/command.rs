@@ -1,5 +1,7 @@
 //! A command in a container.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use common::channel::{Frame, Purpose};
 use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
@@ -13,6 +15,13 @@ use crate::runtime::{
     CommandControl, CommandInput, CommandOutput, CommandRequest, Container, ContainerState, RunningCommand,
     RuntimeError,
 };
+
+/// Between two looks whether the container still runs.
+const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the engine has to end the connection of a command whose container has ended.
+const ENGINE_MARGIN: Duration = Duration::from_secs(1);
+/// The exit code of what SIGKILL has ended.
+const KILLED: u8 = 137;
 
 /// What follows for the input of the command. It counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
@@ -30,7 +39,7 @@ pub(super) async fn serve(
     let RunningCommand { input, output, control } = started.map_err(|error| error.to_string())?;
     // Ends the command also when this call is dropped.
     let mut command = Running { control: Some(control) };
-    let stopped = match run(context, &command, input, output, channel).await {
+    let stopped = match run(context, container, &command, input, output, channel).await {
         Ok(code) => {
             command.control = None;
             say_why(context, container, code, channel).await;
@@ -44,6 +53,10 @@ pub(super) async fn serve(
     }
     match stopped {
         Stopped::Client => Ok(None),
+        Stopped::Container(code) => {
+            tell_end(channel).await;
+            Ok(Some(Frame::Exit(code)))
+        }
         Stopped::Worker => Ok(Some(worker_stops(context))),
         Stopped::Channel(error) => Ok(broken(&error)),
         Stopped::Engine(error) => Err(error.to_string()),
@@ -53,6 +66,8 @@ pub(super) async fn serve(
 /// Why the end of the command was not awaited.
 enum Stopped {
     Client,
+    /// It has ended, with this exit code.
+    Container(u8),
     Worker,
     Channel(ChannelError),
     Engine(RuntimeError),
@@ -75,6 +90,7 @@ impl Drop for Running {
 
 async fn run(
     context: &SessionContext,
+    container: &Container,
     command: &Running,
     input: Option<CommandInput>,
     output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
@@ -107,7 +123,30 @@ async fn run(
         code = work => code,
         stopped = read_frames(reader, control, pieces) => Err(stopped),
         stopped = feed => Err(stopped),
+        code = end_of(context, container) => Err(Stopped::Container(code)),
         () = context.tasks.stopping().cancelled() => Err(Stopped::Worker),
+    }
+}
+
+/// Waits for the end of the container, and a while for the engine, which should end the command's connection then: some
+/// versions leave that of a terminal open for ever. Returns the exit code of the container. What this worker knows of
+/// the container is in memory, so looking at it costs nothing.
+async fn end_of(context: &SessionContext, container: &Container) -> u8 {
+    let seen = || {
+        let managed = context.table.get(&container.pod)?;
+        let is_same = managed.assignment == container.assignment;
+        let found = managed.containers.into_iter().find(|one| one.handle.as_ref() == Some(&container.handle));
+        found.filter(|_| is_same)
+    };
+    let Some(first) = seen() else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(CONTAINER_LOOK_INTERVAL).await;
+        let now = seen();
+        if now.as_ref().is_none_or(|now| now.restart_at.is_some() || now.restarts != first.restarts) {
+            tokio::time::sleep(ENGINE_MARGIN).await;
+            let code = now.and_then(|now| now.exit_code);
+            return code.and_then(|code| u8::try_from(code).ok()).unwrap_or(KILLED);
+        }
     }
 }
 
@@ -162,7 +201,11 @@ async fn say_why(context: &SessionContext, container: &Container, code: u8, chan
     }
     if !matches!(state_of(context, container).await, Some(ContainerState::Running | ContainerState::Unknown))
     {
-        let text = Bytes::from_static(b"\r\nkubeleet: the container has ended\r\n");
-        let _best_effort = channel.writer.send(Frame::ErrorOutput(text)).await;
+        tell_end(channel).await;
     }
+}
+
+async fn tell_end(channel: &mut Channel) {
+    let text = Bytes::from_static(b"\r\nkubeleet: the container has ended\r\n");
+    let _best_effort = channel.writer.send(Frame::ErrorOutput(text)).await;
 }
