@@ -63,6 +63,7 @@ impl InProcessCluster {
                 lease_store: None,
                 identity_store: Some(Arc::new(RememberedIdentity::default())),
                 pod_store: worker::PodStore::Nowhere,
+                uses_machine: false,
                 pressure: || None,
             };
             let (store, shutdown) = (shared_by_workers.clone(), token.clone());

@@ -29,6 +29,8 @@ pub struct WorkerEnv {
     pub identity_store: Option<Arc<dyn IdentityStore>>,
     /// Where the pods that run here are saved, so that a lost Redis can be written again.
     pub pod_store: PodStore,
+    /// Whether containers use this machine's disk, processor and memory, and write logs; those of a simulation do not.
+    pub uses_machine: bool,
     /// Reads the machine's pressure stall information; `None` if the kernel has none.
     pub pressure: fn() -> Option<Psi>,
 }
@@ -48,6 +50,7 @@ impl WorkerEnv {
                 RuntimeKind::Sim => PodStore::Memory,
                 RuntimeKind::Docker | RuntimeKind::Process => PodStore::file(config),
             },
+            uses_machine: config.runtime != RuntimeKind::Sim,
             pressure: psi::read,
         })
     }

@@ -58,6 +58,8 @@ pub(crate) struct Worker {
     pub(crate) shared: SharedDirectory,
     /// When images were used last.
     pub(crate) image_uses: ImageUses,
+    /// Whether containers use this machine, see [`WorkerEnv`].
+    pub(crate) uses_machine: bool,
     /// The logs of containers that were removed.
     pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
@@ -83,8 +85,9 @@ impl Worker {
             known: KnownContainers::default(),
             saved: SavedPods::load(env.pod_store),
             files: FileStore::new(&config),
-            image_uses: ImageUses::load(&config),
-            kept_logs: KeptLogs::new(&config),
+            image_uses: ImageUses::load(&config, env.uses_machine),
+            kept_logs: KeptLogs::new(&config, env.uses_machine),
+            uses_machine: env.uses_machine,
             shared: SharedDirectory::new(&config),
             logins: Arc::new(ClusterLogins {
                 store: store.clone(),

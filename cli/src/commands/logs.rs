@@ -26,7 +26,7 @@ const DEFAULT_TAIL: usize = 100;
 )]
 pub(crate) struct LogArgs {
     /// Services, pods (uuids, beginnings of uuids, or names such as web-0) and apps: `web`, `pod/web-0`, `app/shop`.
-    #[arg(value_name = "NAME", required_unless_present = "label", conflicts_with = "label")]
+    #[arg(value_name = "SERVICE|POD", required_unless_present = "label", conflicts_with = "label")]
     objects: Vec<String>,
     #[command(flatten)]
     selector: SelectorArgs,

@@ -63,6 +63,7 @@ impl World {
                 lease_store: Some(host.clone()),
                 identity_store: Some(host),
                 pod_store: worker::PodStore::Nowhere,
+                uses_machine: false,
                 pressure: || None,
             }
         });

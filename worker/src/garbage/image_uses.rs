@@ -21,8 +21,8 @@ pub(crate) struct ImageUses {
 
 impl ImageUses {
     /// Reads what the worker before has written. What cannot be read is forgotten: those images stay.
-    pub(crate) fn load(config: &Config) -> Self {
-        let has_images = config.runtime == RuntimeKind::Docker;
+    pub(crate) fn load(config: &Config, uses_machine: bool) -> Self {
+        let has_images = config.runtime == RuntimeKind::Docker && uses_machine;
         let path = has_images.then(|| config.data_dir.join(format!("{}.images", config.node)));
         let uses = path.as_deref().map(read).unwrap_or_default();
         Self { path, uses: Mutex::new((uses, false)) }

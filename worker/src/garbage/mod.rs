@@ -41,6 +41,9 @@ impl Loop for GarbageLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         let context = self.context.clone();
         let worker = &context.worker;
+        if !worker.uses_machine {
+            return Ok(Next::Rest);
+        }
         worker.kept_logs.expire().await;
         note_used_images(&context);
         worker.image_uses.save().await;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use common::config::{Config, RuntimeKind};
+use common::config::Config;
 use common::ids::{ContainerName, PodId, ServiceName};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -60,12 +60,9 @@ pub(crate) struct KeptLogs {
 }
 
 impl KeptLogs {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, uses_machine: bool) -> Self {
         let directory = config.data_dir.join(format!("{}.logs", config.node));
-        let is_on = !config.log_keep.is_zero()
-            && config.log_keep_bytes > 0
-            // The containers of the simulation write nothing.
-            && config.runtime != RuntimeKind::Sim;
+        let is_on = !config.log_keep.is_zero() && config.log_keep_bytes > 0 && uses_machine;
         Self {
             directory: is_on.then_some(directory),
             keep: config.log_keep,

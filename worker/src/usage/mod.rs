@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::backoff::Backoff;
-use common::config::{MetricsListen, RuntimeKind};
+use common::config::MetricsListen;
 use common::control_loop::{Loop, Next};
 use common::store::{StoreError, Subscription, channel};
 use common::usage::{Usage, UsageReport};
@@ -109,9 +109,8 @@ impl Loop for UsageLoop {
 impl UsageLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
         let looks = context.worker.store.subscribe(channel::USAGE);
-        let config = &context.worker.config;
-        let serves_metrics =
-            config.metrics_listen != MetricsListen::Off && config.runtime != RuntimeKind::Sim;
+        let worker = &context.worker;
+        let serves_metrics = worker.config.metrics_listen != MetricsListen::Off && worker.uses_machine;
         Self {
             looks,
             last: None,

@@ -38,7 +38,7 @@ impl Kind {
             "NAME" => {
                 command.filter(|of| matches!(of, ObjectType::Secret | ObjectType::Config)).map(Self::Names)
             }
-            "SERVICE" | "SERVICE REPLICAS" => Some(Self::Names(ObjectType::Service)),
+            "SERVICE" | "SERVICE REPLICAS" | "SERVICE|POD" => Some(Self::Names(ObjectType::Service)),
             "POD" => Some(Self::Names(ObjectType::Pod)),
             "NODE" => Some(Self::Names(ObjectType::Node)),
             "VOLUME" => Some(Self::Names(ObjectType::Volume)),
