@@ -46,20 +46,27 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Returns when the Redis master changed or was restarted, as far as a script has noticed. `None` if it never
+    /// Returns when the Redis master changed or was restarted; now, if no script has noticed it yet. `None` if it never
     /// did.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
-        let text: Option<Vec<u8>> = match self.link.query(cmd("HGET").arg(keys::META).arg("changed_at")).await
-        {
+        let mut noted = cmd("HMGET");
+        noted.arg(keys::META).arg("run_id").arg("changed_at");
+        let noted: Vec<Option<Vec<u8>>> = match self.link.query(&noted).await {
             // A broken `meta` is another problem, with a message of its own.
-            Err(error) if error.is_broken_key() => None,
-            text => text?,
+            Err(error) if error.is_broken_key() => return Ok(None),
+            noted => noted?,
         };
-        let at = text.and_then(|text| String::from_utf8(text).ok()?.parse().ok());
-        Ok(at.filter(|at| *at > 0))
+        let mut noted = noted.into_iter().map(|text| text.and_then(|text| String::from_utf8(text).ok()));
+        let (known_run, at) = (noted.next().flatten(), noted.next().flatten());
+        let info: String = self.link.query(cmd("INFO").arg("server")).await?;
+        let run = info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:"));
+        if known_run.is_some() && run.is_some() && known_run.as_deref() != run {
+            return self.redis_now().await.map(Some);
+        }
+        Ok(at.and_then(|at| at.parse().ok()).filter(|at| *at > 0))
     }
 }
 

@@ -59,6 +59,10 @@ impl World {
                 self.change(&["HSET", &key, "m", "0", "v", "1"], &[&key]);
             }
         }
+        // At once: the next script has not changed it.
+        for rows in std::mem::take(&mut self.checks.unapplied_rows) {
+            self.observed.apply(rows);
+        }
     }
 
     /// Executes a command that may change only these keys, and reads them afterwards.

@@ -45,6 +45,12 @@ pub(super) async fn serve(
             say_why(context, container, code, channel).await;
             return Ok(Some(Frame::Exit(code)));
         }
+        // Nothing is left of the command, and some engines say for ever that it runs.
+        Err(Stopped::Container(code)) => {
+            command.control = None;
+            tell_end(channel).await;
+            return Ok(Some(Frame::Exit(code)));
+        }
         Err(stopped) => stopped,
     };
     if let Some(control) = &command.control {
@@ -53,10 +59,7 @@ pub(super) async fn serve(
     }
     match stopped {
         Stopped::Client => Ok(None),
-        Stopped::Container(code) => {
-            tell_end(channel).await;
-            Ok(Some(Frame::Exit(code)))
-        }
+        Stopped::Container(code) => Ok(Some(Frame::Exit(code))),
         Stopped::Worker => Ok(Some(worker_stops(context))),
         Stopped::Channel(error) => Ok(broken(&error)),
         Stopped::Engine(error) => Err(error.to_string()),
