@@ -405,9 +405,6 @@ ablations! {
     with_a_reject_of_all_copies, seed 71:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";
-    with_a_drain_of_all_copies, seed 173:
-        "drain", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
-        "invariant 7";
     with_slots_taken_twice, seed 1:
         "pods_create", "not holders[p] and not taken[replica]" => "true",
         "nothing wants it";
@@ -430,10 +427,6 @@ ablations! {
     without_any_requeue, seed 20:
         "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
         "does not converge";
-    with_volumes_that_wait_for_no_report, seed 105:
-        "volumes_report", "if is_complete then redis.call('HSET', reports, node, current_run) end"
-            => "redis.call('DEL', reports)",
-        "has its data on";
     with_a_drain_that_forgets_endpoints, seed 1:
         "drain", "endpoint(ep_key, pod_key, uuid)" => "",
         "its records say";

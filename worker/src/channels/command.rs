@@ -199,12 +199,20 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
 
 /// Tells the client if the container has ended, and the command with it.
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
-    if code == 0 {
-        return;
-    }
-    if !matches!(state_of(context, container).await, Some(ContainerState::Running | ContainerState::Unknown))
-    {
-        tell_end(channel).await;
+    // What is killed with its container ends so, and an engine calls the container running for a moment longer.
+    let looks = match code {
+        0 => 0,
+        KILLED => 10,
+        _ => 1,
+    };
+    for look in 0..looks {
+        if look > 0 {
+            tokio::time::sleep(ENGINE_MARGIN / 10).await;
+        }
+        let state = state_of(context, container).await;
+        if !matches!(state, Some(ContainerState::Running | ContainerState::Unknown)) {
+            return tell_end(channel).await;
+        }
     }
 }
 
