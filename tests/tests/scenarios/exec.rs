@@ -203,7 +203,6 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "open: on the engine of CI the client of a terminal is not told that its container was killed"]
 async fn a_pod_that_ends_ends_its_sessions_and_so_does_a_worker() {
     let Some(mut shell) = Shell::new().await else { return };
     let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
@@ -213,7 +212,11 @@ async fn a_pod_that_ends_ends_its_sessions_and_so_does_a_worker() {
     terminal.shows("the container has ended").await;
     assert_eq!(terminal.ended().await, Some(137));
     assert!(!terminal.is_raw());
-    shell.api.http().runs(SOON, "web", 1).await;
+    eventually_within(SOON, "the container runs again", || async {
+        let (code, _, errors) = shell.run(&["exec", "web-0", "--", "sh", "-c", "exit 0"], b"").await;
+        check(code == Some(0), || errors.clone())
+    })
+    .await;
     let mut terminal = shell.terminal(&["exec", "-it", "web-0", "--", "sh"]);
     terminal.shows("# ").await;
     let _status = shell.worker.terminate();
