@@ -11,7 +11,6 @@ use std::fmt;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::ticks::{Due, MAX_MADE_UP, MAX_RANGES, Ticks};
@@ -172,9 +171,11 @@ impl Serialize for Schedule {
     }
 }
 
+/// Keeps any text: what is wrong with it is a rule of the specification, said with those of its other fields.
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        let text = String::deserialize(deserializer)?;
+        Ok(text.parse().unwrap_or_else(|_| Self::never(text)))
     }
 }
 
@@ -189,6 +190,26 @@ fn from_on(bits: u64, value: i8) -> Option<i8> {
 }
 
 impl Schedule {
+    /// Returns the schedule of a text that is none.
+    fn never(text: String) -> Self {
+        Self {
+            text,
+            seconds: 0,
+            minutes: 0,
+            hours: 0,
+            days: 0,
+            months: 0,
+            weekdays: 0,
+            last_day: false,
+            either_day: false,
+        }
+    }
+
+    /// Returns why it is no schedule, if it was read from a document and is none. Such a schedule has no tick.
+    pub fn problem(&self) -> Option<String> {
+        self.text.parse::<Self>().err()
+    }
+
     /// Returns the first tick after this instant; both are seconds since 1970.
     ///
     /// A time that a change of the clock leaves out is at the moment after the gap, once, however many there are in it.
@@ -341,6 +362,9 @@ mod tests {
         ] {
             let error = text.parse::<Schedule>().expect_err(text);
             assert!(error.contains(said), "{text:?}: {error}");
+            // A document keeps it, with what is wrong, and it never begins anything.
+            let read: Schedule = serde_json::from_value(text.into()).unwrap();
+            assert_eq!((read.problem(), read.next_after(&Zone::default(), 0)), (Some(error), None), "{text:?}");
         }
     }
 

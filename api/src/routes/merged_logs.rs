@@ -14,11 +14,12 @@ use common::store::LinesRequest;
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::connections::ClientAddress;
 use crate::merged_logs::{LogSelection, MergedItem, MergedLogs};
-use crate::params::{Params, SelectorText, parse_selector};
+use crate::params::{Params, SelectorText, parse_selector, string_schema};
 use crate::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
@@ -36,12 +37,14 @@ const MAX_NODES: usize = 500;
 pub(crate) struct MergedLogOptions {
     /// Uuids of pods, separated by commas.
     #[serde(default)]
+    #[param(inline, value_type = Option<PodList>)]
     pod: Option<String>,
     /// Names of services, separated by commas: all their pods, with `follow` also those that start later.
     #[serde(default)]
+    #[param(inline, value_type = Option<ServiceList>)]
     service: Option<String>,
     /// All services of this app.
-    #[param(inline, value_type = Option<String>)]
+    #[param(inline)]
     app: Option<AppName>,
     /// All services that this label selector selects.
     #[param(inline, value_type = Option<SelectorText>)]
@@ -56,8 +59,10 @@ pub(crate) struct MergedLogOptions {
     #[param(default = false, required = false)]
     follow: bool,
     /// Only lines after this time: RFC 3339, or how long ago (`10m`).
+    #[param(inline, value_type = Option<TimeText>)]
     since: Option<String>,
     /// Only lines before this time, likewise.
+    #[param(inline, value_type = Option<TimeText>)]
     until: Option<String>,
     /// Only lines that contain this text.
     grep: Option<String>,
@@ -66,6 +71,45 @@ pub(crate) struct MergedLogOptions {
     #[param(default = false, required = false)]
     previous: bool,
 }
+
+/// Describes the parameter `pod`.
+struct PodList;
+
+impl PartialSchema for PodList {
+    fn schema() -> RefOr<Schema> {
+        let id = r"[^\s\x00-\x1f\x7f-\x9f,]{1,128}";
+        let example = "5cf3b8a1-7c0e-4c1f-9d2a-3f0d1f6f2b11";
+        string_schema(&format!("^{id}(,{id})*$"), "Uuids of pods, separated by commas", example)
+    }
+}
+
+impl ToSchema for PodList {}
+
+/// Describes the parameter `service`.
+struct ServiceList;
+
+impl PartialSchema for ServiceList {
+    fn schema() -> RefOr<Schema> {
+        let name = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
+        string_schema(&format!("^{name}(,{name})*$"), "Names of services, separated by commas", "web,db")
+    }
+}
+
+impl ToSchema for ServiceList {}
+
+/// Describes a time: what [`time`] accepts.
+struct TimeText;
+
+impl PartialSchema for TimeText {
+    fn schema() -> RefOr<Schema> {
+        let moment = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})";
+        let ago = "[0-9]{1,8}(ms|s|m|h|d)?";
+        let description = "A moment as RFC 3339 writes it, or how long ago it was";
+        string_schema(&format!("^({moment}|{ago})$"), description, "10m")
+    }
+}
+
+impl ToSchema for TimeText {}
 
 /// Reads the lines of several pods in order of time.
 ///

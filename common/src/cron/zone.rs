@@ -3,7 +3,6 @@
 use std::fmt;
 
 use jiff::tz::TimeZone;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const UTC: &str = "UTC";
@@ -20,9 +19,14 @@ impl Zone {
         self.name == UTC
     }
 
+    /// Returns why it is no time zone, if it was read from a document and is none.
+    pub fn problem(&self) -> Option<String> {
+        self.name.parse::<Self>().err()
+    }
+
     /// Returns the rules of the zone.
     pub fn time_zone(&self) -> TimeZone {
-        // It was found when it was read; a database without it any more has its offset no more.
+        // One that does not exist is refused before anything asks for its rules.
         TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)
     }
 }
@@ -58,9 +62,11 @@ impl Serialize for Zone {
     }
 }
 
+/// Keeps any text, as [`super::Schedule`] does.
 impl<'de> Deserialize<'de> for Zone {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        let name = String::deserialize(deserializer)?;
+        Ok(name.parse().unwrap_or(Self { name }))
     }
 }
 

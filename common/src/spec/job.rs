@@ -229,6 +229,15 @@ impl CronPolicy {
     pub fn times_text(&self) -> String {
         if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
     }
+
+    /// Returns what is wrong with its schedule and its time zone.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        let of = |field: &str, problem: Option<String>| {
+            problem.map(|why| Violation::new(format!("/cron/{field}"), why))
+        };
+        let found = [of("schedule", self.schedule.problem()), of("time_zone", self.time_zone.problem())];
+        found.into_iter().flatten().collect()
+    }
 }
 
 /// What a document says about a service that is a job or a cron.
@@ -281,6 +290,7 @@ pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
         found.push(Violation::new(pointer, why));
     }
     found.extend(job.into_iter().flat_map(JobPolicy::violations));
+    found.extend(cron.into_iter().flat_map(CronPolicy::violations));
     found
 }
 
@@ -295,5 +305,16 @@ mod tests {
         assert_eq!(waits, [10, 20, 40, 320, 360, 360]);
         let slow: JobPolicy = serde_json::from_str(r#"{"backoff": "1h"}"#).expect("a policy");
         assert_eq!(slow.backoff(1), slow.backoff(9));
+    }
+
+    #[test]
+    fn a_schedule_and_a_time_zone_that_are_none_are_violations() {
+        let of = |document: &str| {
+            let policy: CronPolicy = serde_json::from_str(document).expect("a policy");
+            policy.violations().into_iter().map(|found| found.pointer).collect::<Vec<_>>()
+        };
+        assert!(of(r#"{"schedule": "@daily", "time_zone": "Europe/Berlin"}"#).is_empty());
+        assert_eq!(of(r#"{"schedule": "often"}"#), ["/cron/schedule"]);
+        assert_eq!(of(r#"{"schedule": "", "time_zone": "Mars"}"#), ["/cron/schedule", "/cron/time_zone"]);
     }
 }
