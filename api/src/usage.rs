@@ -1,9 +1,10 @@
 //! What the nodes and pods of the cluster use, read once for all requests of a moment.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use common::RedisMillis;
 use common::ids::NodeName;
 use common::store::{Store, StoreError};
@@ -17,8 +18,25 @@ const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Between two looks for the first reports.
 const POLL: Duration = Duration::from_millis(200);
 
+/// What was read at one moment.
+pub(crate) struct UsageSnapshot {
+    pub(crate) view: ClusterUsageView,
+    json: OnceLock<Bytes>,
+}
+
+impl UsageSnapshot {
+    fn new(view: ClusterUsageView) -> Self {
+        Self { view, json: OnceLock::new() }
+    }
+
+    /// Returns all of it as JSON, made once however many ask: with thousands of pods that is most of the work.
+    pub(crate) fn json(&self) -> Bytes {
+        self.json.get_or_init(|| serde_json::to_vec(&self.view).unwrap_or_default().into()).clone()
+    }
+}
+
 /// What was read, and when.
-type CachedUsage = (Instant, Arc<ClusterUsageView>);
+type CachedUsage = (Instant, Arc<UsageSnapshot>);
 
 /// What was read last, of all nodes or of one.
 #[derive(Default)]
@@ -35,16 +53,16 @@ impl UsageCache {
         &self,
         store: &Store,
         node: Option<&NodeName>,
-    ) -> Result<Arc<ClusterUsageView>, StoreError> {
+    ) -> Result<Arc<UsageSnapshot>, StoreError> {
         // Held while reading: requests that arrive meanwhile share the answer.
         let mut known = self.read.lock().await;
         known.retain(|_, (at, _)| at.elapsed() < FRESH);
-        if let Some((_, view)) = known.get(&node.cloned()) {
-            return Ok(view.clone());
+        if let Some((_, snapshot)) = known.get(&node.cloned()) {
+            return Ok(snapshot.clone());
         }
-        let view = Arc::new(read(store, node).await?);
-        known.insert(node.cloned(), (Instant::now(), view.clone()));
-        Ok(view)
+        let snapshot = Arc::new(UsageSnapshot::new(read(store, node).await?));
+        known.insert(node.cloned(), (Instant::now(), snapshot.clone()));
+        Ok(snapshot)
     }
 }
 

@@ -17,6 +17,7 @@ mod apply;
 mod cron;
 pub mod decide;
 mod intake;
+mod loop_lease;
 mod loops;
 mod mass_loss;
 mod metrics;

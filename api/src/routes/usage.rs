@@ -2,6 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use common::ids::{NodeName, PodId};
 use common::usage::{ClusterUsageView, NodeUsageView, PodUsageView};
 use serde::Deserialize;
@@ -32,15 +34,15 @@ pub(crate) struct UsageOptions {
 pub(crate) async fn get_cluster_stats(
     State(app): State<AppState>,
     Params(options): Params<UsageOptions>,
-) -> Result<Json<ClusterUsageView>, ApiProblem> {
+) -> Result<Response, ApiProblem> {
     let usage = app.usage.of(&app.store, None).await?;
-    Ok(Json(match options.pods {
-        Some(false) => {
-            let ClusterUsageView { nodes, missing, .. } = &*usage;
-            ClusterUsageView { nodes: nodes.clone(), missing: missing.clone(), pods: Vec::new() }
-        }
-        _ => (*usage).clone(),
-    }))
+    if options.pods == Some(false) {
+        let ClusterUsageView { nodes, missing, .. } = &usage.view;
+        let nodes_alone =
+            ClusterUsageView { nodes: nodes.clone(), missing: missing.clone(), pods: Vec::new() };
+        return Ok(Json(nodes_alone).into_response());
+    }
+    Ok(([(CONTENT_TYPE, "application/json")], usage.json()).into_response())
 }
 
 /// Shows what a pod uses.
@@ -60,7 +62,7 @@ pub(crate) async fn get_pod_stats(
         return Err(ApiProblem::new(ProblemKind::PodNotAssigned, detail));
     };
     let usage = app.usage.of(&app.store, Some(&node)).await?;
-    let found = usage.pods.iter().find(|usage| usage.pod.uuid == pod).cloned();
+    let found = usage.view.pods.iter().find(|usage| usage.pod.uuid == pod).cloned();
     found.map(Json).ok_or_else(|| not_measured(&format!("pod {pod}"), &node))
 }
 
@@ -78,7 +80,7 @@ pub(crate) async fn get_node_stats(
         return Err(nodes::not_found(&name));
     }
     let usage = app.usage.of(&app.store, Some(&name)).await?;
-    usage.nodes.first().cloned().map(Json).ok_or_else(|| not_measured(&format!("node {name}"), &name))
+    usage.view.nodes.first().cloned().map(Json).ok_or_else(|| not_measured(&format!("node {name}"), &name))
 }
 
 fn not_measured(what: &str, node: &NodeName) -> ApiProblem {

@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::RedisMillis;
 use common::control_loop::{Loop, Next, pending_hints, tick_or_hints};
-use common::ids::{SchedulerId, ServiceName};
+use common::ids::ServiceName;
 use common::service::{Service, ServiceState};
 use common::spec::{Concurrency, Kind};
 use common::store::{Store, StoreError, Subscription, TickOutcome, channel};
 
 use crate::SchedulerContext;
 use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
+use crate::loop_lease::{LoopLease, Standing};
 
 const LEASE_TIME: Duration = Duration::from_secs(4);
-const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two looks at all services for crons of which no hint came.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest sleep until a tick: the clock of Redis may be set.
@@ -35,10 +35,8 @@ const MAX_STEPS: usize = 20;
 
 pub(crate) struct CronLoop {
     store: Store,
-    id: SchedulerId,
+    lease: LoopLease,
     hints: Subscription,
-    is_leader: bool,
-    lease_renewed_at: Instant,
     next_pass_at: Instant,
     /// When each cron is to be looked at.
     crons: HashMap<ServiceName, Instant>,
@@ -50,9 +48,16 @@ impl Loop for CronLoop {
     const NAME: &'static str = "cron";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        if !self.acquire_lease().await? {
-            self.crons.clear();
-            return Ok(Next::Rest);
+        match self.lease.acquire().await? {
+            Standing::Kept => {}
+            Standing::New => {
+                tracing::debug!("this scheduler now creates the jobs of crons");
+                self.next_pass_at = Instant::now();
+            }
+            Standing::Without => {
+                self.crons.clear();
+                return Ok(Next::Rest);
+            }
         }
         if Instant::now() >= self.next_pass_at {
             let names = self.store.service_names().await?;
@@ -77,7 +82,7 @@ impl Loop for CronLoop {
                     self.crons.insert(name, Instant::now() + MAX_SLEEP);
                 }
             }
-            self.renew_lease().await?;
+            self.lease.renew().await?;
         }
         Ok(Next::Rest)
     }
@@ -85,9 +90,10 @@ impl Loop for CronLoop {
     async fn rest(&mut self) -> Result<(), StoreError> {
         let now = Instant::now();
         let next = self.crons.values().min().copied().unwrap_or(self.next_pass_at).min(self.next_pass_at);
-        let wait = if self.is_leader { next.saturating_duration_since(now) } else { LEASE_RENEWAL_INTERVAL };
-        let mut hints = tick_or_hints(wait.min(LEASE_RENEWAL_INTERVAL), &mut self.hints).await;
-        if self.is_leader && !hints.is_empty() {
+        let interval = self.lease.renewal_interval();
+        let wait = if self.lease.is_held() { next.saturating_duration_since(now) } else { interval };
+        let mut hints = tick_or_hints(wait.min(interval), &mut self.hints).await;
+        if self.lease.is_held() && !hints.is_empty() {
             // Each pod that ends publishes one.
             tokio::time::sleep(HINT_WINDOW).await;
             hints.extend(pending_hints(&mut self.hints));
@@ -109,36 +115,12 @@ impl CronLoop {
         let now = Instant::now();
         Self {
             store: context.store.clone(),
-            id: context.id.clone(),
+            lease: LoopLease::new(&context.store, &context.id, Self::NAME, LEASE_TIME),
             hints: context.store.subscribe(channel::RECONCILE),
-            is_leader: false,
-            lease_renewed_at: now,
             next_pass_at: now,
             crons: HashMap::new(),
             broken: HashSet::new(),
         }
-    }
-
-    async fn acquire_lease(&mut self) -> Result<bool, StoreError> {
-        if self.is_leader && self.lease_renewed_at.elapsed() < LEASE_RENEWAL_INTERVAL {
-            return Ok(true);
-        }
-        let is_leader = self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
-        self.lease_renewed_at = Instant::now();
-        if is_leader && !self.is_leader {
-            tracing::debug!("this scheduler now creates the jobs of crons");
-            self.next_pass_at = Instant::now();
-        }
-        self.is_leader = is_leader;
-        Ok(is_leader)
-    }
-
-    async fn renew_lease(&mut self) -> Result<(), StoreError> {
-        if self.lease_renewed_at.elapsed() >= LEASE_RENEWAL_INTERVAL {
-            self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
-            self.lease_renewed_at = Instant::now();
-        }
-        Ok(())
     }
 
     /// Looks at those of these services soon that are crons, or are jobs of crons, which may be one too many now.

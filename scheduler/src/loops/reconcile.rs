@@ -23,6 +23,7 @@ use common::store::{FormerSpecs, NodeUsage, Store, StoreError, Subscription, cha
 use rand::seq::SliceRandom;
 
 use crate::SchedulerContext;
+use crate::loop_lease::{LoopLease, Standing};
 use crate::reconcile::apply::{STOPPED_AGAIN, carry_out, read_slots, requeue, settle_times};
 use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
@@ -35,7 +36,6 @@ use crate::reconcile::unlisted;
 /// How long a pushed pod that ended is listed.
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const LEASE_TIME: Duration = Duration::from_secs(8);
-const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Hints that arrive within this time of each other are handled together.
 const HINT_WINDOW: Duration = Duration::from_millis(20);
 /// How soon a service whose pods are being created is checked again.
@@ -65,8 +65,7 @@ pub(crate) struct ReconcileLoop {
     hints: Subscription,
     full_pass_interval: Duration,
     settle_time: Duration,
-    is_leader: bool,
-    lease_renewed_at: Instant,
+    lease: LoopLease,
     next_pass_at: Instant,
     last_pass_ended_at: Instant,
     /// The services that hints have named.
@@ -103,9 +102,16 @@ impl Loop for ReconcileLoop {
     const NAME: &'static str = "reconcile";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        if !self.acquire_lease().await? {
-            self.forget_hints();
-            return Ok(Next::Rest);
+        match self.lease.acquire().await? {
+            Standing::Kept => {}
+            Standing::New => {
+                tracing::debug!("this scheduler now reconciles services");
+                self.next_pass_at = Instant::now();
+            }
+            Standing::Without => {
+                self.forget_hints();
+                return Ok(Next::Rest);
+            }
         }
         if Instant::now() >= self.next_pass_at {
             // Before the pass: what a hint names from here on is reconciled after it.
@@ -139,16 +145,16 @@ impl Loop for ReconcileLoop {
             self.queued.remove(&name);
             let cooldown = (started.elapsed() * COOLDOWN_FACTOR).min(MAX_COOLDOWN);
             self.cooldowns.insert(name, Instant::now() + cooldown);
-            self.renew_lease().await?;
+            self.lease.renew().await?;
         }
         self.cooldowns.retain(|_, until| *until > Instant::now());
         Ok(Next::Rest)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        if !self.is_leader {
+        if !self.lease.is_held() {
             // The leader receives the same hints, and a new leader starts with a full pass.
-            tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
+            tokio::time::sleep(self.lease.renewal_interval()).await;
             drop(pending_hints(&mut self.hints));
             return Ok(());
         }
@@ -157,7 +163,7 @@ impl Loop for ReconcileLoop {
         let until_service =
             self.queued.iter().map(|name| self.ready_at(name).saturating_duration_since(now)).min();
         let until_step = self.replacements.next_due().map(|at| at.saturating_duration_since(now));
-        let wait = until_pass.min(LEASE_RENEWAL_INTERVAL);
+        let wait = until_pass.min(self.lease.renewal_interval());
         let wait = [until_service, until_step].into_iter().flatten().fold(wait, Duration::min);
         let hints = tick_or_hints(wait, &mut self.hints).await;
         self.handle_hints(&hints);
@@ -180,8 +186,7 @@ impl ReconcileLoop {
             hints: context.store.subscribe(channel::RECONCILE),
             full_pass_interval: context.timings.full_pass_interval,
             settle_time: context.timings.settle_time,
-            is_leader: false,
-            lease_renewed_at: now,
+            lease: LoopLease::new(&context.store, &context.id, Self::NAME, LEASE_TIME),
             next_pass_at: now,
             last_pass_ended_at: now,
             queued: HashSet::new(),
@@ -224,30 +229,6 @@ impl ReconcileLoop {
     fn forget_hints(&mut self) {
         self.queued.clear();
         self.new_services.clear();
-    }
-
-    /// Takes or keeps the lease. Returns whether this scheduler holds it.
-    async fn acquire_lease(&mut self) -> Result<bool, StoreError> {
-        if self.is_leader && self.lease_renewed_at.elapsed() < LEASE_RENEWAL_INTERVAL / 2 {
-            return Ok(true);
-        }
-        let is_leader = self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
-        self.lease_renewed_at = Instant::now();
-        if is_leader && !self.is_leader {
-            tracing::debug!("this scheduler now reconciles services");
-            self.next_pass_at = Instant::now();
-        }
-        self.is_leader = is_leader;
-        Ok(is_leader)
-    }
-
-    /// Renews the lease if it is due, during long work. The next step notices if it was lost.
-    async fn renew_lease(&mut self) -> Result<(), StoreError> {
-        if self.lease_renewed_at.elapsed() >= LEASE_RENEWAL_INTERVAL {
-            self.store.lease(Self::NAME, &self.id, LEASE_TIME).await?;
-            self.lease_renewed_at = Instant::now();
-        }
-        Ok(())
     }
 
     fn ready_at(&self, name: &ServiceName) -> Instant {
@@ -322,7 +303,7 @@ impl ReconcileLoop {
             let result = self.note_replacement(&name, result);
             sums.is_incomplete |= result.is_err();
             self.handle_result(&name, result)?;
-            self.renew_lease().await?;
+            self.lease.renew().await?;
         }
         self.count_pods_of_unknown_services(&observed, &mut sums).await?;
         let pushed = self.reconcile_pushed_pods(&observed, &mut sums).await;

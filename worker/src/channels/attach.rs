@@ -4,7 +4,7 @@ use common::channel::Frame;
 use common::store::Channel;
 use futures_util::StreamExt;
 
-use super::{Ended, broken, state_of};
+use super::{Ended, broken, state_of, until_left};
 use crate::context::SessionContext;
 use crate::runtime::{Container, ContainerState};
 
@@ -32,17 +32,8 @@ pub(super) async fn serve(
             _ => Some(Frame::Failed("the container is gone".to_owned())),
         })
     };
-    let leaving = async {
-        loop {
-            match reader.next().await {
-                Ok((Frame::Closed, _)) => return None,
-                Ok(_) => {}
-                Err(error) => return broken(&error),
-            }
-        }
-    };
     Ok(tokio::select! {
         copied = copying => copied.unwrap_or_else(|error| broken(&error)),
-        left = leaving => left,
+        left = until_left(reader) => left,
     })
 }

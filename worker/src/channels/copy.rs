@@ -8,7 +8,7 @@ use common::store::{Channel, ChannelError, ChannelReader};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use super::{Ended, broken};
+use super::{Ended, broken, until_left};
 use crate::context::SessionContext;
 use crate::runtime::Container;
 
@@ -93,17 +93,8 @@ pub(super) async fn from_container(
         }
         Ok(Some(Frame::Exit(0)))
     };
-    let leaving = async {
-        loop {
-            match reader.next().await {
-                Ok((Frame::Closed, _)) => return None,
-                Ok(_) => {}
-                Err(error) => return broken(&error),
-            }
-        }
-    };
     Ok(tokio::select! {
         sent = sending => sent.unwrap_or_else(|error| broken(&error)),
-        left = leaving => left,
+        left = until_left(reader) => left,
     })
 }

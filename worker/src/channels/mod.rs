@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::channel::{ChannelRequest, Frame, Purpose};
-use common::store::{Channel, ChannelError, StoreError};
+use common::store::{Channel, ChannelError, ChannelReader, StoreError};
 use tokio::time::Instant;
 
 use crate::context::{MAX_CHANNELS, SessionContext};
@@ -132,6 +132,17 @@ async fn begin(
         Purpose::CopyTo { directory } => copy::to_container(context, &container, directory, channel).await,
         Purpose::CopyFrom { path } => copy::from_container(context, &container, path, channel).await,
         Purpose::Forward { .. } => Ok(None),
+    }
+}
+
+/// Waits until the client leaves, or cannot be reached, and returns how the channel ends. It sends nothing that counts.
+async fn until_left(reader: &mut ChannelReader) -> Ended {
+    loop {
+        match reader.next().await {
+            Ok((Frame::Closed, _)) => return None,
+            Ok(_) => {}
+            Err(error) => return broken(&error),
+        }
     }
 }
 

@@ -1,0 +1,75 @@
+//! The lease on a loop that one scheduler of the cluster is enough for. It saves work, and correctness does not depend
+//! on it: two that believe to hold it do nothing wrong.
+
+use std::time::{Duration, Instant};
+
+use common::ids::SchedulerId;
+use common::store::{Store, StoreError};
+
+/// How a scheduler stands to the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Another scheduler holds it.
+    Without,
+    /// This scheduler holds it since just now.
+    New,
+    /// This scheduler held it before.
+    Kept,
+}
+
+/// The lease of one loop, as its scheduler knows it.
+pub(crate) struct LoopLease {
+    store: Store,
+    holder: SchedulerId,
+    /// The name of the loop.
+    name: &'static str,
+    /// For how long it is valid.
+    time: Duration,
+    is_held: bool,
+    renewed_at: Instant,
+}
+
+impl LoopLease {
+    pub(crate) fn new(store: &Store, holder: &SchedulerId, name: &'static str, time: Duration) -> Self {
+        let (store, holder) = (store.clone(), holder.clone());
+        Self { store, holder, name, time, is_held: false, renewed_at: Instant::now() }
+    }
+
+    /// Returns how often the holder renews it, and others look whether it is free.
+    pub(crate) fn renewal_interval(&self) -> Duration {
+        self.time / 4
+    }
+
+    /// Returns whether this scheduler held it when it last asked.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Takes the lease if nobody has it, and renews it if it is soon due.
+    pub(crate) async fn acquire(&mut self) -> Result<Standing, StoreError> {
+        let was_held = self.is_held;
+        if was_held && self.renewed_at.elapsed() < self.renewal_interval() / 2 {
+            return Ok(Standing::Kept);
+        }
+        self.is_held = self.ask().await?;
+        Ok(match (was_held, self.is_held) {
+            (_, false) => Standing::Without,
+            (false, true) => Standing::New,
+            (true, true) => Standing::Kept,
+        })
+    }
+
+    /// Renews the lease if it is due, during long work. The next [`LoopLease::acquire`] notices if it was lost.
+    pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
+        if self.renewed_at.elapsed() >= self.renewal_interval() {
+            self.ask().await?;
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self) -> Result<bool, StoreError> {
+        let is_held = self.store.lease(self.name, &self.holder, self.time).await?;
+        self.renewed_at = Instant::now();
+        Ok(is_held)
+    }
+}
