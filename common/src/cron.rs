@@ -364,7 +364,11 @@ mod tests {
             assert!(error.contains(said), "{text:?}: {error}");
             // A document keeps it, with what is wrong, and it never begins anything.
             let read: Schedule = serde_json::from_value(text.into()).unwrap();
-            assert_eq!((read.problem(), read.next_after(&Zone::default(), 0)), (Some(error), None), "{text:?}");
+            assert_eq!(
+                (read.problem(), read.next_after(&Zone::default(), 0)),
+                (Some(error), None),
+                "{text:?}"
+            );
         }
     }
 

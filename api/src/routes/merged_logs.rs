@@ -102,7 +102,8 @@ struct TimeText;
 
 impl PartialSchema for TimeText {
     fn schema() -> RefOr<Schema> {
-        let moment = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})";
+        let moment =
+            "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})";
         let ago = "[0-9]{1,8}(ms|s|m|h|d)?";
         let description = "A moment as RFC 3339 writes it, or how long ago it was";
         string_schema(&format!("^({moment}|{ago})$"), description, "10m")

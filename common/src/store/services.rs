@@ -622,8 +622,8 @@ fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
 }
 
 fn read_cron(what: &str, fields: &Fields<'_>) -> Result<CronPolicy, StoreError> {
-    let policy: CronPolicy =
-        serde_json::from_str(&fields.text("cron")).map_err(|error| corrupt(what, format!("cron: {error}")))?;
+    let policy: CronPolicy = serde_json::from_str(&fields.text("cron"))
+        .map_err(|error| corrupt(what, format!("cron: {error}")))?;
     match policy.violations().into_iter().next() {
         Some(wrong) => Err(corrupt(what, format!("{}: {}", wrong.pointer, wrong.detail))),
         None => Ok(policy),

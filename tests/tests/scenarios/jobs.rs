@@ -227,6 +227,85 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// `KUBELEET_CRONS` says how many crons have their times at the same moments, and `KUBELEET_CRON_TICKS` how many times.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "its figures")]
+async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
+    let _lock = beside_others().await;
+    let number = |name: &str, default: usize| {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    };
+    let (crons, ticks) = (number("KUBELEET_CRONS", 10), number("KUBELEET_CRON_TICKS", 5));
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api().await;
+    let mut schedulers = [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")];
+    let _workers = ["w1", "w2"].map(|short| cluster.worker(short, "process"));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("starts");
+    let names: Vec<String> = (0..crons).map(|cron| format!("pulse{cron}")).collect();
+    let mut cron = json!({
+        "kind": "cron", "name": "", "image": "none",
+        // The name of the pod's folder has the name of its job.
+        "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
+        "cron": {"schedule": "*/2 * * * * *", "history": {"successful": 1000, "failed": 1000}},
+    });
+    for name in &names {
+        cron["name"] = json!(name);
+        http.post("/service", &cron).await;
+    }
+    let deadline = Instant::now() + SOON + Duration::from_secs(6 * ticks as u64 + crons as u64);
+    let begun = Instant::now();
+    let mut kills = 0;
+    let fewest = async || {
+        let mut fewest = usize::MAX;
+        for name in &names {
+            let jobs: usize = cluster.redis.cli(&["ZCARD", &format!("runs:{name}")]).await;
+            fewest = fewest.min(jobs);
+        }
+        fewest
+    };
+    loop {
+        let jobs = fewest().await;
+        if jobs >= ticks {
+            break;
+        }
+        check(Instant::now() < deadline, || format!("{jobs} of {ticks} times after {kills} kills")).unwrap();
+        schedulers[kills % 2].kill();
+        tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
+        schedulers[kills % 2].start_again();
+        kills += 1;
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+    }
+    for name in &names {
+        let suspended = json!({"cron": {"suspend": true}});
+        let (status, body) =
+            http.send(reqwest::Method::PATCH, &format!("/service/{name}"), Some(&suspended)).await;
+        assert!(status.is_success(), "{body}");
+    }
+    let mut all = 0;
+    for name in &names {
+        until(&http, name, "all its jobs have ended", |service| {
+            service["cron_status"]["active"] == json!([])
+        })
+        .await;
+        let jobs: Vec<(String, i64)> =
+            cluster.redis.cli(&["ZRANGE", &format!("runs:{name}"), "0", "-1", "WITHSCORES"]).await;
+        for pair in jobs.windows(2) {
+            assert_eq!(pair[0].1 + 2, pair[1].1, "a time is missing between {} and {}", pair[0].0, pair[1].0);
+        }
+        all += jobs.len();
+    }
+    let starts = starts(&file);
+    assert_eq!(starts.len(), all, "each job has run, and once");
+    assert!(starts.values().all(|count| *count == 1), "{starts:?}");
+    println!(
+        "{all} jobs of {crons} crons, each once, in {:?} with {kills} schedulers killed",
+        begun.elapsed()
+    );
+}
+
 /// `KUBELEET_JOBS` says how many jobs; each has ten completions.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]

@@ -70,6 +70,10 @@ notices! {
     a_reject_that_removes_every_equal_payload: checks::equal_junk_is_kept_twice, "reject",
         "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "two were sent";
+    /// Invariant 7.
+    a_drain_that_removes_every_equal_payload: checks::equal_junk_of_a_dead_node_is_queued_twice, "drain",
+        "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
+        "two were sent";
     /// Invariant 9.
     a_claim_that_reserves_nothing: checks::a_pushed_pod_reserves_resources, "claim",
         "reserve(node_key, 1, request)" => "", "has used_pods";

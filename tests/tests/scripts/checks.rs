@@ -224,6 +224,18 @@ pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     if kept == 2 { Vec::new() } else { vec![format!("two were sent, and {kept} kept")] }
 }
 
+/// Invariant 7: junk that was pushed twice to a node that dies is queued twice.
+pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture) -> Vec<String> {
+    fixture.node("w1").await;
+    for _ in 0..2 {
+        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", b"no pod"]).await;
+    }
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let queued: usize = fixture.redis.cli(&["LLEN", "sq"]).await;
+    if queued == 2 { Vec::new() } else { vec![format!("two were sent, and {queued} queued")] }
+}
+
 /// Invariant 9: a claim of a pushed pod without a record reserves what it requests.
 pub(crate) async fn a_pushed_pod_reserves_resources(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;

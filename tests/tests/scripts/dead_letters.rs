@@ -298,6 +298,12 @@ async fn equal_bad_payloads_are_separate_dead_letters() {
 }
 
 #[tokio::test]
+async fn equal_bad_payloads_of_a_dead_node_are_both_queued() {
+    let wrong = checks::equal_junk_of_a_dead_node_is_queued_twice(&Fixture::new().await).await;
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_claim_reserves_what_a_pushed_pod_requests() {
     assert_eq!(checks::a_pushed_pod_reserves_resources(&Fixture::new().await).await, Vec::<String>::new());
 }
