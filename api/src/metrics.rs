@@ -201,15 +201,20 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served.
+    /// Binds `address`; port 0 means any free port. Metrics that are recorded from now on are served, to clients with
+    /// either token if there is one.
     ///
     /// # Errors
     /// The error of the system, e.g. that the address is in use.
-    pub async fn bind(address: SocketAddr, token: Option<&Secret>) -> std::io::Result<Self> {
+    pub async fn bind(
+        address: SocketAddr,
+        token: Option<&Secret>,
+        read_token: Option<&Secret>,
+    ) -> std::io::Result<Self> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;
         let recorder = recorder();
-        Ok(Self { listener, address, router: router(token, recorder.clone()), recorder })
+        Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
     }
 
     /// Returns the address that is bound.
@@ -229,8 +234,8 @@ impl MetricsServer {
     }
 }
 
-fn router(token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
-    let access = Arc::new(AccessControl::new(token, None));
+fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
+    let access = Arc::new(AccessControl::new(token, read_token));
     let router = Router::new()
         .route("/metrics", get(move || async move { render(&recorder) }))
         .route("/healthz", get(async || "ok\n"))
@@ -244,7 +249,7 @@ pub(crate) mod testing {
     use super::*;
 
     /// The router of [`MetricsServer`].
-    pub(crate) fn metrics_router(token: Option<&Secret>) -> Router {
-        router(token, recorder())
+    pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
+        router(token, read_token, recorder())
     }
 }

@@ -155,7 +155,8 @@ async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<Metri
         MetricsListen::Default => SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)),
         MetricsListen::Address(address, _) => address,
     };
-    match (MetricsServer::bind(address, config.token.as_ref()).await, config.metrics_listen) {
+    let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
+    match (bound, config.metrics_listen) {
         (Ok(server), _) => Ok(Some(server)),
         (Err(error), MetricsListen::Address(_, origin)) => {
             let problem = format!(

@@ -33,9 +33,9 @@ async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {
 
 #[tokio::test]
 async fn a_daemon_serves_its_metrics_with_the_access_control_of_the_api() {
-    let token = Secret::new("s3cret");
-    let open = metrics_router(None);
-    let closed = metrics_router(Some(&token));
+    let (token, read_token) = (Secret::new("s3cret"), Secret::new("re4der"));
+    let open = metrics_router(None, None);
+    let closed = metrics_router(Some(&token), Some(&read_token));
     metrics::counter!("kubeleet_test_total").increment(1);
     let metrics = call(&open, "GET", "/metrics", &[], "").await;
     assert_eq!(metrics.status, 200);
@@ -45,15 +45,17 @@ async fn a_daemon_serves_its_metrics_with_the_access_control_of_the_api() {
     call(&open, "GET", "/service", &[], "").await.problem(404, "route-not-found");
     call(&closed, "GET", "/metrics", &[], "").await.problem(401, "unauthorized");
     assert_eq!(call(&closed, "GET", "/healthz", &[], "").await.text, "ok\n");
-    let with_token = [("authorization", "Bearer s3cret")];
-    assert_eq!(call(&closed, "GET", "/metrics", &with_token, "").await.status, 200);
+    for (token, status) in [("s3cret", 200), ("re4der", 200), ("another", 401)] {
+        let with_token = [("authorization", &*format!("Bearer {token}"))];
+        assert_eq!(call(&closed, "GET", "/metrics", &with_token, "").await.status, status, "{token}");
+    }
 }
 
 #[tokio::test]
 async fn a_metrics_server_ends_at_shutdown_and_does_not_share_its_address() {
-    let server = MetricsServer::bind(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+    let server = MetricsServer::bind(([127, 0, 0, 1], 0).into(), None, None).await.unwrap();
     let address = server.address();
-    assert!(MetricsServer::bind(address, None).await.is_err());
+    assert!(MetricsServer::bind(address, None, None).await.is_err());
     let shutdown = CancellationToken::new();
     let running = tokio::spawn(server.run(shutdown.clone()));
     shutdown.cancel();
