@@ -96,6 +96,9 @@ pub struct RolloutMarks {
     pub is_settled: bool,
     /// The fingerprint of the last specification with which all pods were good.
     pub settled_fingerprint: Option<String>,
+    /// Whether the service has that specification now: after a rollback or an undo. It was tried before, so no `canary`
+    /// holds it up.
+    pub is_known_good: bool,
     /// The generation before this one, if its rollout failed and this one takes it back, and why it failed.
     pub rolled_back: Option<(u64, String)>,
 }

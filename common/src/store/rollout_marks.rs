@@ -77,6 +77,9 @@ pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMark
         Some((about.parse::<u64>().ok()?, rest.to_owned()))
     };
     let settled = mark("settled");
+    let settled_fingerprint =
+        settled.as_ref().map(|(_, fingerprint)| fingerprint.clone()).filter(|text| !text.is_empty());
+    let fingerprint = fields.text("fingerprint");
     RolloutMarks {
         paused: mark("paused").filter(|(about, _)| *about == generation).map(|(_, why)| why),
         step: fields.text("step"),
@@ -84,7 +87,8 @@ pub(super) fn rollout_marks(fields: &Fields<'_>, generation: u64) -> RolloutMark
         is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),
         is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
         is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),
-        settled_fingerprint: settled.map(|(_, fingerprint)| fingerprint).filter(|text| !text.is_empty()),
+        is_known_good: settled_fingerprint.as_deref() == fingerprint.rsplit(' ').next(),
+        settled_fingerprint,
         rolled_back: mark("rolled_back").filter(|(about, _)| about.checked_add(1) == Some(generation)),
     }
 }

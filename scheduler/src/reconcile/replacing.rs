@@ -52,11 +52,10 @@ impl Budget {
         let policy = service.update.as_ref();
         let unavailable = policy.map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
         let surge = policy.map_or(0, |policy| policy.max_surge(desired));
-        let canary = policy.and_then(|policy| policy.canary).filter(|_| !service.rollout.is_promoted);
         Self {
             unavailable: unavailable.saturating_sub(desired - in_service),
             surge: surge.saturating_sub(with_two),
-            canary: canary.map_or(usize::MAX, |canary| (canary as usize).saturating_sub(with_new)),
+            canary: rollout::canary(service).map_or(usize::MAX, |canary| canary.saturating_sub(with_new)),
         }
     }
 }
@@ -159,7 +158,7 @@ fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
-    use common::service::ServiceState;
+    use common::service::{RolloutMarks, ServiceState};
 
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::*;
@@ -278,6 +277,25 @@ mod tests {
             service.rollout.is_promoted = promoted;
             assert_eq!(planned(&service, &slots(&replicas)), expected, "{case}");
         }
+        // Two of three pods were never replaced: none would be, if a canary counted.
+        let replicas = [((1, Running, "NotReady"), None), (NEW, None), (NEW, None)];
+        let back = |change: fn(&mut RolloutMarks)| {
+            let mut service = with_policy(canary, &replicas);
+            change(&mut service.rollout);
+            planned(&service, &slots(&replicas))
+        };
+        let forward = back(|_| {});
+        assert_eq!(
+            back(|marks| marks.is_known_good = true),
+            back(|marks| marks.is_promoted = true),
+            "an undo"
+        );
+        assert_eq!(
+            back(|marks| marks.rolled_back = Some((1, "it is bad".to_owned()))),
+            back(|marks| marks.is_promoted = true),
+            "a rollback"
+        );
+        assert_ne!(forward, back(|marks| marks.is_promoted = true), "the case has something to wait for");
     }
 
     #[test]

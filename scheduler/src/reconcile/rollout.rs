@@ -48,6 +48,14 @@ pub(crate) fn judged_by(service: &Service) -> Option<&UpdatePolicy> {
     service.update.as_ref().filter(|_| !is_over)
 }
 
+/// Returns how many pods are replaced before the others wait for a person; `None` if they do not wait.
+pub(crate) fn canary(service: &Service) -> Option<usize> {
+    let marks = &service.rollout;
+    let is_tried = marks.is_promoted || marks.is_known_good || marks.rolled_back.is_some();
+    let canary = service.update.as_ref()?.canary? as usize;
+    (!is_tried).then_some(canary)
+}
+
 /// Returns what a pod of the service's generation shows of it.
 pub(crate) fn verdict(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> Verdict {
     let name = format!("{}-{}", pod.name, pod.replica);
@@ -98,8 +106,8 @@ pub(crate) fn step<'a>(
     // What takes a failed rollout back is not taken back itself, and what was paused is judged by people. The first
     // generation has nothing before it that could run on or come back.
     let marks = &service.rollout;
-    let canary = policy.canary.map(|canary| canary as usize).filter(|canary| *canary < desired);
-    let waits = canary.is_some_and(|canary| good >= canary) && !marks.is_promoted && bad.is_empty();
+    let canary = canary(service).filter(|canary| *canary < desired);
+    let waits = canary.is_some_and(|canary| good >= canary) && bad.is_empty();
     if waits && marks.at_canary.is_none() {
         let pods = if good == 1 { "1 new pod is" } else { &format!("{good} new pods are") };
         let what = format!(

@@ -107,3 +107,44 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
         .await;
     }
 }
+
+/// What was good before is not tried again: a rollback and an undo wait for nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(Timing::Short).await;
+    let api = cluster.api().await;
+    let _scheduler = cluster.scheduler_named("s1");
+    let _worker = cluster.worker("w1", "process");
+    let http = api.http();
+    http.nodes_ready(1).await;
+    let with_canary = |command: &Value, round| {
+        let mut service = service(command, round);
+        service["update"]["canary"] = json!(1);
+        service
+    };
+    http.post("/service", &with_canary(&sleeps(), 0)).await;
+    until(&http, "the first generation is ready", is_complete).await;
+    let settled = "generation 1: all pods are ready";
+    eventually_within(SOON, "it has settled", || async {
+        let events = http.get("/event?tail=200&follow=false").await;
+        check(events.to_string().contains(settled), || events.to_string())
+    })
+    .await;
+
+    let broken = json!(["/bin/sh", "-c", "echo no database; exit 3"]);
+    put(&http, &with_canary(&broken, 1)).await;
+    let is_back = |service: &Value| service["generation"] == 3 && is_complete(service);
+    let rolled_back = until(&http, "the bad canary is rolled back", is_back).await;
+    assert_eq!(rolled_back["rollout"]["state"], "rolled_back", "{rolled_back}");
+
+    put(&http, &with_canary(&sleeps(), 2)).await;
+    let waiting =
+        until(&http, "the good canary waits", |service| service["rollout"]["state"] == "at_canary").await;
+    assert_eq!(waiting["status"]["updated"], 1, "{waiting}");
+    let (status, body) = http.send(Method::POST, "/service/web/undo", None).await;
+    assert!(status.is_success(), "{body}");
+    let undone =
+        until(&http, "it is undone", |service| service["generation"] == 5 && is_complete(service)).await;
+    assert!(undone["rollout"].is_null(), "{undone}");
+}

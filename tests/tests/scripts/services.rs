@@ -450,10 +450,12 @@ async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
     put(&fixture, desired("b", 3), PutMode::Replace, None).await;
     let (failed, former) = (read().await, fixture.store.former_generations(&WEB).await.unwrap().remove(0));
     assert_eq!(failed.rollout.settled_fingerprint, Some(former.fingerprint));
+    assert!(!failed.rollout.is_known_good, "it is new");
     assert!(fixture.store.roll_back(&failed, former.pod.clone(), "web-0 crashed").await.unwrap());
     let service = read().await;
     assert_eq!((service.generation, service.pod.image()), (3, "a"));
     assert_eq!(service.rollout.rolled_back, Some((2, "web-0 crashed".to_owned())));
+    assert!(service.rollout.is_known_good, "no canary holds it up");
     let late = fixture.store.roll_back(&failed, former.pod, "web-0 crashed");
     assert!(!changing_nothing(&fixture, late).await.unwrap(), "of a second scheduler");
     put(&fixture, desired("a", 5), PutMode::Replace, None).await;
