@@ -444,7 +444,7 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
 }
 
 /// The derived schemas of the parts of a document that have no other fields.
-pub const STRICT: [&str; 10] = [
+pub const STRICT: [&str; 11] = [
     "ContainerSpec",
     "HealthCheck",
     "HttpCheck",
@@ -452,6 +452,7 @@ pub const STRICT: [&str; 10] = [
     "Logging",
     "LogOptions",
     "UpdatePolicy",
+    "RollbackPolicy",
     "JobPolicy",
     "CronPolicy",
     "CronHistory",

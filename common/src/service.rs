@@ -1,5 +1,6 @@
 //! The record of a service: its desired state and the version of that state.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,18 @@ impl Service {
     /// Returns what it is.
     pub fn kind(&self) -> Kind {
         self.pod.kind
+    }
+
+    /// Returns whether its pods get a former specification again: the last one with which all were good, or what took a
+    /// failed rollout back.
+    pub fn goes_back(&self) -> bool {
+        self.rollout.is_known_good || self.rollout.rolled_back.is_some()
+    }
+
+    /// Returns how its pods are replaced now; `None` without a policy.
+    pub fn replacing_policy(&self) -> Option<Cow<'_, UpdatePolicy>> {
+        let policy = self.update.as_ref()?;
+        Some(if self.goes_back() { policy.going_back() } else { Cow::Borrowed(policy) })
     }
 
     /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a job.

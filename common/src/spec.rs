@@ -55,7 +55,7 @@ pub use units::{
     Command, Cpus, Environment, Memory, Milliseconds, Period, Port, Protocol, Seconds, TextList,
 };
 pub(crate) use units::{replicas, whole};
-pub use update::{OnFailure, UpdateOrder, UpdatePolicy};
+pub use update::{OnFailure, RollbackPolicy, UpdateOrder, UpdatePolicy};
 pub use volume::{PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 
 /// Maximum number of replicas of one service. A larger number is more likely a typing error than intended.

@@ -314,17 +314,59 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut Draft<'_, '_>) {
 
 /// The fields that kubeleet has under another name, or not.
 pub(crate) fn update_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
-    let mut update = Node::empty_map(field.place);
+    if !field.value.is_map() {
+        draft.set("update", field, field.value.clone());
+        return;
+    }
+    let mut update = update_of(draft, field);
     for part in field.value.fields().filter(|part| !part.value.is_null()) {
         match part.name {
-            "parallelism" | "max_failure_ratio" => update.set(part.name, part.place, part.value.unquoted()),
+            "max_failure_ratio" => update.set(part.name, part.place, part.value.unquoted()),
             "failure_action" => update.set("on_failure", part.place, part.value.clone()),
-            "order" => update.set(part.name, part.place, part.value.clone()),
-            name if name.starts_with("x-") => {}
-            name => update.set(name, part.place, part.value.clone()),
+            _ => set_pace(&mut update, part),
         }
     }
-    draft.set("update", field, if field.value.is_map() { update } else { field.value.clone() });
+    draft.set("update", field, update);
+}
+
+/// A rollback is not judged, so it goes on whatever its pods do.
+pub(crate) fn rollback_config(field: Field<'_>, draft: &mut Draft<'_, '_>) {
+    if !field.value.is_map() {
+        draft.set("update", field, field.value.clone());
+        return;
+    }
+    let mut rollback = Node::empty_map(field.place);
+    for part in field.value.fields().filter(|part| !part.value.is_null()) {
+        let text = part.value.scalar();
+        match (part.name, text.as_deref()) {
+            ("failure_action", Some("continue")) | ("max_failure_ratio", Some("0")) => {}
+            ("failure_action" | "max_failure_ratio", _) => {
+                let detail = format!(
+                    "deploy.rollback_config.{} is not honoured: a rollback is not judged, and goes on",
+                    part.name
+                );
+                draft.note(NoteKind::NotHonoured, part.place, detail);
+            }
+            _ => set_pace(&mut rollback, part),
+        }
+    }
+    let mut update = update_of(draft, field);
+    update.set("rollback", field.place, rollback);
+    draft.set("update", field, update);
+}
+
+/// Returns what is known of `update`: `update_config` and `rollback_config` come in any order.
+fn update_of(draft: &Draft<'_, '_>, field: Field<'_>) -> Node {
+    draft.document.get("update").cloned().unwrap_or_else(|| Node::empty_map(field.place))
+}
+
+/// Sets what an update and a rollback both have.
+fn set_pace(policy: &mut Node, part: Field<'_>) {
+    match part.name {
+        "parallelism" => policy.set(part.name, part.place, part.value.unquoted()),
+        name if name.starts_with("x-") => {}
+        name => policy.set(name, part.place, part.value.clone()),
+    }
 }
 
 pub(crate) fn deploy_mode(field: Field<'_>, draft: &mut Draft<'_, '_>) {

@@ -59,9 +59,9 @@ pub struct ServiceFields {
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
-    /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio` and `on_failure`,
-    /// which is `pause`, `rollback` or `continue`. Without it a quarter of them at a time, and what does not become ready
-    /// holds up the others.
+    /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
+    /// which is `pause`, `rollback` or `continue`, and `rollback`, which says what differs while the service goes back.
+    /// Without it a quarter of them at a time, and what does not become ready holds up the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,

@@ -1,5 +1,6 @@
 //! `update`: how the pods of a service are replaced when its specification changes, and when that has failed.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,38 @@ pub struct UpdatePolicy {
     /// What happens when the update has failed.
     #[serde(default)]
     pub on_failure: OnFailure,
+    /// What differs while the service goes back to the last specification with which all its pods were good, by a
+    /// rollback or an undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RollbackPolicy>,
+}
+
+/// How pods are replaced by those of a former specification. What it leaves out is as in the update.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RollbackPolicy {
+    /// As `order` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<UpdateOrder>,
+    /// As `parallelism` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0)]
+    pub parallelism: Option<u32>,
+    /// As `max_surge` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 1)]
+    pub max_surge: Option<u32>,
+    /// As `max_unavailable` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = 0)]
+    pub max_unavailable: Option<u32>,
+    /// As `delay` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0s")]
+    pub delay: Option<Seconds>,
+    /// As `monitor` of the update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "5s")]
+    pub monitor: Option<Seconds>,
 }
 
 /// Whether a pod is stopped before its successor starts.
@@ -84,6 +117,25 @@ pub enum OnFailure {
 }
 
 impl UpdatePolicy {
+    /// Returns the policy for going back to a former specification.
+    pub fn going_back(&self) -> Cow<'_, Self> {
+        let Some(RollbackPolicy { order, parallelism, max_surge, max_unavailable, delay, monitor }) =
+            self.rollback.as_ref()
+        else {
+            return Cow::Borrowed(self);
+        };
+        Cow::Owned(Self {
+            order: order.unwrap_or(self.order),
+            parallelism: parallelism.or(self.parallelism),
+            max_surge: max_surge.or(self.max_surge),
+            max_unavailable: max_unavailable.or(self.max_unavailable),
+            delay: delay.or(self.delay),
+            monitor: monitor.or(self.monitor),
+            rollback: None,
+            ..self.clone()
+        })
+    }
+
     /// Returns for how long a new pod must have been ready to be good.
     pub fn monitor(&self) -> Duration {
         self.monitor.map_or(DEFAULT_MONITOR, Seconds::duration)
@@ -123,29 +175,42 @@ impl UpdatePolicy {
     pub(super) fn violations(&self, pod: &PodSpec) -> Vec<Violation> {
         let is_ratio = |ratio: &f64| (0.0..=1.0).contains(ratio);
         let wrong = |is_wrong: bool, field: &str, why: &str| {
-            is_wrong.then(|| Violation::new(format!("/update{field}"), why))
+            is_wrong.then(|| Violation::new(format!("/update/{field}"), why))
         };
+        let ratio = self.max_failure_ratio.is_some_and(|ratio| !is_ratio(&ratio));
+        let mut found: Vec<Violation> = [
+            wrong(ratio, "max_failure_ratio", "is a part of the pods, from 0 to 1"),
+            wrong(
+                self.canary == Some(0),
+                "canary",
+                "is at least 1; leave it out to replace all pods at once",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        found.extend(self.limit_violations("/update", pod));
+        if self.rollback.is_some() {
+            found.extend(self.going_back().limit_violations("/update/rollback", pod));
+        }
+        found
+    }
+
+    /// Returns why pods cannot be replaced like this.
+    fn limit_violations(&self, pointer: &str, pod: &PodSpec) -> Vec<Violation> {
+        let wrong = |is_wrong: bool, why: &str| is_wrong.then(|| Violation::new(pointer, why));
         [
             wrong(
-                self.max_failure_ratio.is_some_and(|ratio| !is_ratio(&ratio)),
-                "/max_failure_ratio",
-                "is a part of the pods, from 0 to 1",
-            ),
-            wrong(self.canary == Some(0), "/canary", "is at least 1; leave it out to replace all pods at once"),
-            wrong(
                 self.max_surge(1) == 0 && self.max_unavailable(1) == 0,
-                "",
                 "max_surge and max_unavailable are both 0, so that no pod could ever be replaced",
             ),
             wrong(
                 self.max_surge(1) > 0 && pod.on_disconnect == OnDisconnect::Stop,
-                "",
                 "a pod that starts before the one it replaces is stopped runs beside it, which `on_disconnect: stop` \
                  (the default with volumes) rules out: use `order: stop-first`, or `on_disconnect: keep`",
             ),
             wrong(
                 self.max_surge(1) > 0 && !pod.persistent_volumes().is_empty(),
-                "",
                 "two pods of a replica cannot have its persistent volume at the same time: use `order: stop-first`",
             ),
         ]
@@ -189,6 +254,16 @@ mod tests {
             failed.map(|(policy, bad, pods)| policy.has_failed(bad, pods)),
             [false, true, false, true, false]
         );
+        let both =
+            policy(r#"{"parallelism":1,"delay":"1m","canary":1,"rollback":{"parallelism":0,"delay":"0s"}}"#);
+        let back = both.going_back();
+        assert_eq!((both.max_unavailable(8), both.pace().as_secs()), (1, 60));
+        assert_eq!(
+            (back.max_unavailable(8), back.pace().as_secs()),
+            (8, 5),
+            "what it leaves out is as before"
+        );
+        assert_eq!(*default.going_back(), default);
         let slow = policy(r#"{"delay":"1m","monitor":"10s"}"#);
         assert_eq!((slow.pace().as_secs(), slow.monitor().as_secs()), (60, 10));
     }
@@ -207,6 +282,9 @@ mod tests {
             (r#"{"max_surge":1}"#, &stop, &["/update"]),
             (r#"{"max_unavailable":0}"#, &keep, &["/update"]),
             (r#"{"order":"start-first","max_surge":0}"#, &keep, &["/update"]),
+            (r#"{"rollback":{"order":"start-first","parallelism":0}}"#, &keep, &[]),
+            (r#"{"rollback":{"order":"start-first"}}"#, &stop, &["/update/rollback"]),
+            (r#"{"rollback":{"max_unavailable":0}}"#, &keep, &["/update/rollback"]),
         ] {
             let found: Vec<String> = policy(json).violations(pod).into_iter().map(|v| v.pointer).collect();
             assert_eq!(found, pointers, "{json}");

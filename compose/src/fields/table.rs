@@ -33,7 +33,6 @@ const NO_DEVICES: &str = "containers get no devices; remove it, or run this serv
 const NO_NAMESPACES: &str = "containers share no namespace with the machine or with each other; remove it";
 const NO_PRIVILEGES: &str =
     "containers get no privileges beyond the default; remove it, or use another image";
-const ROLLING: &str = "a rollback replaces pods as an update does";
 const ENGINE: &str = "kubeleet leaves it to the engine's default";
 const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
 const LIMIT_RESERVES: &str = "kubeleet reserves what is set as the limit";
@@ -262,6 +261,10 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.deploy.restart_policy.window", "the pause between restarts grows by itself"),
     not_honoured("services.*.deploy.endpoint_mode", NO_NETWORKS),
     honoured("services.*.deploy.update_config", to::update_config, "as `update`"),
-    not_honoured("services.*.deploy.rollback_config", ROLLING),
+    honoured(
+        "services.*.deploy.rollback_config",
+        to::rollback_config,
+        "as `update.rollback`; it is not judged",
+    ),
     not_honoured("services.*.deploy.placement", PLACEMENT),
 ];

@@ -50,6 +50,13 @@ fn each_field_becomes_the_one_of_a_service() {
                 "order": "start-first", "parallelism": 2, "on_failure": "rollback", "monitor": 20,
             }),
         ),
+        (
+            "deploy: {rollback_config: {parallelism: '0', order: stop-first, failure_action: continue}, update_config: {delay: 5s}}",
+            "update",
+            serde_json::json!({
+                "delay": 5, "on_failure": "pause", "rollback": {"order": "stop-first", "parallelism": 0},
+            }),
+        ),
         ("mem_limit: 64m", "memory", serde_json::json!(64 << 20)),
         ("mem_limit: 64MB", "memory", serde_json::json!(64 << 20)),
         ("mem_limit: 67108864b", "memory", serde_json::json!(64 << 20)),

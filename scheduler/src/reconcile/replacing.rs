@@ -49,9 +49,10 @@ impl Budget {
         let in_service = count(&|replica| replica.iter().any(|(_, pod)| allows_next(service, pod, now)));
         let with_two = count(&|replica| replica.iter().any(|(slot, _)| slot.slot.is_second));
         let with_new = count(&|replica| replica.iter().any(|(_, pod)| !is_old(service, pod)));
-        let policy = service.update.as_ref();
-        let unavailable = policy.map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
-        let surge = policy.map_or(0, |policy| policy.max_surge(desired));
+        let policy = service.replacing_policy();
+        let unavailable =
+            policy.as_ref().map_or((desired / 4).max(1), |policy| policy.max_unavailable(desired));
+        let surge = policy.as_ref().map_or(0, |policy| policy.max_surge(desired));
         Self {
             unavailable: unavailable.saturating_sub(desired - in_service),
             surge: surge.saturating_sub(with_two),
@@ -143,11 +144,11 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<Pods<'_>> {
 
 /// Returns whether a pod holds up no other one: it serves, and a new one has shown that it is good.
 fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
-    let Some(policy) = service.update.as_ref().filter(|_| !is_old(service, pod)) else {
+    let Some(policy) = service.replacing_policy().filter(|_| !is_old(service, pod)) else {
         return is_in_service(pod);
     };
-    match rollout::verdict(policy, pod, now) {
-        Verdict::Good => is_past_delay(policy, pod, now),
+    match rollout::verdict(&policy, pod, now) {
+        Verdict::Good => is_past_delay(&policy, pod, now),
         // Where bad ones are accepted, there is nothing to wait for.
         Verdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
         Verdict::Young => false,

@@ -5,6 +5,7 @@
 //! restarted before, if its image cannot be pulled, if it is unhealthy, or if it is not ready in time; otherwise it is
 //! *young*, and holds up the next one.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use common::RedisMillis;
@@ -43,17 +44,15 @@ pub(crate) enum RolloutStep {
 }
 
 /// Returns the policy by which the rollout of the service's generation is judged; `None` if it is not judged any more.
-pub(crate) fn judged_by(service: &Service) -> Option<&UpdatePolicy> {
+pub(crate) fn judged_by(service: &Service) -> Option<Cow<'_, UpdatePolicy>> {
     let is_over = service.rollout.is_settled || service.state != ServiceState::Active;
-    service.update.as_ref().filter(|_| !is_over)
+    service.replacing_policy().filter(|_| !is_over)
 }
 
 /// Returns how many pods are replaced before the others wait for a person; `None` if they do not wait.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
-    let marks = &service.rollout;
-    let is_tried = marks.is_promoted || marks.is_known_good || marks.rolled_back.is_some();
     let canary = service.update.as_ref()?.canary? as usize;
-    (!is_tried).then_some(canary)
+    (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
 }
 
 /// Returns what a pod of the service's generation shows of it.
@@ -93,7 +92,7 @@ pub(crate) fn step<'a>(
     let policy = judged_by(service)?;
     let (mut good, mut bad) = (0, Vec::new());
     for pod in new {
-        match verdict(policy, pod, now) {
+        match verdict(&policy, pod, now) {
             Verdict::Good => good += 1,
             Verdict::Young => {}
             Verdict::Bad(why) => bad.push(why),

@@ -124,6 +124,7 @@ async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
         service
     };
     http.post("/service", &with_canary(&sleeps(), 0)).await;
+    http.runs(SOON, "web", REPLICAS).await;
     until(&http, "the first generation is ready", is_complete).await;
     let settled = "generation 1: all pods are ready";
     eventually_within(SOON, "it has settled", || async {
