@@ -45,7 +45,7 @@ impl LoopLease {
         self.is_held
     }
 
-    /// Takes the lease if nobody has it, and renews it if it is soon due.
+    /// Takes the lease if no scheduler has it, and renews it if it is soon due.
     pub(crate) async fn acquire(&mut self) -> Result<Standing, StoreError> {
         let was_held = self.is_held;
         if was_held && self.renewed_at.elapsed() < self.renewal_interval() / 2 {

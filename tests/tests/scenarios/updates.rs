@@ -108,7 +108,7 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
     }
 }
 
-/// What was good before is not tried again: a rollback and an undo wait for nobody.
+/// What was good before is not tried again: a rollback and an undo do not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
     let _lock = beside_others().await;
