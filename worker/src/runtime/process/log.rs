@@ -47,19 +47,12 @@ pub(super) fn read(
     tail: usize,
     follow: bool,
 ) -> BoxStream<'static, Result<Bytes, RuntimeError>> {
-    let reader = LogReader { folder, tail, follow, files: Vec::new(), has_begun: false };
-    chunks(reader).map(|chunk| chunk.map(|chunk| chunk.bytes)).boxed()
+    chunks(LogReader::new(folder, tail, follow)).map(|chunk| chunk.map(|chunk| chunk.bytes)).boxed()
 }
 
 /// Streams the lines of a pod with the times at which they were written.
 pub(super) fn lines(folder: Folder, query: LineQuery) -> LineStream {
-    let reader = LogReader {
-        folder: folder.clone(),
-        tail: query.tail.unwrap_or(usize::MAX),
-        follow: query.follow,
-        files: Vec::new(),
-        has_begun: false,
-    };
+    let reader = LogReader::new(folder.clone(), query.tail.unwrap_or(usize::MAX), query.follow);
     let state = Some((chunks(reader), TimedLines { folder, after: query.after, ..TimedLines::default() }));
     stream::unfold(state, |state| async {
         let (mut chunks, mut timed) = state?;
@@ -159,10 +152,17 @@ struct LogReader {
     follow: bool,
     /// The files still to be read, in reverse order.
     files: Vec<File>,
+    /// Where the last file ended when it was opened. Without `follow` what is written later is not read: it would be
+    /// more than the tail, and of a pod that writes faster than this reads there would be no end.
+    end: u64,
     has_begun: bool,
 }
 
 impl LogReader {
+    fn new(folder: Folder, tail: usize, follow: bool) -> Self {
+        Self { folder, tail, follow, files: Vec::new(), end: 0, has_begun: false }
+    }
+
     /// Returns whether no more output will follow what is in the files now.
     fn is_complete(&self) -> bool {
         let is_running = |record: super::folder::Record| match record.state {
@@ -179,19 +179,21 @@ impl LogReader {
             self.has_begun = true;
             self.open_files()?;
         }
-        while let Some(file) = self.files.last_mut() {
+        let (end, follow) = (self.end, self.follow);
+        while let [others @ .., file] = self.files.as_mut_slice() {
             if file.stream_position()? > file.metadata()?.len() {
                 file.rewind()?; // it was truncated
             }
             let offset = file.stream_position()?;
-            let mut buffer = vec![0; CHUNK_BYTES];
+            let is_older = !others.is_empty();
+            let limit = if is_older || follow { u64::MAX } else { end.saturating_sub(offset) };
+            let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(limit).unwrap_or(CHUNK_BYTES))];
             let length = file.read(&mut buffer)?;
             if length > 0 {
                 buffer.truncate(length);
-                let is_older = self.files.len() > 1;
                 return Ok(Some(LogPiece { bytes: buffer.into(), offset, is_older }));
             }
-            if self.files.len() == 1 {
+            if !is_older {
                 return Ok(None);
             }
             self.files.pop();
@@ -201,12 +203,14 @@ impl LogReader {
 
     fn open_files(&mut self) -> io::Result<()> {
         let Some(mut log) = open(&self.folder.log())? else { return Ok(()) };
-        let found = seek_to_tail(&mut log, self.tail)?;
+        self.end = log.metadata()?.len();
+        let found = seek_to_tail(&mut log, self.tail, self.end)?;
         self.files.push(log);
         if found < self.tail
             && let Some(mut older) = open(&self.folder.older_log())?
         {
-            seek_to_tail(&mut older, self.tail - found)?;
+            let end = older.metadata()?.len();
+            seek_to_tail(&mut older, self.tail - found, end)?;
             self.files.push(older);
         }
         Ok(())
@@ -221,12 +225,11 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Seeks to where the last `lines` lines begin, reading backwards. Returns how many there are, at most
+/// Seeks to where the last `lines` lines before `end` begin, reading backwards. Returns how many there are, at most
 /// `lines`.
-fn seek_to_tail(file: &mut File, lines: usize) -> io::Result<usize> {
-    let end = file.metadata()?.len();
+fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
-        file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(end))?;
         return Ok(0);
     }
     let (mut begin, mut found) = (end, 0);
@@ -263,7 +266,7 @@ mod tests {
         let path = dir.path().join("log");
         std::fs::write(&path, text).unwrap();
         let mut file = File::open(path).unwrap();
-        let found = seek_to_tail(&mut file, lines).unwrap();
+        let found = seek_to_tail(&mut file, lines, text.len() as u64).unwrap();
         let mut rest = String::new();
         file.read_to_string(&mut rest).unwrap();
         (found, rest)
@@ -298,5 +301,24 @@ mod tests {
         std::fs::write(folder.log(), "new line\n").unwrap();
         let chunks: Vec<Bytes> = read(folder, 2, false).try_collect().await.unwrap();
         assert_eq!(chunks.concat(), b"old line\nnew line\n");
+    }
+
+    #[test]
+    fn what_is_written_while_a_tail_is_read_is_not_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path(), "node/web").unwrap();
+        folder.create().unwrap();
+        for (follow, expected) in [(false, "two\nthree\n"), (true, "two\nthree\nfour\n")] {
+            std::fs::write(folder.log(), "one\ntwo\nthree\n").unwrap();
+            let mut reader = LogReader::new(folder.clone(), 2, follow);
+            reader.open_files().unwrap();
+            reader.has_begun = true;
+            std::fs::write(folder.log(), "one\ntwo\nthree\nfour\n").unwrap();
+            let mut read = Vec::new();
+            while let Some(piece) = reader.read_chunk().unwrap() {
+                read.extend_from_slice(&piece.bytes);
+            }
+            assert_eq!(String::from_utf8(read).unwrap(), expected);
+        }
     }
 }
