@@ -57,6 +57,16 @@ async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> 
     }
 }
 
+/// Waits until the rollout of a generation is over: from here on a rollback goes back to it.
+async fn has_settled(http: &Http, generation: u64) {
+    let settled = format!("generation {generation}: all pods are ready");
+    eventually_within(SOON, "it has settled", || async {
+        let events = http.get("/event?tail=200&follow=false").await;
+        check(events.to_string().contains(&settled), || events.to_string())
+    })
+    .await;
+}
+
 fn is_complete(service: &Value) -> bool {
     let status = &service["status"];
     status["ready"] == REPLICAS && status["updated"] == REPLICAS && status["stopping"] == 0
@@ -98,13 +108,7 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
         .await;
         assert!(updated["rollout"].is_null(), "{updated}");
         assert_eq!(pods(&http).await.intersection(&before).count(), 0, "all were replaced");
-        // From here on a rollback goes back to it.
-        let settled = format!("generation {good}: all pods are ready");
-        eventually_within(SOON, "it has settled", || async {
-            let events = http.get("/event?tail=200&follow=false").await;
-            check(events.to_string().contains(&settled), || events.to_string())
-        })
-        .await;
+        has_settled(&http, good).await;
     }
 }
 
@@ -126,12 +130,7 @@ async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
     http.post("/service", &with_canary(&sleeps(), 0)).await;
     http.runs(SOON, "web", REPLICAS).await;
     until(&http, "the first generation is ready", is_complete).await;
-    let settled = "generation 1: all pods are ready";
-    eventually_within(SOON, "it has settled", || async {
-        let events = http.get("/event?tail=200&follow=false").await;
-        check(events.to_string().contains(settled), || events.to_string())
-    })
-    .await;
+    has_settled(&http, 1).await;
 
     let broken = json!(["/bin/sh", "-c", "echo no database; exit 3"]);
     put(&http, &with_canary(&broken, 1)).await;
