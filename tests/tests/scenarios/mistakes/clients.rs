@@ -78,9 +78,8 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     ));
     assert!(bytes > 0, "logs were read");
     assert!(busy.longest_beat < Duration::from_secs(10), "no heartbeat may be left out: {busy:?}");
-    assert!(busy.p95 < Duration::from_secs(1), "a POST may not wait for them: {busy:?}");
-    // In the short form this is the one that waits for its connection behind 5,000 that have just come.
-    assert!(busy.p99 < Duration::from_secs(10), "no POST may wait for long: {busy:?}");
+    assert!(busy.p99 < Duration::from_secs(2), "a POST may not wait for them: {busy:?}");
+    assert!(busy.first < Duration::from_secs(10), "nor may a new connection wait for long: {busy:?}");
 }
 
 /// How the cluster did.
@@ -88,8 +87,9 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
 struct Measured {
     #[allow(dead_code, reason = "it is printed")]
     posts: usize,
-    /// Of a POST.
-    p95: Duration,
+    /// Of the first POST, which waits for its connection behind those that have just come.
+    first: Duration,
+    /// Of the other POSTs.
     p99: Duration,
     /// The longest time between two heartbeats of a node.
     longest_beat: Duration,
@@ -115,9 +115,10 @@ async fn measure(http: &Http, cluster: &Cluster, duration: Duration, prefix: &st
             }
         }
     }
-    took.sort_unstable();
-    let (p95, p99) = (took[took.len() * 95 / 100], took[took.len() * 99 / 100]);
-    Measured { posts: took.len(), p95, p99, longest_beat }
+    let (first, others) = took.split_first_mut().expect("there was one");
+    others.sort_unstable();
+    let (first, p99) = (*first, others[others.len() * 99 / 100]);
+    Measured { posts: took.len(), first, p99, longest_beat }
 }
 
 /// Sends a request a byte a second, again and again.
