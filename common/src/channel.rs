@@ -83,6 +83,15 @@ impl Purpose {
         }
     }
 
+    /// Returns what events say about its end, from the last frame of the worker.
+    pub fn describe_end(&self, last: &Frame) -> String {
+        match (self, last) {
+            (Self::Exec { .. }, Frame::Exit(code)) => format!("exit code {code}"),
+            (_, Frame::Failed(why)) => why.clone(),
+            _ => "done".to_owned(),
+        }
+    }
+
     /// Returns the word that the reasons of its events begin with.
     pub fn event_word(&self) -> &'static str {
         match self {

@@ -5,13 +5,19 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use common::health::Health;
 use common::pod::ContainerProgress;
+use futures_util::stream::{StreamExt, poll_fn};
 use tokio::sync::mpsc;
 
 use crate::context::SessionContext;
+use crate::ended_runs;
 use crate::health::{CheckKind, HealthChange};
+use crate::runtime::ContainerState;
 use crate::table::ManagedPod;
-use common::health::Health;
+
+/// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other change.
+const LOOKS: usize = 32;
 
 /// Probes for as long as the session lasts.
 pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
@@ -19,8 +25,12 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
     let task_context = context.clone();
     context.tasks.spawn(async move {
         let note_changes = async {
-            while let Some(change) = changes.recv().await {
-                note(&task_context, &change);
+            let changes = poll_fn(|waker| changes.poll_recv(waker));
+            let mut explained = changes.map(|change| explain(&task_context, change)).buffered(LOOKS);
+            while let Some(change) = explained.next().await {
+                if let Some(change) = change {
+                    note(&task_context, &change);
+                }
             }
         };
         tokio::select! {
@@ -29,6 +39,27 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
             () = note_changes => {}
         }
     });
+}
+
+/// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine may tell
+/// later than a probe does: its exit says more than a refused connection.
+async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
+    if change.kind != CheckKind::Healthcheck || change.health != Health::Unhealthy {
+        return Some(change);
+    }
+    let runtime = &*context.worker.runtime;
+    if let Ok(Some(container)) = runtime.find(&context.worker.node, &change.handle).await
+        && matches!(container.state, ContainerState::Exited { .. })
+    {
+        context.doubted.insert(container.pod, change.handle);
+        context.wakeups.request_reconcile();
+        return None;
+    }
+    let message = match ended_runs::last_output(runtime, &change.handle).await {
+        nothing if nothing.is_empty() => change.message,
+        output => format!("{}; it wrote at last: {output}", change.message),
+    };
+    Some(HealthChange { message, ..change })
 }
 
 /// Notes a change; a container that is unhealthy, or that others wait for, is looked at.

@@ -38,6 +38,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest first message: a command may be long.
 const MAX_REQUEST: usize = 256 * 1024;
+/// How a channel ended whose client said nothing more.
+const CLIENT_LEFT: &str = "the client has left";
 
 /// Selects the container.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -129,7 +131,7 @@ impl ClientSession {
         let text = match message {
             Ok(Some(Ok(Message::Text(text)))) => text,
             Ok(Some(Ok(_))) => return Err("the first message must be text".to_owned()),
-            Ok(Some(Err(_)) | None) => return Err("the client has left".to_owned()),
+            Ok(Some(Err(_)) | None) => return Err(CLIENT_LEFT.to_owned()),
             Err(_) => return Err("no request arrived".to_owned()),
         };
         // The library's message may quote an argument, which may be secret: it goes to the one that sent it.
@@ -175,18 +177,24 @@ impl ClientSession {
             }
         };
         let seconds = begun.elapsed().as_secs();
-        let how = result.as_ref().err().map_or("the client has left", String::as_str);
+        // The side that closes first records the event, and often that is this one.
+        let how = match &result {
+            Ok(Some(last)) => request.purpose.describe_end(last),
+            Ok(None) => CLIENT_LEFT.to_owned(),
+            Err(why) => why.clone(),
+        };
         close(store, request, format!("{what} ended after {seconds} s: {how}")).await;
-        result
+        result.map(drop)
     }
 
-    /// Passes frames on in both directions until either side ends.
-    async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<(), String> {
+    /// Passes frames on in both directions until either side ends. Returns the worker's last frame, `None` if the client
+    /// has left before.
+    async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<Option<Frame>, String> {
         let Channel { mut writer, mut reader } = channel;
         let (mut to_client, mut from_client) = socket.split();
         let ended = tokio::select! {
             ended = send_to_client(&mut to_client, &mut reader) => ended,
-            ended = receive_from_client(&mut from_client, &mut writer) => ended,
+            ended = receive_from_client(&mut from_client, &mut writer) => ended.map(|()| None),
             () = self.app.shutdown.cancelled() => Err("this API stops; connect to another one".to_owned()),
         };
         let _best_effort = writer.finish(Frame::Closed).await;
@@ -210,24 +218,28 @@ impl ClientSession {
     }
 }
 
-/// Sends the frames of the worker until the last one was sent, or until the client does not take them.
+/// Sends the frames of the worker until the last one was sent, and returns that; `None` if the client takes no more.
 async fn send_to_client(
     to_client: &mut SplitSink<&mut WebSocket, Message>,
     reader: &mut ChannelReader,
-) -> Result<(), String> {
+) -> Result<Option<Frame>, String> {
     let mut ping = tokio::time::interval(PING_INTERVAL);
     loop {
         let (frame, receipt) = tokio::select! {
             received = reader.next() => received.map_err(|error| worker_gone(&error))?,
             _ = ping.tick() => {
                 if to_client.send(Message::Ping(Bytes::new())).await.is_err() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 continue;
             }
         };
-        if to_client.send(Message::Binary(frame.encode())).await.is_err() || frame.is_last() {
-            return Ok(());
+        let is_sent = to_client.send(Message::Binary(frame.encode())).await.is_ok();
+        if frame.is_last() {
+            return Ok(Some(frame));
+        }
+        if !is_sent {
+            return Ok(None);
         }
         drop(receipt);
     }

@@ -145,7 +145,9 @@ fn what_it_says(pod: &PodRecord) -> String {
         ("", message) => message.to_owned(),
         (reason, message) => format!("{reason}: {message}"),
     };
-    said + &last_exit(pod)
+    // The message of an unhealthy container has its output.
+    let output = last_exit(pod);
+    if said.contains(&output) { said } else { said + &output }
 }
 
 /// Returns the last output of the pod: what an engineer would look at first.
@@ -160,6 +162,7 @@ fn last_exit(pod: &PodRecord) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::service::RolloutMarks;
+    use serde_json::json;
 
     use super::super::plan::testing::{record, service};
     use super::*;
@@ -214,6 +217,20 @@ mod tests {
             };
             assert_eq!(word, expected, "{case}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_bad_pod_says_once_what_it_wrote_at_last() {
+        let said = |reason: &str, message: &str| {
+            let mut pod = pod(Phase::Running, 3, |_| {});
+            (pod.reason, pod.message) = (reason.into(), message.into());
+            let run = json!({"id": "a", "node": "n", "ended_at": 1, "exit_code": 3, "last_output": "no database\n"});
+            pod.runs = vec![serde_json::from_value(run).unwrap()];
+            what_it_says(&pod)
+        };
+        let whole = "Unhealthy: GET /: refused; it wrote at last: no database";
+        assert_eq!(said("Unhealthy", "GET /: refused; it wrote at last: no database"), whole);
+        assert_eq!(said("Unhealthy", "GET /: refused"), whole);
     }
 
     #[test]

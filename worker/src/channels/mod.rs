@@ -54,7 +54,7 @@ async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), S
         Some(last) => {
             let finished = channel.writer.finish(last.clone());
             let _too_late = tokio::time::timeout(FINISH_TIMEOUT, finished).await;
-            describe_end(&request.purpose, last)
+            request.purpose.describe_end(last)
         }
         None => "its client has left".to_owned(),
     };
@@ -62,14 +62,6 @@ async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), S
     let message =
         format!("{} ended after {} s: {how}", request.purpose.describe(), begun.elapsed().as_secs());
     store.close_channel(&request.id, &request.pod, true, &message).await
-}
-
-fn describe_end(purpose: &Purpose, last: &Frame) -> String {
-    match (purpose, last) {
-        (Purpose::Exec { .. }, Frame::Exit(code)) => format!("exit code {code}"),
-        (_, Frame::Failed(why)) => why.clone(),
-        _ => "done".to_owned(),
-    }
 }
 
 /// Serves a channel until it ends, or until this worker must let go of its pods.

@@ -27,6 +27,7 @@ async fn an_unhealthy_container_is_not_ready_is_started_again_and_is_ready_when_
     rig.until_reason(pod.as_str(), "CrashLoopBackOff").await;
     let record = rig.record(pod.as_str()).await.unwrap();
     assert!(record.message.starts_with("unhealthy, so it was stopped: "), "{}", record.message);
+    assert!(record.message.contains("it wrote at last: simulated start 1"), "{}", record.message);
     assert_eq!(record.ready_since, None);
     rig.engine.set_exec_exit_code(&pod, Some(0));
     rig.until_reason(pod.as_str(), "").await;
@@ -34,6 +35,19 @@ async fn an_unhealthy_container_is_not_ready_is_started_again_and_is_ready_when_
     assert_eq!((record.restarts, record.runs.len(), record.exit_code), (1, 1, Some(143)));
     assert!(record.ready_since > ready_since);
     assert_eq!(rig.containers(pod.as_str()).await, before, "the same container, started again");
+}
+
+/// Its probes fail before the engine says that it has ended.
+#[tokio::test]
+async fn a_container_that_has_ended_is_not_called_unhealthy() {
+    let Some(rig) = Rig::new("health_ended") else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(&service(&format!(r#""healthcheck":{CHECK}"#))).await[0].clone();
+    rig.until_reason(pod.as_str(), "").await;
+    assert!(rig.engine.exit(&pod, 3));
+    rig.until_reason(pod.as_str(), "CrashLoopBackOff").await;
+    let record = rig.record(pod.as_str()).await.unwrap();
+    assert!(record.message.starts_with("exited with code 3"), "{}", record.message);
 }
 
 #[tokio::test]
