@@ -158,6 +158,9 @@ pub struct SavedVolume {
     pub space: Option<u64>,
     /// The node that has its data.
     pub node: NodeName,
+    /// The id of that node's container engine, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_id: Option<String>,
 }
 
 /// A pod and its assignment.
@@ -512,6 +515,7 @@ mod tests {
             replica: 0,
             space: Some(1 << 30),
             node: NodeName::new("w1").unwrap(),
+            engine_id: Some("A".to_owned()),
         };
         let mut state = SavedState { pods: vec![pod], volumes: vec![volume], ..SavedState::default() };
         state.add_service(SavedService { name, fields });

@@ -126,6 +126,9 @@ pub struct Volume {
     pub claim: VolumeClaim,
     /// The node that has its data, or that is to remove it. `None` for a shared volume that is not being removed.
     pub node: Option<NodeName>,
+    /// The id of that node's container engine; `None` if it has none. If it differs from the node's, the data is on a
+    /// machine that had the name before.
+    pub engine_id: Option<String>,
     /// Whether it can be used.
     pub state: VolumeState,
     /// How many bytes it held when its node measured last; `None` before that.
@@ -136,6 +139,26 @@ pub struct Volume {
     pub is_restored: bool,
     /// When it was bound to its node.
     pub created_at: RedisMillis,
+}
+
+/// A machine that has not told Redis which volumes it has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnreportedNode {
+    /// The name of its node.
+    pub name: NodeName,
+    /// Whether another machine has the name now.
+    pub is_former: bool,
+}
+
+impl UnreportedNode {
+    /// Reads a field of `volumes:reports`: the name of a node, with the id of the engine if another machine has the name.
+    pub(crate) fn from_field(field: &str) -> Option<Self> {
+        let (name, is_former) = match field.split_once(' ') {
+            Some((name, _engine)) => (name, true),
+            None => (field, false),
+        };
+        Some(Self { name: NodeName::new(name).ok()?, is_former })
+    }
 }
 
 /// How much a volume holds.

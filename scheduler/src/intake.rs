@@ -134,12 +134,17 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
             Ok(record) => record.and_then(|volume| {
                 let is_removing = volume.state == VolumeState::Removing;
                 let node = volume.node.filter(|_| is_removing || !claim.scope.is_shared())?;
-                Some(BoundVolume { name: claim.name.clone(), node, is_removing })
+                Some(BoundVolume {
+                    name: claim.name.clone(),
+                    node,
+                    engine_id: volume.engine_id,
+                    is_removing,
+                })
             }),
             Err(error) => {
                 tracing::error!(volume = %claim.name, %error, "a pod waits, because the record of its volume is broken");
                 let node = NodeName::new("unknown").expect("a word is a name");
-                Some(BoundVolume { name: claim.name.clone(), node, is_removing: true })
+                Some(BoundVolume { name: claim.name.clone(), node, engine_id: None, is_removing: true })
             }
         });
         pod.request.requirements.bound_volumes = bound.collect();

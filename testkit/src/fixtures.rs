@@ -101,6 +101,7 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
         reserved: Resources::default(),
         runtime: "sim".into(),
         engine_version: "1".into(),
+        engine_id: String::new(),
         version: "0.1.0".into(),
     }
 }

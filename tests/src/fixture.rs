@@ -27,6 +27,10 @@ use crate::{Keyspace, Redis, invariants};
 pub const REQUEST: Resources =
     Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
+/// What each node of [`Fixture::node`] offers.
+const MACHINE: Resources =
+    Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
+
 /// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
 pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
@@ -101,9 +105,13 @@ impl Fixture {
 
     /// Registers a node with room for many pods.
     pub async fn node(&self, name: &str) -> Session {
-        let capacity =
-            Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
-        self.node_with(name, capacity).await
+        self.node_with(name, MACHINE).await
+    }
+
+    /// Registers a node whose container engine has this id: another one is another machine.
+    pub async fn machine(&self, name: &str, engine_id: &str) -> Registration {
+        let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
+        self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
     }
 
     /// Registers a node with this capacity.

@@ -168,6 +168,12 @@ impl IdentityStore for RememberedIdentity {
         self.holder.get_or_init(HolderId::random).clone()
     }
 
+    fn engine(&self) -> Option<String> {
+        None
+    }
+
+    fn save_engine(&self, _id: &str) {}
+
     fn note_hold(&self, _why: Option<&str>) {}
 
     fn other_leases(&self) -> Vec<OtherLease> {

@@ -28,6 +28,12 @@ pub trait IdentityStore: Send + Sync {
     /// the first time.
     fn holder(&self) -> HolderId;
 
+    /// Returns the id of the container engine that this node had last, if it is known.
+    fn engine(&self) -> Option<String>;
+
+    /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it registers.
+    fn save_engine(&self, id: &str);
+
     /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
     fn note_hold(&self, why: Option<&str>);
 
@@ -39,6 +45,7 @@ pub trait IdentityStore: Send + Sync {
 pub(crate) struct Identity {
     cluster: Mutex<Option<ClusterId>>,
     holder: HolderId,
+    engine: Mutex<Option<String>>,
     store: Option<Arc<dyn IdentityStore>>,
 }
 
@@ -47,7 +54,8 @@ impl Identity {
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
         let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
         let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
-        Self { cluster, holder, store }
+        let engine = Mutex::new(store.as_ref().and_then(|store| store.engine()));
+        Self { cluster, holder, engine, store }
     }
 
     /// Returns the id of the cluster; `None` before the first registration ever.
@@ -58,6 +66,25 @@ impl Identity {
     /// Returns the id under which this worker holds the name of its node.
     pub(crate) fn holder(&self) -> &HolderId {
         &self.holder
+    }
+
+    /// Returns the id of the container engine that this node had last, if it is known: empty if that had none.
+    pub(crate) fn engine(&self) -> Option<String> {
+        self.lock_engine().clone()
+    }
+
+    /// The engine has answered, and has this id.
+    pub(crate) fn note_engine(&self, id: &str) {
+        let before = self.lock_engine().replace(id.to_owned());
+        if let Some(store) = &self.store
+            && before.as_deref() != Some(id)
+        {
+            store.save_engine(id);
+        }
+    }
+
+    fn lock_engine(&self) -> MutexGuard<'_, Option<String>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The worker has registered with this cluster. Returns whether it did not know it before.
@@ -103,10 +130,11 @@ struct HolderRecord {
 }
 
 /// The files of one worker: `<node>.cluster` has the id of the cluster, `<node>.holder` that of the holder of
-/// the name; `<node>.hold` exists while the worker holds.
+/// the name, `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
 pub(crate) struct IdentityFiles {
     /// Where the id may be, best first: a directory that outlives a reboot, then the one of the lease.
     clusters: [PathBuf; 2],
+    engine: PathBuf,
     holder: PathBuf,
     hold: PathBuf,
     config: Arc<Config>,
@@ -118,6 +146,7 @@ impl IdentityFiles {
         let cluster = |directory: &Path| directory.join(format!("{}.cluster", config.node));
         Self {
             clusters: [cluster(&config.data_dir), cluster(&config.state_dir)],
+            engine: config.data_dir.join(format!("{}.engine", config.node)),
             holder: config.state_dir.join(format!("{}.holder", config.node)),
             hold: config.state_dir.join(format!("{}.hold", config.node)),
             config,
@@ -169,6 +198,20 @@ impl IdentityStore for IdentityFiles {
             );
         }
         holder
+    }
+
+    fn engine(&self) -> Option<String> {
+        std::fs::read_to_string(&self.engine).ok()
+    }
+
+    fn save_engine(&self, id: &str) {
+        if let Err(error) = replace(&self.engine, id.as_bytes()) {
+            tracing::warn!(
+                path = %self.engine.display(), %error,
+                "the id of the container engine cannot be written: a worker that is started while the engine is \
+                 down waits for it before it registers; make the directory writable"
+            );
+        }
     }
 
     fn note_hold(&self, why: Option<&str>) {

@@ -16,6 +16,7 @@ use crate::engine_health::Probe;
 use crate::error::WorkerError;
 use crate::hold::{self, Hold};
 use crate::name_watch::{NameVerdict, NameWatch, takes_over_after};
+use crate::runtime::EngineInfo;
 use crate::worker::Worker;
 use crate::{fence, machine};
 
@@ -35,7 +36,7 @@ pub(crate) async fn register(
     let timing = &worker.config.timing;
     let claimant = Claimant { holder: worker.identity.holder(), takes_over_after: takes_over_after(timing) };
     let mut name_watch = NameWatch::default();
-    let info = node_info(worker).await;
+    let Some(info) = node_info(worker, shutdown).await else { return Ok(None) };
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     let mut is_purged = false;
     let mut hold = Hold::default();
@@ -141,22 +142,46 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
     }
 }
 
-async fn node_info(worker: &Worker) -> NodeInfo {
-    let answer = worker.runtime.ping().await;
-    worker.engine.record(Probe::Ping, &answer);
-    let (runtime, engine_version) = match answer {
-        Ok(info) => (info.runtime, info.version),
-        Err(_) => (configured_runtime(worker.config.runtime), String::new()),
+/// Returns what this node is; `None` at `shutdown`.
+async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<NodeInfo> {
+    let EngineInfo { runtime, version: engine_version, id: engine_id } = tokio::select! {
+        () = shutdown.cancelled() => return None,
+        info = engine_info(worker) => info,
     };
     let volumes = worker.runtime.volumes_directory().await;
     let machine = machine::resources(volumes.as_deref().unwrap_or(&worker.config.data_dir));
-    NodeInfo {
+    Some(NodeInfo {
         labels: worker.config.labels.clone(),
         capacity: worker.config.capacity(machine),
         reserved: worker.config.reserved(machine),
         runtime: runtime.to_owned(),
         engine_version,
+        engine_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+/// Returns what the engine is. One that does not answer is the one that this node had last: only a worker that has seen
+/// none yet waits for it, because it may be on another machine than the volumes of this name.
+async fn engine_info(worker: &Worker) -> EngineInfo {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        let answer = worker.runtime.ping().await;
+        worker.engine.record(Probe::Ping, &answer);
+        let (runtime, known) = (worker.config.runtime, worker.identity.engine());
+        // Only Docker's engine has an id.
+        let known = known.or_else(|| (runtime != RuntimeKind::Docker).then(String::new));
+        match (answer, known) {
+            (Ok(info), _) => {
+                worker.identity.note_engine(&info.id);
+                return info;
+            }
+            (Err(_), Some(id)) => {
+                return EngineInfo { runtime: configured_runtime(runtime), version: String::new(), id };
+            }
+            // Why it does not answer is logged already.
+            (Err(_), None) => tokio::time::sleep(backoff.next()).await,
+        }
     }
 }
 

@@ -40,6 +40,7 @@ fn node(name: &str) -> Node {
             reserved: Resources::default(),
             runtime: String::new(),
             engine_version: String::new(),
+            engine_id: String::new(),
             version: String::new(),
         },
         used: Resources::default(),

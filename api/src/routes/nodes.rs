@@ -7,6 +7,8 @@ use common::api::{List, NodeView};
 use common::ids::NodeName;
 use common::node::Node;
 use common::store::{BrokenKey, RemoveNodeOutcome};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::params::{InPath, Paging, Params, page_of};
 use crate::problem::{ApiProblem, ProblemKind};
@@ -41,18 +43,33 @@ pub(crate) async fn get_node(
     read_view(&app, &name).await
 }
 
+/// How a node is removed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RemoveNodeQuery {
+    /// Leaves the node in the cluster, and gives up the volumes of machines that had its name before.
+    #[serde(default)]
+    former: bool,
+}
+
 /// Removes a dead node whose pods have been moved. A worker of its name can register again.
-#[utoipa::path(delete, path = "/node/{name}", tag = "node", params(InPath<NodeName>), responses(
-    (status = 204, description = "The node was removed"),
-    (status = 404, description = "There is no such node"),
+#[utoipa::path(delete, path = "/node/{name}", tag = "node", params(InPath<NodeName>, RemoveNodeQuery), responses(
+    (status = 204, description = "The node was removed, or the volumes are given up"),
+    (status = 404, description = "There is no such node, or no former machine of its name"),
     (status = 409, description = "The node is alive, or its pods are still being moved"),
 ))]
 pub(crate) async fn remove_node(
     State(app): State<AppState>,
     InPath(name): InPath<NodeName>,
+    Params(RemoveNodeQuery { former }): Params<RemoveNodeQuery>,
 ) -> Result<StatusCode, ApiProblem> {
-    match app.store.remove_node(&name).await? {
+    match app.store.remove_node(&name, former).await? {
         RemoveNodeOutcome::Removed => Ok(StatusCode::NO_CONTENT),
+        RemoveNodeOutcome::Missing if former => Err(ApiProblem::new(
+            ProblemKind::NodeNotFound,
+            format!("no other machine with volumes had the name {name} before"),
+        )),
         RemoveNodeOutcome::Missing => Err(not_found(&name)),
         RemoveNodeOutcome::Alive => Err(ApiProblem::new(
             ProblemKind::NodeInUse,

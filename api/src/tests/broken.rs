@@ -127,6 +127,7 @@ async fn fill(api: &Api) {
         reserved: Resources::default(),
         runtime: "fake".into(),
         engine_version: "1".into(),
+        engine_id: String::new(),
         version: "1".into(),
     };
     for name in ["good", "bad"] {

@@ -248,9 +248,10 @@ impl Client {
         self.send_for_json(&format!("{action}ing node {name}"), request).await
     }
 
-    /// Removes a dead node.
-    pub(crate) async fn remove_node(&self, name: &str) -> Result<(), ClientError> {
-        let request = self.request(Method::DELETE, &["node", name], &[]);
+    /// Removes a dead node; with `is_former` only what machines of its name had before.
+    pub(crate) async fn remove_node(&self, name: &str, is_former: bool) -> Result<(), ClientError> {
+        let former: &[_] = if is_former { &[("former", "true".to_owned())] } else { &[] };
+        let request = self.request(Method::DELETE, &["node", name], former);
         self.send_for_success(&format!("removing node {name}"), request).await
     }
 

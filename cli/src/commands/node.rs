@@ -57,7 +57,7 @@ pub(crate) enum NodeCommand {
     Return(leave::LeaveArgs),
     /// Remove nodes that are dead and whose pods have been moved.
     #[command(visible_aliases = ["remove", "delete"])]
-    Rm(NodeNames),
+    Rm(RemoveArgs),
     /// Remove all nodes that have been dead for a while.
     #[command(visible_alias = "prune")]
     Purge(PurgeArgs),
@@ -72,7 +72,17 @@ pub(crate) struct ListArgs {
     pub(super) style: ListStyle,
 }
 
-/// Arguments of `cordon`, `uncordon` and `rm`.
+/// Arguments of `rm`.
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    nodes: NodeNames,
+    /// Leave the nodes, and give up the volumes of machines that had their names before.
+    #[arg(long)]
+    former: bool,
+}
+
+/// Arguments of `cordon` and `uncordon`, and of `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct NodeNames {
     /// Names of the nodes.
@@ -95,7 +105,7 @@ pub(crate) struct PurgeArgs {
 impl NodeCommand {
     /// Returns `rm`.
     pub(super) fn remove(names: Vec<String>) -> Self {
-        Self::Rm(NodeNames { names })
+        Self::Rm(RemoveArgs { nodes: NodeNames { names }, former: false })
     }
 }
 
@@ -108,7 +118,7 @@ pub(super) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
         NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
         NodeCommand::Leave(args) => leave::leave(&args, context).await,
         NodeCommand::Return(args) => leave::come_back(&args, context).await,
-        NodeCommand::Rm(nodes) => remove(&nodes.names, context).await,
+        NodeCommand::Rm(args) => remove(&args.nodes.names, args.former, context).await,
         NodeCommand::Purge(args) => purge(&args, context).await,
     }
 }
@@ -133,12 +143,15 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
     Ok(Exit::Ok)
 }
 
-async fn remove(names: &[String], context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn remove(names: &[String], is_former: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     for name in names {
-        let result = context.client.remove_node(name).await.map_err(CommandError::from);
+        let result = context.client.remove_node(name, is_former).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
-            let text = format!("node {name} removed");
+            let text = match is_former {
+                true => format!("the volumes of machines that were node {name} before are given up"),
+                false => format!("node {name} removed"),
+            };
             context.output.print_named_result(&format!("node/{name}"), &text, "removed")?;
         }
     }
@@ -152,7 +165,7 @@ async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, Comm
             "no node has been dead for the time of --dead-for; `kubeleet node rm` removes one sooner",
         );
     }
-    remove(&names, context).await
+    remove(&names, false, context).await
 }
 
 /// Returns the dead nodes whose last heartbeat is at least that old.

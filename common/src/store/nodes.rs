@@ -165,11 +165,16 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node whose queues are empty, with all its keys.
+    /// Removes a dead node whose queues are empty, with all its keys. With `is_former` it only gives up the volumes of
+    /// machines that had its name before: `Missing` if there is none that could have any.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn remove_node(&self, name: &NodeName) -> Result<RemoveNodeOutcome, StoreError> {
+    pub async fn remove_node(
+        &self,
+        name: &NodeName,
+        is_former: bool,
+    ) -> Result<RemoveNodeOutcome, StoreError> {
         let what = "removing a node";
         let remove = node_remove::Head {
             node_key: keys::node(name),
@@ -184,6 +189,7 @@ impl Store {
             reports: keys::VOLUME_REPORTS,
             proxies: keys::PROXIES,
             node: name,
+            is_former,
         };
         match word(what, self.link.script(&remove.call()).await?)?.as_str() {
             "OK" => Ok(RemoveNodeOutcome::Removed),
@@ -292,6 +298,7 @@ pub(super) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
             reserved: fields.json("reserved")?,
             runtime: fields.text("runtime"),
             engine_version: fields.text("engine_version"),
+            engine_id: fields.text("engine_id"),
             version: fields.text("version"),
         },
         shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),

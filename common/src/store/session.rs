@@ -143,6 +143,7 @@ impl Store {
             pq: keys::pq(node),
             rq: keys::rq(node),
             cs: keys::cs(node),
+            stop_set: keys::stop(node),
             held: keys::HELD,
             reports: keys::VOLUME_REPORTS,
             node,
@@ -157,6 +158,7 @@ impl Store {
             containers: known.map_or(0, |known| known.containers),
             takeover_after_ms: claimant.takes_over_after,
             reserved: super::services::to_json(&facts.reserved),
+            engine_id: &facts.engine_id,
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;

@@ -11,7 +11,7 @@ use crate::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
 use crate::node::{NodeState, SharedVolumesState};
 use crate::saved_state::SavedVolume;
 use crate::service::ServiceState;
-use crate::volume::{LocalExcess, Volume, VolumeClaim, VolumeScope, VolumeSize, VolumeState};
+use crate::volume::{LocalExcess, UnreportedNode, Volume, VolumeClaim, VolumeScope, VolumeSize, VolumeState};
 
 /// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
@@ -86,11 +86,11 @@ impl Store {
         self.volumes_each(std::slice::from_ref(name)).await?.pop().unwrap_or(Ok(None))
     }
 
-    /// Returns the nodes that have not told this run of Redis which volumes they have, sorted.
+    /// Returns the machines that have not told this run of Redis which volumes they have, sorted.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn unreported_nodes(&self) -> Result<Vec<NodeName>, StoreError> {
+    pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
         pipe.cmd("HMGET").arg(keys::META).arg("run_id").arg("changed_at");
@@ -103,7 +103,8 @@ impl Store {
         let is_noted = known_run.as_deref() == Some(current);
         let current = is_noted.then(|| format!("{current}:{}", changed_at.unwrap_or_default()));
         let missing = reports.into_iter().filter(|(_, run)| Some(run) != current.as_ref());
-        let mut nodes: Vec<NodeName> = missing.filter_map(|(node, _)| NodeName::new(node).ok()).collect();
+        let mut nodes: Vec<UnreportedNode> =
+            missing.filter_map(|(field, _)| UnreportedNode::from_field(&field)).collect();
         nodes.sort();
         Ok(nodes)
     }
@@ -145,7 +146,7 @@ impl Store {
         for chunk in saved.chunks(RESTORED_AT_ONCE) {
             let mut call = volumes_restore::Head { volumes: keys::VOLUMES }.call();
             for volume in chunk {
-                let SavedVolume { service, source, replica, space, node } = volume;
+                let SavedVolume { service, source, replica, space, node, engine_id } = volume;
                 // A name that cannot be one is no volume of a service.
                 let Ok(name) = VolumeName::of_replica(service, source, *replica) else { continue };
                 call.add(volumes_restore::Volume {
@@ -156,6 +157,7 @@ impl Store {
                     replica: *replica,
                     space: *space,
                     node,
+                    engine_id: engine_id.as_deref(),
                 });
             }
             for reply in list(what, self.link.script(&call).await?)? {
@@ -178,7 +180,7 @@ impl Store {
         let usable = volumes.filter_map(|volume| volume.ok().flatten());
         let usable = usable.filter(|volume| volume.state == VolumeState::Bound);
         // Each node with the shared directory tells which volumes are in it.
-        let saved = |Volume { claim, node, .. }| {
+        let saved = |Volume { claim, node, engine_id, .. }| {
             let (replica, node) = (claim.scope.replica()?, node?);
             Some(SavedVolume {
                 service: claim.service,
@@ -186,6 +188,7 @@ impl Store {
                 replica,
                 space: claim.space,
                 node,
+                engine_id,
             })
         };
         Ok(usable.filter_map(saved).collect())
@@ -443,8 +446,9 @@ pub(super) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volu
     if node.is_none() && !claim.scope.is_shared() {
         return Err(corrupt(&what, "it names no node"));
     }
+    let engine_id = Some(fields.text("engine_id")).filter(|id| !id.is_empty());
     let created_at = fields.number("created_at")?;
     let used = fields.parse_opt("used")?;
     let over = Some(fields.text("over")).filter(|over| !over.is_empty());
-    Ok(Some(Volume { claim, node, state, used, over, is_restored, created_at }))
+    Ok(Some(Volume { claim, node, engine_id, state, used, over, is_restored, created_at }))
 }

@@ -28,6 +28,8 @@ pub(super) struct Candidate {
     pub(super) engine_healthy: bool,
     pub(super) has_disk: bool,
     pub(super) has_shared_directory: bool,
+    /// The id of its container engine, if it has one.
+    pub(super) engine_id: Option<Arc<str>>,
     /// The host ports in use, each with the name of its pod. `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
@@ -46,6 +48,7 @@ impl Candidate {
             engine_healthy: node.engine_problem.is_none(),
             has_disk: node.disk_problem.is_none(),
             has_shared_directory: node.shared_volumes == Some(SharedVolumesState::Ready),
+            engine_id: Some(node.facts.engine_id.as_str()).filter(|id| !id.is_empty()).map(Arc::from),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }
     }

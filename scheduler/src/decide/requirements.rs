@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use common::ids::{NodeName, VolumeName};
 use common::node::Resources;
 use common::spec::{HostPorts, PodSpec};
+use common::volume::UnreportedNode;
 
 /// What a pod requires of a node: all that a filter knows of a pod. Pods with equal requirements form one
 /// class, and a node that refuses one of them refuses all.
@@ -29,8 +30,8 @@ pub struct Requirements {
 pub struct UnreportedVolume {
     /// The volume.
     pub name: VolumeName,
-    /// The nodes that may have its data.
-    pub nodes: Vec<NodeName>,
+    /// The machines that may have its data.
+    pub nodes: Vec<UnreportedNode>,
 }
 
 /// A volume whose data is on a node.
@@ -40,6 +41,8 @@ pub struct BoundVolume {
     pub name: VolumeName,
     /// The node that has its data.
     pub node: NodeName,
+    /// The id of the engine that has its data, if it has one.
+    pub engine_id: Option<String>,
     /// Whether the data is about to be removed: no pod can have it before it is gone.
     pub is_removing: bool,
 }

@@ -42,6 +42,7 @@ pub(super) fn node(name: &str) -> NodeBuilder {
             reserved: Resources::default(),
             runtime: "sim".into(),
             engine_version: "1".into(),
+            engine_id: String::new(),
             version: "1".into(),
         },
         used: Resources::default(),

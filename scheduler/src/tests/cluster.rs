@@ -115,6 +115,7 @@ impl Cluster {
             reserved: Resources::default(),
             runtime: "fake".into(),
             engine_version: "1".into(),
+            engine_id: String::new(),
             version: "1".into(),
         };
         let name = NodeName::new(name).unwrap();

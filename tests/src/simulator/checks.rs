@@ -70,19 +70,25 @@ fn runs_without_data(
     // A machine that was replaced has lost its disk.
     data_hosts.retain(|name, host| hosts[*host].has_volume(name));
     let mut found = Vec::new();
-    let with_volumes = observed.pods.values().filter(|pod| pod.phase == "running" && has_volume(&pod.image));
-    for pod in with_volumes {
+    let with_volumes =
+        observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_volume(&pod.image));
+    for (uuid, pod) in with_volumes {
         let service = ServiceName::new(pod.service.as_str()).unwrap();
         let name = VolumeName::of_replica(&service, "data", pod.replica).unwrap();
-        let Some(host) = (0..hosts.len()).find(|host| hosts[*host].name() == pod.node) else { continue };
+        // Two machines may have the name.
+        let is_it = |host: &usize| hosts[*host].name() == pod.node && hosts[*host].runs(uuid);
+        let Some(host) = (0..hosts.len()).find(is_it) else { continue };
         if !hosts[host].has_volume(&name) {
             continue;
         }
         let with_data = *data_hosts.entry(name.clone()).or_insert(host);
         if with_data != host {
-            let with_data = hosts[with_data].name();
-            found
-                .push(format!("volume {name} has its data on {with_data}, and its pod runs on {}", pod.node));
+            let of = |host: usize| hosts[host].engine_id();
+            let (with_data, without) = (of(with_data), of(host));
+            found.push(format!(
+                "volume {name} has its data on the machine {with_data}, and its pod runs on {without}, as {}",
+                pod.node
+            ));
         }
     }
     found

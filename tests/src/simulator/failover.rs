@@ -154,6 +154,29 @@ impl World {
         }
     }
 
+    /// Does what an operator does: gives up the volumes of machines that never come back.
+    pub(super) fn give_up_lost_volumes(&mut self) {
+        let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
+        let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
+        for name in names {
+            let key = format!("volume:{name}");
+            let engine: Option<String> = convert(self.redis.execute(&["HGET", &key, "engine_id"]));
+            if engine.is_some_and(|engine| !engine.is_empty() && !engines.contains(&engine)) {
+                self.redis.execute(&["DEL", &key]);
+                self.redis.execute(&["SREM", "volumes", &name]);
+                self.log("", format_args!("volume {name} is given up"));
+            }
+        }
+        let reports: Vec<String> = convert(self.redis.execute(&["HKEYS", "volumes:reports"]));
+        for report in reports {
+            let is_lost =
+                report.split_once(' ').is_some_and(|(_, engine)| !engines.iter().any(|e| e == engine));
+            if is_lost {
+                self.redis.execute(&["HDEL", "volumes:reports", &report]);
+            }
+        }
+    }
+
     /// The containers of pods without a record, also those that have ended: one of several may have.
     fn unrecorded_containers(&self, host: &SimulatedHost) -> Vec<Container> {
         let mut containers = host.containers();

@@ -57,6 +57,8 @@ struct State {
     /// Whether the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
+    /// The id of its engine.
+    engine_id: String,
     /// The persistent volumes on its disk.
     volumes: BTreeMap<VolumeName, EngineVolume>,
     /// How many of the next listings are empty whatever runs.
@@ -67,7 +69,7 @@ struct State {
 
 impl SimulatedHost {
     pub(super) fn new(process: ProcessId, bus: SharedBus, has_slow_disk: bool) -> Self {
-        let state = State { has_slow_disk, ..State::default() };
+        let state = State { has_slow_disk, engine_id: format!("{process}"), ..State::default() };
         Self { process, bus, now: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -131,8 +133,9 @@ impl SimulatedHost {
     pub(super) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
-        let volumes = std::mem::take(&mut state.volumes);
-        *state = State { has_slow_disk: state.has_slow_disk, cluster, volumes, ..State::default() };
+        let (volumes, engine_id) = (std::mem::take(&mut state.volumes), std::mem::take(&mut state.engine_id));
+        *state =
+            State { has_slow_disk: state.has_slow_disk, cluster, engine_id, volumes, ..State::default() };
     }
 
     /// Another machine takes its place, which remembers nothing.
@@ -140,6 +143,20 @@ impl SimulatedHost {
         self.reboot();
         let mut state = self.state();
         (state.cluster, state.volumes) = (None, BTreeMap::new());
+        state.engine_id.push('+');
+    }
+
+    /// The id of its engine: another machine has another one.
+    pub(super) fn engine_id(&self) -> String {
+        self.state().engine_id.clone()
+    }
+
+    /// Whether a container of this pod runs here.
+    pub(super) fn runs(&self, pod: &str) -> bool {
+        let is_it = |container: &Container| {
+            container.pod.as_str() == pod && container.state == ContainerState::Running
+        };
+        self.state().containers.values().any(is_it)
     }
 
     /// Whether a persistent volume is on its disk.
@@ -297,6 +314,12 @@ impl IdentityStore for SimulatedHost {
         self.state().holder.get_or_insert_with(HolderId::random).clone()
     }
 
+    fn engine(&self) -> Option<String> {
+        Some(self.state().engine_id.clone())
+    }
+
+    fn save_engine(&self, _id: &str) {}
+
     fn note_hold(&self, _why: Option<&str>) {}
 
     fn other_leases(&self) -> Vec<OtherLease> {
@@ -306,7 +329,8 @@ impl IdentityStore for SimulatedHost {
 
 impl Runtime for SimulatedHost {
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
-        let info = EngineInfo { runtime: "simulated", version: String::new() };
+        let id = self.state().engine_id.clone();
+        let info = EngineInfo { runtime: "simulated", version: String::new(), id };
         self.command(EngineCall::Ping).map(|done| done.map(|()| info)).boxed()
     }
 

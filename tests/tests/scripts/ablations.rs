@@ -49,6 +49,13 @@ notices! {
         "if #unreported > 0 then return true end" => "", "before w1 has reported";
     a_report_of_volumes_that_counts_for_any_run_of_redis: volumes::records_are_lost, "volumes_report",
         "seen_run == current_run and" => "", "after an incomplete report";
+    an_assignment_that_knows_a_machine_by_its_name: volumes::another_machine_has_the_name, "assign",
+        "record.engine_id ~= '' and record.engine_id ~= engine_of(node)" => "false", "empty on another machine with";
+    a_name_whose_former_machine_is_forgotten: volumes::another_machine_has_the_name, "register",
+        "redis.pcall('HSET', reports, former_machine(node, known_engine), reported or '')" => "",
+        "is forgotten";
+    a_machine_that_takes_over_what_ran_on_another: volumes::another_machine_has_the_name, "register",
+        "if is_other and state == 'alive'" => "if false", "are the other one's";
     an_assignment_that_does_not_look_where_the_data_is: volumes::records_are_lost, "assign",
         "record.node ~= node.name" => "false", "although w1 has reported it";
     /// Invariant 2.

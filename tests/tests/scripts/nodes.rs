@@ -273,7 +273,7 @@ async fn a_scan_of_the_keys_finds_external_workers() {
 async fn only_a_dead_node_without_payloads_is_removed_and_nothing_of_it_is_left() {
     let fixture = Fixture::new().await;
     let name = node("w1");
-    let remove = || fixture.store.remove_node(&name);
+    let remove = || fixture.store.remove_node(&name, false);
     assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveNodeOutcome::Missing);
     fixture.pod_in(Phase::Running, "web", "w1").await;
     assert_eq!(changing_nothing(&fixture, remove()).await.unwrap(), RemoveNodeOutcome::Alive);
@@ -293,12 +293,15 @@ async fn only_a_dead_node_without_payloads_is_removed_and_nothing_of_it_is_left(
 async fn a_node_without_a_record_and_an_external_worker_that_is_dead_can_be_removed() {
     let fixture = Fixture::new().await;
     let () = fixture.redis.cli(&["SADD", "nodes", "gone"]).await;
-    assert_eq!(fixture.store.remove_node(&node("gone")).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(fixture.store.remove_node(&node("gone"), false).await.unwrap(), RemoveNodeOutcome::Removed);
     let () = fixture.redis.cli(&["SET", "hb:external", "1"]).await;
     assert_eq!(fixture.store.external_beat(&node("external"), 10).await.unwrap(), ExternalBeat::Joined);
-    assert_eq!(fixture.store.remove_node(&node("external")).await.unwrap(), RemoveNodeOutcome::Alive);
+    assert_eq!(fixture.store.remove_node(&node("external"), false).await.unwrap(), RemoveNodeOutcome::Alive);
     fixture.kill_node("external").await;
-    assert_eq!(fixture.store.remove_node(&node("external")).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(
+        fixture.store.remove_node(&node("external"), false).await.unwrap(),
+        RemoveNodeOutcome::Removed
+    );
     assert_eq!(fixture.redis.cli::<usize>(&["EXISTS", "hb:external", "node:external"]).await, 0);
 }
 

@@ -407,7 +407,7 @@ async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     }
     if case.script == "volumes_restore" {
         let VolumeClaim { service, source, space, .. } = claim;
-        let saved = [SavedVolume { service, source, replica: 0, space, node: node(NODE) }];
+        let saved = [SavedVolume { service, source, replica: 0, space, node: node(NODE), engine_id: None }];
         return operation!(None, [store, saved] store.restore_volumes(&saved));
     }
     session.report_volumes(std::slice::from_ref(&claim), &[], None).await.unwrap().unwrap();
@@ -537,7 +537,7 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
             fixture.kill_node(NODE).await;
             let () = fixture.redis.cli(&["DEL", "pq:w1", "rq:w1", "cs:w1"]).await;
             // A repetition is refused in words, and changes nothing.
-            operation!(None, [store, name] store.remove_node(&name))
+            operation!(None, [store, name] store.remove_node(&name, false))
         }
         "repair" => {
             let () = fixture.redis.cli(&["SADD", "nodes", "gone"]).await;

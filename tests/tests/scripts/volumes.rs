@@ -167,6 +167,98 @@ async fn a_volume_of_a_node_that_was_removed_is_forgotten_when_it_is_removed() {
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
 }
 
+/// The machines that have not said which volumes they have.
+async fn unreported(fixture: &Fixture) -> Vec<String> {
+    let nodes = fixture.store.unreported_nodes().await.unwrap().into_iter();
+    nodes.map(|node| format!("{}{}", if node.is_former { "former " } else { "" }, node.name)).collect()
+}
+
+fn registered(registration: Registration) -> Session {
+    let Registration::Registered { session, .. } = registration else { panic!("it cannot register") };
+    session
+}
+
+/// The machine of `w1`, which has the data of a pod, is gone, and another one has its name. Returns what is wrong.
+pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<String> {
+    let former = registered(fixture.machine("w1", "A").await);
+    report_volumes(&former, &[]).await;
+    service(fixture, 1).await;
+    fixture.assign_all(&former).await;
+    fixture.run_all(&former).await;
+    let present = [volume(fixture, 0).await.claim];
+    report_volumes(&former, &present).await;
+
+    // What ran on the former machine is moved before the other one begins.
+    fixture.silence("w1").await;
+    if !matches!(fixture.machine("w1", "B").await, Registration::Draining) {
+        return vec!["the pods of the former machine are the other one's".to_owned()];
+    }
+    fixture.drain("w1").await;
+    let other = registered(fixture.machine("w1", "B").await);
+    assert_eq!(unreported(fixture).await, ["w1"]);
+    report_volumes(&other, &[]).await;
+    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
+    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let assign = |session| fixture.assign(session, payloads.clone());
+    if assign(&other).await != [AssignOutcome::Refused] {
+        return vec!["empty on another machine with the name".to_owned()];
+    }
+
+    // Redis has lost the record: the former machine is waited for, although its name is in use.
+    let () = fixture.redis.cli(&["DEL", "volume:db_data_0"]).await;
+    let known: u32 = fixture.redis.cli(&["HEXISTS", "volumes:reports", "w1 A"]).await;
+    if known == 0 {
+        return vec!["the former machine is forgotten".to_owned()];
+    }
+    let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1 A", "the run before"]).await;
+    assert_eq!(unreported(fixture).await, ["former w1"]);
+    if assign(&other).await != [AssignOutcome::Refused] {
+        return vec!["empty on another machine, without a record".to_owned()];
+    }
+
+    // It comes back.
+    fixture.kill_node("w1").await;
+    let former = registered(fixture.machine("w1", "A").await);
+    report_volumes(&former, &present).await;
+    assert_eq!(unreported(fixture).await, [""; 0]);
+    assert_eq!(volume(fixture, 0).await.engine_id.as_deref(), Some("A"));
+    assert_eq!(assign(&former).await, [AssignOutcome::Assigned]);
+    Vec::new()
+}
+
+#[tokio::test]
+async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
+    assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
+    let fixture = Fixture::new().await;
+    let former = registered(fixture.machine("w1", "A").await);
+    report_volumes(&former, &[]).await;
+    service(&fixture, 1).await;
+    fixture.assign_all(&former).await;
+    let claim = volume(&fixture, 0).await.claim;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let other = registered(fixture.machine("w1", "B").await);
+    report_volumes(&other, &[]).await;
+    let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes"]).await;
+    let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1 A", "the run before"]).await;
+    assert_eq!(fixture.assign_all(&other).await, [AssignOutcome::Refused]);
+    assert_eq!(fixture.store.remove_node(&node("w1"), true).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(fixture.store.remove_node(&node("w1"), true).await.unwrap(), RemoveNodeOutcome::Missing);
+    assert_eq!(fixture.store.remove_node(&node("w1"), false).await.unwrap(), RemoveNodeOutcome::Alive);
+    assert_eq!(fixture.assign_all(&other).await, [AssignOutcome::Assigned]);
+    assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("B"));
+    // The other machine has it after all, such as on a disk that was moved: what a node reports is so.
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let moved = registered(fixture.machine("w1", "C").await);
+    report_volumes(&moved, &[claim]).await;
+    assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("C"));
+}
+
 /// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to come.
 /// Returns what is wrong.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
@@ -179,9 +271,9 @@ pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let () = fixture.redis.cli(&["DEL", "volume:db_data_0", "volumes", "volumes:reports"]).await;
     let nodes = ["w1", "w2"].map(node);
     fixture.store.expect_volume_reports(nodes.clone()).await.unwrap();
-    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), nodes);
+    assert_eq!(unreported(fixture).await, ["w1", "w2"]);
     let w2 = fixture.node("w2").await;
-    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), [node("w1")]);
+    assert_eq!(unreported(fixture).await, ["w1"]);
     let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
     let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
     let assign = |session| fixture.assign(session, payloads.clone());
@@ -200,7 +292,7 @@ pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
         return vec!["empty on w2, after an incomplete report of w1".to_owned()];
     }
     report_volumes(&w1, &present).await;
-    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), []);
+    assert_eq!(unreported(fixture).await, [""; 0]);
     if assign(&w2).await != [AssignOutcome::Refused] {
         return vec!["empty on w2, although w1 has reported it".to_owned()];
     }
@@ -220,7 +312,7 @@ async fn an_operator_gives_up_the_data_of_a_node_that_does_not_come_back() {
     let w2 = fixture.node("w2").await;
     service(&fixture, 1).await;
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused]);
-    assert_eq!(fixture.store.remove_node(&node("gone")).await.unwrap(), RemoveNodeOutcome::Removed);
+    assert_eq!(fixture.store.remove_node(&node("gone"), false).await.unwrap(), RemoveNodeOutcome::Removed);
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Assigned]);
 }
 
@@ -232,7 +324,7 @@ async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1", "the run before"]).await;
     service(&fixture, 1).await;
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused]);
-    assert_eq!(fixture.store.unreported_nodes().await.unwrap(), [node("w1")]);
+    assert_eq!(unreported(&fixture).await, ["w1"]);
 }
 
 /// A failover may have lost that a node, which has the data, was ever there.
@@ -247,7 +339,7 @@ async fn after_a_change_of_the_master_no_volume_is_bound_before_lost_nodes_had_t
     for (changed_at, expected) in [(now, AssignOutcome::Refused), (long_ago, AssignOutcome::Assigned)] {
         let () = fixture.redis.cli(&["HSET", "meta", "changed_at", &changed_at.to_string()]).await;
         report_volumes(&w2, &[]).await;
-        assert_eq!(fixture.store.unreported_nodes().await.unwrap(), []);
+        assert_eq!(unreported(&fixture).await, [""; 0]);
         assert_eq!(fixture.assign_all(&w2).await, [expected]);
     }
 }

@@ -85,6 +85,8 @@ pub struct EngineInfo {
     pub runtime: &'static str,
     /// Name and version, for display.
     pub version: String,
+    /// Its lasting id, which it has beside its volumes; empty if it has none.
+    pub id: String,
 }
 
 /// Runs containers. Every call has a deadline of its own and never hangs.

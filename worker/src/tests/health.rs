@@ -43,6 +43,7 @@ async fn a_container_that_has_ended_is_not_called_unhealthy() {
     let Some(rig) = Rig::new("health_ended") else { return };
     let _worker = rig.worker().until_registered(&rig).await;
     let pod = rig.assign_service(&service(&format!(r#""healthcheck":{CHECK}"#))).await[0].clone();
+    rig.until(pod.as_str(), Phase::Running).await;
     rig.until_reason(pod.as_str(), "").await;
     assert!(rig.engine.exit(&pod, 3));
     rig.until_reason(pod.as_str(), "CrashLoopBackOff").await;

@@ -148,6 +148,9 @@ local function master_run()
   return current .. ':' .. string.format('%.0f', changed_at)
 end
 
+-- Returns the field of `volumes:reports` for a machine whose name another one has now. It is no node's name.
+local function former_machine(node, engine_id) return node .. ' ' .. engine_id end
+
 -- Returns the nodes that have not told this run of Redis which persistent volumes they have. While there is one, a
 -- volume without a record may have its data there: its record may be among what a Redis before this one has lost.
 local function unreported_nodes(reports)

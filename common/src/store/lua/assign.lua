@@ -97,8 +97,8 @@ local function read_volumes()
     local pod_index, name, service, source, replica, space = volume_args(v)
     local record = records[volume_key]
     if not record then
-      local node, state, restored = unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored'), 1, 3)
-      record = { key = volume_key, node = node, state = state, 
+      local node, state, restored, engine_id = unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id'), 1, 4)
+      record = { key = volume_key, node = node, state = state, engine_id = engine_id or '',
         -- A shared volume is on no node, so there is no place that could be unknown.
         is_shared = not tonumber(replica), is_certain = not tonumber(replica) or (node and not restored) }
       records[volume_key] = record
@@ -112,12 +112,21 @@ local function read_volumes()
 end
 local volumes_of = read_volumes()
 
+-- Returns the id of a node's engine. It is read for pods with volumes only.
+local function engine_of(node)
+  node.engine_id = node.engine_id or redis.call('HGET', node.key, 'engine_id') or ''
+  return node.engine_id
+end
+-- Returns whether the data of a volume is on another node, or on the machine that had the name of this one before.
+local function is_elsewhere(node, record)
+  if record.is_shared or not record.node then return false end
+  return record.node ~= node.name or (record.engine_id ~= '' and record.engine_id ~= engine_of(node))
+end
 -- Returns whether all volumes of a pod are on this node, or nowhere yet.
 local function has_data_here(node, of_pod)
   for _, volume in ipairs(of_pod) do
     local record = volume.record
-    local is_elsewhere = not record.is_shared and record.node and record.node ~= node.name
-    if record.state == 'removing' or is_elsewhere then return false end
+    if record.state == 'removing' or is_elsewhere(node, record) then return false end
   end
   return true
 end
@@ -147,9 +156,12 @@ local function bind(node, of_pod)
       end
     elseif not record.node then
       redis.call('HSET', record.key, 'name', volume.name, 'service', volume.service, 'source', volume.source,
-        'replica', volume.replica, 'node', node.name, 'space', volume.space, 'state', 'bound', 'created_at', STAMP)
+        'replica', volume.replica, 'node', node.name, 'engine_id', engine_of(node), 'space', volume.space,
+        'state', 'bound', 'created_at', STAMP)
       redis.call('SADD', volumes, volume.name)
-      record.node, record.is_certain = node.name, true
+      -- It has one before it says so.
+      redis.call('HSETNX', node.key, 'volumes', 1)
+      record.node, record.engine_id, record.is_certain = node.name, engine_of(node), true
     end
   end
 end

@@ -1,15 +1,17 @@
 -- Registers a worker: from now on only this incarnation may write. What it was starting goes back to its
 -- queue. If this Redis has no cluster id, the first worker that knows none sets one.
 -- Reply: {'OK', number of payloads that went back, id of the cluster}
---        | {'DRAINING'} (it was declared dead and its pods are still being moved: try again)
+--        | {'DRAINING'} (it was declared dead, or its name was another machine's, and the pods are still being moved: try
+--          again)
 --        | {'TAKEN', time at which another worker registered, ms since its last heartbeat, ms of silence after
 --           which it loses the name, value of its last heartbeat} (its heartbeats arrive, or did a moment ago)
 --        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
-local node_key, nodes, beats, heartbeat_key, pq, rq, cs, held, reports = head_keys()
--- known_cluster is '' if the worker knows none, and containers is how many it has.
+local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports = head_keys()
+-- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its engine has
+-- none.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
-  containers, takeover_after_ms, reserved = head_args()
+  containers, takeover_after_ms, reserved, engine_id = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
@@ -23,9 +25,10 @@ if known_cluster ~= '' and cluster ~= known_cluster then
   end
   return { 'HOLD', cluster or '', run_id() }
 end
-local state, current_incarnation, beat, registered_at =
-  unpack(redis.call('HMGET', node_key, 'state', 'incarnation', 'beat', 'registered_at'), 1, 4)
+local state, current_incarnation, beat, registered_at, known_engine, known_volumes = unpack(redis.call('HMGET',
+  node_key, 'state', 'incarnation', 'beat', 'registered_at', 'engine_id', 'volumes'), 1, 6)
 redis.call('SCARD', nodes)
+redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
 local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
 local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
@@ -50,6 +53,17 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   end
 end
 
+-- Another machine, or an engine that was set up anew: the containers and volumes of the former one are not here.
+local is_other = known_engine and known_engine ~= engine_id
+if is_other and state == 'alive' and waiting + starting + running > 0 then
+  redis.pcall('ZREM', beats, node)
+  redis.call('HSET', node_key, 'state', 'dead', 'dead_at', STAMP)
+  redis.call('DEL', stop_set)
+  emit('node', node, 'NodeDead', node, node, '', 'another machine registers under this name: the pods of the former'
+    .. ' one are moved to other nodes')
+  return { 'DRAINING' }
+end
+
 if can_hold then redis.call('HDEL', held, node) end
 if not cluster then
   cluster = new_cluster
@@ -62,8 +76,23 @@ redis.call('HSETNX', node_key, 'created_at', STAMP)
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')
 redis.call('SADD', nodes, node)
+if engine_id == '' then
+  redis.call('HDEL', node_key, 'engine_id')
+else
+  redis.call('HSET', node_key, 'engine_id', engine_id)
+end
 -- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A broken
 -- key keeps no worker away.
+if is_other then
+  -- The former machine may come back with its volumes.
+  local reported = redis.pcall('HGET', reports, node)
+  if (tonumber(known_volumes) or 0) > 0 and not is_error(reported, '') then
+    redis.pcall('HSET', reports, former_machine(node, known_engine), reported or '')
+  end
+  redis.pcall('HDEL', reports, node)
+  redis.call('HDEL', node_key, 'volumes')
+end
+redis.pcall('HDEL', reports, former_machine(node, engine_id))
 redis.pcall('HSETNX', reports, node, '')
 if are_beats_broken then set_aside(beats) end
 redis.call('ZADD', beats, NOW, node)

@@ -11,18 +11,19 @@ redis.call('SCARD', volumes)
 local records = {}
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
-  records[v] = redis.call('HMGET', volume_key, 'node', 'state', 'restored')
+  records[v] = redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id')
 end
 local known_run = redis.call('HGET', reports, node)
+local engine_id = redis.call('HGET', node_key, 'engine_id') or ''
 -- What this node was asked to remove, and no longer has, is reported with `removed`.
 redis.call('SCARD', removals)
 
 local current_run = master_run()
-local elsewhere, has_removed = {}, false
+local elsewhere, has_removed, present = {}, false, 0
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
   local name, service, source, replica, space, removed = volume_args(v)
-  local holder, state, restored = unpack(records[v], 1, 3)
+  local holder, state, restored, holding_engine = unpack(records[v], 1, 4)
   if removed == '1' then
     redis.call('SREM', removals, name)
     if holder == node and state == 'removing' then
@@ -39,21 +40,27 @@ for v = 1, volume_count do
       redis.call('SADD', volumes, name)
     end
   elseif not holder or (restored and holder ~= node) then
+    present = present + 1
     -- What a backup says of the place of a volume is older than the volume.
     if holder then
       emit('service', service, 'VolumeMoved', service, node, '', 'volume ' .. name .. ' is on ' .. node
         .. ', and not on ' .. holder .. ' as in the backup')
     end
     redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
-      'node', node, 'space', space, 'state', 'bound', 'created_at', STAMP)
+      'node', node, 'engine_id', engine_id, 'space', space, 'state', 'bound', 'created_at', STAMP)
     redis.call('SADD', volumes, name)
     redis.call('HDEL', volume_key, 'restored')
   elseif holder ~= node then
     elsewhere[#elsewhere + 1] = name
-  elseif restored then
-    redis.call('HDEL', volume_key, 'restored')
+  else
+    present = present + 1
+    if restored then redis.call('HDEL', volume_key, 'restored') end
+    -- It is here, whatever id its engine had before.
+    if (holding_engine or '') ~= engine_id then redis.call('HSET', volume_key, 'engine_id', engine_id) end
   end
 end
+-- The worker asks at first without knowing the run, and reports what it has removed alone.
+if seen_run ~= '' then redis.call('HSET', node_key, 'volumes', present) end
 local is_complete = seen_run == current_run and known_run ~= current_run
 if is_complete then redis.call('HSET', reports, node, current_run) end
 -- A pod may wait for a volume of this name that has no data, or for this report.

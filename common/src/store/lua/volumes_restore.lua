@@ -11,12 +11,12 @@ end
 local replies = {}
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
-  local name, service, source, replica, space, node = volume_args(v)
+  local name, service, source, replica, space, node, engine_id = volume_args(v)
   if redis.call('EXISTS', volume_key) == 1 then
     replies[v] = 'present'
   else
     redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
-      'node', node, 'space', space, 'state', 'bound', 'created_at', STAMP, 'restored', 1)
+      'node', node, 'engine_id', engine_id, 'space', space, 'state', 'bound', 'created_at', STAMP, 'restored', 1)
     redis.call('SADD', volumes, name)
     replies[v] = 'restored'
   end

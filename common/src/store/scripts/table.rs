@@ -339,7 +339,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies],
-        args: [node],
+        args: [node, is_former],
     }
     park {
         run_by: [Scheduler],
@@ -449,10 +449,10 @@ scripts! {
     register {
         run_by: [Worker],
         at_maxmemory: Allowed,
-        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, held, reports],
+        keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, takeover_after_ms, reserved, resources
+            new_cluster, containers, takeover_after_ms, reserved, engine_id, resources
         ],
     }
     registry_delete {
@@ -666,7 +666,7 @@ scripts! {
         args: [],
         batch Volume volume {
             keys: [volume_key],
-            args: [name, service, source, replica, space, node],
+            args: [name, service, source, replica, space, node, engine_id],
         }
     }
     writes_confirmed {

@@ -8,6 +8,7 @@ use super::*;
 use crate::decide::policy::Weights;
 use crate::decide::testing::{NOW, NodeBuilder, node};
 use crate::decide::{BoundVolume, UnreportedVolume};
+use common::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;
 
@@ -180,9 +181,12 @@ fn a_pod_waits_for_the_node_that_has_its_data() {
     let bound = |name: &str, on: &str, is_removing| BoundVolume {
         name: VolumeName::new(name).unwrap(),
         node: NodeName::new(on).unwrap(),
+        engine_id: None,
         is_removing,
     };
-    let cases: [(&str, &[BoundVolume], &[&str]); 5] = [
+    let of_engine =
+        |engine: &str| vec![BoundVolume { engine_id: Some(engine.into()), ..bound("db_data_0", "a", false) }];
+    let cases: [(&str, &[BoundVolume], &[&str]); 7] = [
         ("no data yet", &[], &[]),
         ("here", &[bound("db_data_0", "a", false)], &[]),
         (
@@ -200,10 +204,17 @@ fn a_pod_waits_for_the_node_that_has_its_data() {
             &[bound("db_data_0", "a", true)],
             &["VolumeElsewhere: volume db_data_0 is being removed on a"],
         ),
+        ("of this machine", &of_engine("this"), &[]),
+        (
+            "of another machine with this name",
+            &of_engine("another"),
+            &["VolumeElsewhere: its data is on the machine that had the name a before: volume db_data_0"],
+        ),
     ];
     for (case, volumes, expected) in cases {
         let requirements = Requirements { bound_volumes: volumes.to_vec(), ..Requirements::default() };
-        assert_eq!(refusals(node("a"), requirements), expected, "{case}");
+        let node = node("a").with(|node| node.facts.engine_id = "this".into());
+        assert_eq!(refusals(node, requirements), expected, "{case}");
     }
 }
 
@@ -212,7 +223,7 @@ fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
     for (nodes, who, first) in [(&["w1"][..], "w1", "w1"), (&["w1", "w2", "w3"], "w1 and 2 more", "w1")] {
         let volume = UnreportedVolume {
             name: VolumeName::new("db_data_0").unwrap(),
-            nodes: nodes.iter().map(|name| NodeName::new(*name).unwrap()).collect(),
+            nodes: nodes.iter().map(|name| unreported(name, false)).collect(),
         };
         let requirements = Requirements { unreported_volume: Some(volume), ..Requirements::default() };
         let expected = format!(
@@ -221,6 +232,17 @@ fn a_pod_waits_while_a_node_that_may_have_its_data_has_not_said_so() {
         );
         assert_eq!(refusals(node("a"), requirements), [expected]);
     }
+    let nodes = vec![unreported("w1", true)];
+    let volume = UnreportedVolume { name: VolumeName::new("db_data_0").unwrap(), nodes };
+    let requirements = Requirements { unreported_volume: Some(volume), ..Requirements::default() };
+    let expected = "VolumeUnreported: volume db_data_0 may be on the machine that had the name w1 before, not heard of \
+                    since Redis was restarted or lost data: start its worker, or `kubeleet node rm w1 --former` if its \
+                    data is given up";
+    assert_eq!(refusals(node("a"), requirements), [expected]);
+}
+
+fn unreported(name: &str, is_former: bool) -> UnreportedNode {
+    UnreportedNode { name: NodeName::new(name).unwrap(), is_former }
 }
 
 #[test]

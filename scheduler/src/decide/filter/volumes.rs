@@ -9,12 +9,13 @@ pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_ELSEWHERE,
     is_feasible: |candidate, requirements, _| missing_volume(candidate, requirements).is_none(),
     explain: |candidate, requirements, _, _| match missing_volume(candidate, requirements) {
-        Some(BoundVolume { name, node, is_removing: false }) => {
-            format!("its data is on {node}: volume {name}")
-        }
-        Some(BoundVolume { name, node, is_removing: true }) => {
+        Some(BoundVolume { name, node, is_removing: true, .. }) => {
             format!("volume {name} is being removed on {node}")
         }
+        Some(BoundVolume { name, node, .. }) if *node == *candidate.name => {
+            format!("its data is on the machine that had the name {node} before: volume {name}")
+        }
+        Some(BoundVolume { name, node, .. }) => format!("its data is on {node}: volume {name}"),
         None => "its data is on another node".to_owned(),
     },
 };
@@ -27,17 +28,26 @@ pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
         let Some(UnreportedVolume { name, nodes }) = &requirements.unreported_volume else {
             return "the place of its data is not known".to_owned();
         };
-        let (first, more) =
-            (nodes.first().map_or("a node", |node| node.as_str()), nodes.len().saturating_sub(1));
+        let Some(first) = nodes.first() else { return "a node has not said what it has".to_owned() };
+        let (where_it_is, flag) = match first.is_former {
+            true => (format!("the machine that had the name {} before", first.name), " --former"),
+            false => (first.name.to_string(), ""),
+        };
+        let more = nodes.len() - 1;
         let others = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!(
-            "volume {name} may be on {first}{others}, not heard of since Redis was restarted or lost data: start its \
-             worker, or `kubeleet node rm {first}` if its data is given up"
+            "volume {name} may be on {where_it_is}{others}, not heard of since Redis was restarted or lost data: start \
+             its worker, or `kubeleet node rm {}{flag}` if its data is given up",
+            first.name
         )
     },
 };
 
 fn missing_volume<'a>(candidate: &Candidate, requirements: &'a Requirements) -> Option<&'a BoundVolume> {
-    let is_missing = |volume: &&BoundVolume| volume.is_removing || volume.node != *candidate.name;
+    let is_missing = |volume: &&BoundVolume| {
+        let is_other_machine =
+            volume.engine_id.is_some() && volume.engine_id.as_deref() != candidate.engine_id.as_deref();
+        volume.is_removing || volume.node != *candidate.name || is_other_machine
+    };
     requirements.bound_volumes.iter().find(is_missing)
 }

@@ -195,7 +195,11 @@ impl DockerRuntime {
         if let Some(info) = known().clone() {
             return Ok(info);
         }
-        let info = engine_info(self.client.within(EngineCall::Version, READ, docker.version()).await?);
+        let mut info = engine_info(self.client.within(EngineCall::Version, READ, docker.version()).await?);
+        if info.runtime == "docker" {
+            let found = self.client.within(EngineCall::Info, READ, docker.info()).await?;
+            info.id = found.id.unwrap_or_default();
+        }
         *known() = Some(info.clone());
         Ok(info)
     }
@@ -345,10 +349,13 @@ fn engine_info(version: SystemVersion) -> EngineInfo {
     let components = version.components.unwrap_or_default();
     let podman = components.iter().find(|part| part.name == "Podman Engine");
     match podman {
-        Some(podman) => EngineInfo { runtime: "podman", version: format!("Podman {}", podman.version) },
+        // The id that it answers is another one each time.
+        Some(podman) => {
+            EngineInfo { runtime: "podman", version: format!("Podman {}", podman.version), id: String::new() }
+        }
         None => {
             let number = version.version.unwrap_or_else(|| "(unknown version)".to_owned());
-            EngineInfo { runtime: "docker", version: format!("Docker Engine {number}") }
+            EngineInfo { runtime: "docker", version: format!("Docker Engine {number}"), id: String::new() }
         }
     }
 }

@@ -105,7 +105,11 @@ impl Runtime for ProcessRuntime {
             let unusable = |error| RuntimeError::Engine(format!("{}: {error}", root.display()));
             tokio::fs::create_dir_all(root).await.map_err(unusable)?;
             let kernel = tokio::fs::read_to_string("/proc/sys/kernel/osrelease").await.unwrap_or_default();
-            Ok(EngineInfo { runtime: "process", version: format!("Linux {}", kernel.trim()) })
+            Ok(EngineInfo {
+                runtime: "process",
+                version: format!("Linux {}", kernel.trim()),
+                id: String::new(),
+            })
         })
     }
 

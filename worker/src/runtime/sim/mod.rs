@@ -42,6 +42,8 @@ pub struct SimOptions {
     pub deadline: Duration,
     /// Whether containers are reached at this machine's loopback address; otherwise they have no address.
     pub host_network: bool,
+    /// The lasting id of the engine; empty if it has none.
+    pub engine_id: String,
 }
 
 impl Default for SimOptions {
@@ -52,6 +54,7 @@ impl Default for SimOptions {
             image_delay: Duration::ZERO,
             deadline: Duration::from_secs(3),
             host_network: false,
+            engine_id: String::new(),
         }
     }
 }
@@ -252,7 +255,11 @@ impl Runtime for SimRuntime {
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>> {
         Box::pin(async {
             self.respond(Duration::ZERO).await?;
-            Ok(EngineInfo { runtime: "sim", version: "simulated".to_owned() })
+            Ok(EngineInfo {
+                runtime: "sim",
+                version: "simulated".to_owned(),
+                id: self.options.engine_id.clone(),
+            })
         })
     }
 
