@@ -444,9 +444,10 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
 }
 
 /// The derived schemas of the parts of a document that have no other fields.
-pub const STRICT: [&str; 11] = [
+pub const STRICT: [&str; 12] = [
     "ContainerSpec",
     "HealthCheck",
+    "Hook",
     "HttpCheck",
     "TcpCheck",
     "Logging",
@@ -550,5 +551,16 @@ mod tests {
         assert_eq!(environment["anyOf"][0]["additionalProperties"]["type"].as_array().map(Vec::len), Some(3));
         assert_eq!(round_trip::<Port>()["anyOf"][2]["additionalProperties"], false);
         assert_eq!(round_trip::<Command>()["anyOf"][0]["items"]["type"], "string");
+    }
+
+    /// The reader refuses unknown fields everywhere, so a schema that allows some is wrong.
+    #[test]
+    fn no_part_of_a_document_allows_other_fields() {
+        let schema = of_service();
+        let parts = schema["$defs"].as_object().unwrap().iter();
+        let lenient = parts.filter(|(_, part)| {
+            part.get("properties").is_some() && part["additionalProperties"] != Value::Bool(false)
+        });
+        assert_eq!(lenient.map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [""; 0]);
     }
 }
