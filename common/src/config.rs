@@ -32,6 +32,8 @@ const MAX_SIM_WORKERS: u64 = 100_000;
 /// Where the proxy takes HTTP requests unless the operator says otherwise. Port 80 of all interfaces is only
 /// taken if asked for.
 const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// Where the proxy takes HTTPS requests unless the operator says otherwise, if it has certificates.
+const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 /// The longest path of a Unix socket, less what a proxy appends while it binds it.
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
@@ -301,6 +303,10 @@ pub struct Config {
     pub proxy_socket: Option<PathBuf>,
     /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
+    /// Address on which the proxy takes HTTPS requests from outside if it has certificates; `None` for no HTTPS.
+    pub ingress_tls_listen: Option<SocketAddr>,
+    /// Directory with the certificates of the ingress and their keys.
+    pub certificates: Option<PathBuf>,
     /// Where the proxy takes connections from the proxies of other hosts.
     pub tunnel_listen: TunnelListen,
     /// How long a request or connection waits for a pod that takes it.
@@ -409,6 +415,8 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_STATE_DIR", "directory for leases; a reboot must empty it"),
     ("KUBELEET_PROXY_SOCKET", "socket between the workers and the proxy of a host, or off"),
     ("KUBELEET_INGRESS_LISTEN", "address on which the proxy takes HTTP requests from outside, or off"),
+    ("KUBELEET_INGRESS_TLS_LISTEN", "address on which the proxy takes HTTPS requests from outside, or off"),
+    ("KUBELEET_CERTIFICATES", "directory with the certificates of the ingress and their keys"),
     (
         "KUBELEET_TUNNEL_LISTEN",
         "address on which the proxy takes connections from those of other hosts, or off",
@@ -550,13 +558,22 @@ impl Sources<'_> {
             state_dir: self.read(p, "KUBELEET_STATE_DIR", DEFAULT_STATE_DIR.into(), |t| Ok(t.into())),
             proxy_socket: self.proxy_socket(p),
             ingress_listen: self.read(p, "KUBELEET_INGRESS_LISTEN", Some(INGRESS_LISTEN), ingress_address),
+            ingress_tls_listen: self.read(
+                p,
+                "KUBELEET_INGRESS_TLS_LISTEN",
+                Some(INGRESS_TLS_LISTEN),
+                ingress_address,
+            ),
+            certificates: self.read(p, "KUBELEET_CERTIFICATES", None, |t| {
+                absolute_path(t, "/etc/letsencrypt/live").map(Some)
+            }),
             tunnel_listen: self.read(p, "KUBELEET_TUNNEL_LISTEN", TunnelListen::Auto, tunnel_address),
             pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
             data_dir: self.read(p, "KUBELEET_DATA_DIR", "/var/lib/kubeleet".into(), |t| Ok(t.into())),
             shared_volumes_dir: self
-                .read(p, "KUBELEET_SHARED_VOLUMES_DIR", None, |t| absolute_path(t).map(Some)),
+                .read(p, "KUBELEET_SHARED_VOLUMES_DIR", None, |t| absolute_path(t, "/mnt/shared").map(Some)),
             policy: self.policy(p),
             max_pods: self.read(p, "KUBELEET_MAX_PODS", 250, |t| at_most(t, MAX_PODS_PER_NODE)),
             start_concurrency: self
@@ -804,10 +821,10 @@ fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     }
 }
 
-fn absolute_path(text: &str) -> Result<PathBuf, String> {
+fn absolute_path(text: &str, example: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text.trim());
     let is_plain = !path.components().any(|part| part == std::path::Component::ParentDir);
-    let bad = || format!("{text:?} is not an absolute path without `..`: write /mnt/shared");
+    let bad = || format!("{text:?} is not an absolute path without `..`: write {example}");
     if path.is_absolute() && is_plain && path.parent().is_some() { Ok(path) } else { Err(bad()) }
 }
 
@@ -1006,6 +1023,12 @@ mod tests {
         let asked = parse("KUBELEET_INGRESS_LISTEN", "0.0.0.0:80").unwrap().ingress_listen;
         assert_eq!(asked, Some(SocketAddr::from(([0, 0, 0, 0], 80))));
         assert!(parse("KUBELEET_INGRESS_LISTEN", "80").unwrap_err().contains("or off"));
+        assert_eq!(default.ingress_tls_listen, Some(SocketAddr::from(([127, 0, 0, 1], 8443))));
+        assert_eq!(default.certificates, None);
+        assert_eq!(parse("KUBELEET_INGRESS_TLS_LISTEN", "off").unwrap().ingress_tls_listen, None);
+        let directory = parse("KUBELEET_CERTIFICATES", "/etc/letsencrypt/live").unwrap().certificates;
+        assert_eq!(directory.as_deref(), Some(Path::new("/etc/letsencrypt/live")));
+        assert!(parse("KUBELEET_CERTIFICATES", "certificates").unwrap_err().contains("absolute path"));
         assert_eq!(default.tunnel_listen, TunnelListen::Auto);
         let tunnel = parse("KUBELEET_TUNNEL_LISTEN", "10.0.0.5:1").unwrap().tunnel_listen;
         assert_eq!(tunnel, TunnelListen::Address(SocketAddr::from(([10, 0, 0, 5], 1))));

@@ -53,6 +53,11 @@ pub struct HttpRule {
     /// How the pods are spoken to.
     #[serde(default)]
     pub protocol: HttpProtocol,
+    /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without it by HTTP, and
+    /// by HTTPS where a proxy has a certificate for the host.
+    // Absent and not null: stored rules of versions before stay equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
 }
 
 /// Connections to a port of every node.
@@ -78,6 +83,14 @@ pub enum HttpProtocol {
     H2c,
 }
 
+/// Where the certificate for a host comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tls {
+    /// From the files of each proxy, `KUBELEET_CERTIFICATES`.
+    Files,
+}
+
 fn root() -> String {
     "/".to_owned()
 }
@@ -92,16 +105,23 @@ impl<'de> Deserialize<'de> for IngressRule {
             path: Option<String>,
             port: u16,
             protocol: Option<HttpProtocol>,
+            tls: Option<Tls>,
             tcp: Option<u16>,
         }
-        let Fields { host, path, port, protocol, tcp } = Fields::deserialize(deserializer)?;
+        let Fields { host, path, port, protocol, tls, tcp } = Fields::deserialize(deserializer)?;
         let Some(tcp) = tcp else {
             let (host, path) = (host.unwrap_or_default(), path.unwrap_or_else(root));
-            return Ok(Self::Http(HttpRule { host, path, port, protocol: protocol.unwrap_or_default() }));
+            return Ok(Self::Http(HttpRule {
+                host,
+                path,
+                port,
+                protocol: protocol.unwrap_or_default(),
+                tls,
+            }));
         };
-        if host.is_some() || path.is_some() || protocol.is_some() {
+        if host.is_some() || path.is_some() || protocol.is_some() || tls.is_some() {
             return Err(D::Error::custom(
-                "a rule with `tcp` has only `port` beside it: host, path and protocol are of HTTP",
+                "a rule with `tcp` has only `port` beside it: host, path, protocol and tls are of HTTP",
             ));
         }
         Ok(Self::Tcp(TcpRule { tcp, port }))
@@ -136,13 +156,20 @@ impl IngressRule {
         }
     }
 
-    /// Returns the value of the route in Redis: `<service> <port>`, and `h2c` if the pods are spoken to by it.
+    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it, and `tls` if
+    /// clients are spoken to by HTTPS only.
+    ///
+    /// Proxies of versions before `tls` do not understand a route that has it, and leave it out: they answer 404 and not
+    /// by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
-        let protocol = match self {
-            Self::Http(HttpRule { protocol: HttpProtocol::H2c, .. }) => " h2c",
-            _ => "",
+        let words = match self {
+            Self::Http(HttpRule { protocol, tls, .. }) => {
+                let protocol = if *protocol == HttpProtocol::H2c { " h2c" } else { "" };
+                format!("{protocol}{}", tls.map_or("", |Tls::Files| " tls"))
+            }
+            Self::Tcp(_) => String::new(),
         };
-        format!("{service} {}{protocol}", self.port())
+        format!("{service} {}{words}", self.port())
     }
 
     /// Reads a field of `routes` and its value.
@@ -152,9 +179,15 @@ impl IngressRule {
     pub fn parse(route: &str, target: &str) -> Result<(ServiceName, Self), String> {
         let invalid = || format!("{target:?} is not `<service> <port>`");
         let parts: Vec<&str> = target.split(' ').collect();
-        let (service, port, protocol) = match parts[..] {
-            [service, port] => (service, port, HttpProtocol::Http),
-            [service, port, "h2c"] => (service, port, HttpProtocol::H2c),
+        let (service, port, words) = match &parts[..] {
+            [service, port, words @ ..] => (*service, *port, words),
+            _ => return Err(invalid()),
+        };
+        let (protocol, tls) = match words {
+            [] => (HttpProtocol::Http, None),
+            ["h2c"] => (HttpProtocol::H2c, None),
+            ["tls"] => (HttpProtocol::Http, Some(Tls::Files)),
+            ["h2c", "tls"] => (HttpProtocol::H2c, Some(Tls::Files)),
             _ => return Err(invalid()),
         };
         let service = ServiceName::new(service).map_err(|error| error.to_string())?;
@@ -165,7 +198,7 @@ impl IngressRule {
             }
             None => {
                 let (host, path) = route.split_at(route.find('/').unwrap_or(route.len()));
-                Self::Http(HttpRule { host: host.to_owned(), path: path.to_owned(), port, protocol })
+                Self::Http(HttpRule { host: host.to_owned(), path: path.to_owned(), port, protocol, tls })
             }
         };
         match rule.problem() {
@@ -277,11 +310,18 @@ mod tests {
             serde_json::to_string(&http).unwrap(),
             r#"{"host":"web.example","path":"/","port":80,"protocol":"http"}"#
         );
+        let https = rule(r#"{"host":"web.example","port":80,"tls":"files"}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&https).unwrap(),
+            r#"{"host":"web.example","path":"/","port":80,"protocol":"http","tls":"files"}"#
+        );
         assert_eq!(rule(r#"{"tcp":5432,"port":5433}"#).unwrap().route(), "tcp:5432");
         assert_eq!(rule(r#"{"path":"/api","port":80}"#).unwrap().route(), "/api");
         for wrong in [
             r#"{"host":"web.example"}"#,
             r#"{"tcp":1,"host":"a","port":1}"#,
+            r#"{"tcp":1,"tls":"files","port":1}"#,
+            r#"{"port":1,"tls":"files "}"#,
             r#"{"hots":"a","port":1}"#,
             r#"{"port":70000}"#,
             r#"{"port":1,"protocol":"ftp"}"#,
@@ -315,15 +355,23 @@ mod tests {
         for json in [
             r#"{"host":"*.example","path":"/a","port":80,"protocol":"h2c"}"#,
             r#"{"port":80}"#,
+            r#"{"port":80,"tls":"files"}"#,
+            r#"{"port":80,"protocol":"h2c","tls":"files"}"#,
             r#"{"tcp":5432,"port":5432}"#,
         ] {
             let rule = rule(json).unwrap();
             let read = IngressRule::parse(&rule.route(), &rule.target(&service));
             assert_eq!(read, Ok((service.clone(), rule)), "{json}");
         }
-        for (route, target) in
-            [("web.example", "web 80"), ("/", "web"), ("tcp:x", "web 1"), ("/", "-web 1"), ("/", "web 0")]
-        {
+        for (route, target) in [
+            ("web.example", "web 80"),
+            ("/", "web"),
+            ("tcp:x", "web 1"),
+            ("/", "-web 1"),
+            ("/", "web 0"),
+            ("/", "web 80 tls h2c"),
+            ("/", "web 80 new"),
+        ] {
             assert!(IngressRule::parse(route, target).is_err(), "{route} {target}");
         }
     }

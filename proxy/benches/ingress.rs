@@ -62,8 +62,13 @@ fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let service = ServiceName::new("web").unwrap();
     let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
-    let rule =
-        HttpRule { host: String::new(), path: "/".to_owned(), port: POD_PORT, protocol: HttpProtocol::Http };
+    let rule = HttpRule {
+        host: String::new(),
+        path: "/".to_owned(),
+        port: POD_PORT,
+        protocol: HttpProtocol::Http,
+        tls: None,
+    };
     let gates = Arc::new(Gates::default());
     gates.set(LocalPod {
         pod: pod.clone(),

@@ -167,7 +167,13 @@ mod tests {
         let (name, address) = words.split_once(' ').unwrap();
         let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
         let path = if path.is_empty() { "/" } else { path };
-        let rule = HttpRule { host: host.into(), path: path.into(), port: 80, protocol: HttpProtocol::Http };
+        let rule = HttpRule {
+            host: host.into(),
+            path: path.into(),
+            port: 80,
+            protocol: HttpProtocol::Http,
+            tls: None,
+        };
         (service(name), IngressRule::Http(rule))
     }
 

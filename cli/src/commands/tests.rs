@@ -79,7 +79,7 @@ fn accepts_valid_command_lines() {
         "routes ls -q",
         "route explain http://web.example/api",
         "get routes",
-        "run nginx --ingress web.example/api:80 --ingress tcp:5432:5432",
+        "run nginx --ingress web.example/api:80,tls --ingress tcp:5432:5432",
         "volume describe volume/web_data_0",
         "volume rm web_data_0 web_data_1",
         "get volumes",

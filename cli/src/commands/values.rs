@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use common::document::{self, Node, Vocabulary};
 use common::duration::HumanDuration;
-use common::ingress::{HttpProtocol, HttpRule, IngressRule, TcpRule};
+use common::ingress::{HttpProtocol, HttpRule, IngressRule, TcpRule, Tls};
 use common::spec::{OnDisconnect, RestartPolicy};
 
 /// Longer durations are refused: a deadline that far away may not be representable.
@@ -32,10 +32,14 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress. The API checks its values.
+/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the port of the
+/// first two is `tls: files`. The API checks its values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
-    let invalid =
-        || format!("{text:?} is no rule: write web.example:80, web.example/api:80, :80 or tcp:5432:5432");
+    let invalid = || {
+        format!(
+            "{text:?} is no rule: write web.example:80, web.example/api:80, web.example:80,tls, :80 or tcp:5432:5432"
+        )
+    };
     let port = |text: &str| text.parse::<u16>().map_err(|_| invalid());
     let (matched, target) = text.rsplit_once(':').ok_or_else(invalid)?;
     if let Some(tcp) = matched.strip_prefix("tcp:") {
@@ -43,11 +47,16 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     }
     let (host, path) = matched.split_at(matched.find('/').unwrap_or(matched.len()));
     let path = if path.is_empty() { "/" } else { path };
+    let (target, tls) = match target.strip_suffix(",tls") {
+        Some(target) => (target, Some(Tls::Files)),
+        None => (target, None),
+    };
     Ok(IngressRule::Http(HttpRule {
         host: host.to_owned(),
         path: path.to_owned(),
         port: port(target)?,
         protocol: HttpProtocol::default(),
+        tls,
     }))
 }
 
@@ -87,6 +96,22 @@ pub(super) fn deserialized<T: serde::de::DeserializeOwned>(text: &str) -> Result
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[test]
+    fn a_rule_of_ingress_may_ask_for_https() {
+        for (text, expected) in [
+            ("web.example:80", "web 80"),
+            ("web.example/api:80,tls", "web 80 tls"),
+            (":80,tls", "web 80 tls"),
+            ("tcp:5432:5433", "web 5433"),
+        ] {
+            let web = common::ids::ServiceName::new("web").unwrap();
+            assert_eq!(ingress_rule(text).unwrap().target(&web), expected, "{text}");
+        }
+        for wrong in ["web.example", "web.example:80,TLS", "web.example:,tls", "tcp:5432:5432,tls"] {
+            assert!(ingress_rule(wrong).unwrap_err().contains("web.example:80,tls"), "{wrong}");
+        }
+    }
 
     #[test]
     fn durations_in_every_spelling() {

@@ -84,5 +84,5 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
 }
 
 fn any_request_to(port: u16) -> HttpRule {
-    HttpRule { host: String::new(), path: "/".to_owned(), port, protocol: HttpProtocol::Http }
+    HttpRule { host: String::new(), path: "/".to_owned(), port, protocol: HttpProtocol::Http, tls: None }
 }

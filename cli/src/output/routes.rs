@@ -18,8 +18,12 @@ impl TableRow for RouteView {
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let protocol = match &self.rule {
             IngressRule::Tcp(_) => "tcp",
-            IngressRule::Http(HttpRule { protocol: HttpProtocol::H2c, .. }) => "h2c",
-            IngressRule::Http(_) => "http",
+            IngressRule::Http(HttpRule { protocol, tls, .. }) => match (protocol, tls) {
+                (HttpProtocol::Http, None) => "http",
+                (HttpProtocol::Http, Some(_)) => "https",
+                (HttpProtocol::H2c, None) => "h2c",
+                (HttpProtocol::H2c, Some(_)) => "https+h2c",
+            },
         };
         let port = self.rule.port().to_string();
         vec![self.route.clone(), self.service.to_string(), port, protocol.to_owned()]
@@ -114,6 +118,20 @@ pub(crate) fn describe(explanation: &Explanation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_protocol_of_a_route_says_whether_clients_need_https() {
+        for (target, expected) in [
+            ("web 80", "http"),
+            ("web 80 tls", "https"),
+            ("web 80 h2c", "h2c"),
+            ("web 80 h2c tls", "https+h2c"),
+        ] {
+            let (service, rule) = IngressRule::parse("web.example/", target).unwrap();
+            let view = RouteView { route: rule.route(), service, rule };
+            assert_eq!(view.cells(false, Timestamp::UNIX_EPOCH)[3], expected, "{target}");
+        }
+    }
 
     #[test]
     fn pods_that_get_nothing_say_why() {

@@ -72,7 +72,7 @@ pub(super) fn web() -> ServiceName {
 
 /// A rule for all hosts and paths.
 pub(super) fn rule(port: u16, protocol: HttpProtocol) -> IngressRule {
-    IngressRule::Http(HttpRule { host: String::new(), path: "/".into(), port, protocol })
+    IngressRule::Http(HttpRule { host: String::new(), path: "/".into(), port, protocol, tls: None })
 }
 
 impl Fixture {

@@ -57,7 +57,7 @@ async fn what_the_proxy_cannot_answer_is_explained_in_text_or_json() {
     let config = IngressConfig { wait: Duration::from_millis(50), ..IngressConfig::default() };
     let rule = |path: &str, port| {
         let (host, path) = ("web.example".to_owned(), path.to_owned());
-        IngressRule::Http(HttpRule { host, path, port, protocol: HttpProtocol::Http })
+        IngressRule::Http(HttpRule { host, path, port, protocol: HttpProtocol::Http, tls: None })
     };
     let fixture = Fixture::start(config, vec![rule("/a", pod.port)]).await;
 
