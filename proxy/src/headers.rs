@@ -151,6 +151,12 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
+/// Returns whether the first proxy before this one says that its client used HTTPS. To be believed only of a trusted one.
+pub fn says_https(headers: &HeaderMap) -> bool {
+    let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
+}
+
 /// Joins the cookies of an HTTP/2 request, which may come in several lines, into the one line that HTTP/1.1
 /// allows.
 pub fn join_cookies(headers: &mut HeaderMap) {
@@ -258,6 +264,16 @@ mod tests {
                 "x-request-id: its-id",
             ]
         );
+    }
+
+    #[test]
+    fn a_proxy_says_https_of_the_client_and_not_of_what_is_between() {
+        for (scheme, expected) in
+            [("https", true), ("HTTPS, http", true), ("http, https", false), ("", false)]
+        {
+            assert_eq!(says_https(&headers(&[("x-forwarded-proto", scheme)])), expected, "{scheme}");
+        }
+        assert!(!says_https(&HeaderMap::new()));
     }
 
     #[test]

@@ -45,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::follow::Follower;
 use crate::gate::Gates;
-use crate::ingress::{Ingress, IngressConfig};
+use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
 use crate::names::{Forwarder, HostNames, RESOLV_CONF, Resolver, Status};
 use crate::tunnel::{Dialer, HostTunnel, ProxyKey};
 
@@ -141,8 +141,10 @@ fn tunnel(
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();
+    let https = config.ingress_tls_listen.zip(config.certificates.clone());
+    let https = https.map(|(listen, certificates)| HttpsConfig::new(listen, certificates));
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
-    Some(IngressConfig { listen, tcp_address, wait, trusted, ..IngressConfig::default() })
+    Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..IngressConfig::default() })
 }
 
 /// Describes the metrics of the proxy of this process: units and help texts for the installed recorder.

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use common::ids::ServiceName;
-use common::ingress::{HttpProtocol, IngressRule};
+use common::ingress::{HttpProtocol, IngressRule, Tls};
 
 /// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +31,8 @@ pub struct HttpRoute {
     pub port: u16,
     /// How its pods are spoken to.
     pub protocol: HttpProtocol,
+    /// Set if clients are spoken to by HTTPS only.
+    pub tls: Option<Tls>,
     /// The path without its last `/`: empty for all paths.
     path: String,
 }
@@ -58,7 +60,8 @@ impl RouteTable {
                 IngressRule::Http(rule) => {
                     let path = rule.path.trim_end_matches('/').to_owned();
                     table.has_paths |= !path.is_empty();
-                    let route = HttpRoute { service, port: rule.port, protocol: rule.protocol, path };
+                    let (port, protocol, tls) = (rule.port, rule.protocol, rule.tls);
+                    let route = HttpRoute { service, port, protocol, tls, path };
                     table.routes_of(rule.host.to_ascii_lowercase()).push(route);
                 }
             }
@@ -82,7 +85,7 @@ impl RouteTable {
     /// Returns where a request goes. `host` is the request's host, with or without a port and in any case;
     /// `path` is the path as it was sent.
     pub fn http(&self, host: &str, path: &str) -> Option<&HttpRoute> {
-        let host = normalized(host);
+        let host = host_name(host);
         let exact = self.exact.get(&*host).into_iter();
         let wildcard = parents(&host).filter_map(|parent| self.wildcard.get(parent));
         exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
@@ -133,7 +136,7 @@ pub fn has_dot_segments(path: &str) -> bool {
 }
 
 /// Returns the host in lower case, without its port and the dot of a fully qualified name.
-fn normalized(host: &str) -> Cow<'_, str> {
+pub(crate) fn host_name(host: &str) -> Cow<'_, str> {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,

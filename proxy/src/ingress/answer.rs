@@ -98,6 +98,13 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "answer-timeout", "The pod did not answer in time", detail)
     }
 
+    /// A route wants HTTPS, and this node does not serve the host by it.
+    pub(super) fn no_https(host: &str, advice: &str) -> Self {
+        let detail =
+            format!("Host {host:?} is served by HTTPS only, and this node has no HTTPS for it. {advice}");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-https", "No HTTPS", detail)
+    }
+
     fn new(status: StatusCode, slug: &'static str, title: &'static str, detail: String) -> Self {
         Self { status, slug, title, detail }
     }

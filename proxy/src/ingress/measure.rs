@@ -2,7 +2,9 @@
 
 use common::ids::ServiceName;
 use hyper::StatusCode;
-use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 
 const REQUESTS: &str = "kubeleet_ingress_requests_total";
 const SECONDS: &str = "kubeleet_ingress_answer_seconds";
@@ -10,6 +12,8 @@ const REPEATS: &str = "kubeleet_ingress_repeats_total";
 const CONNECTIONS: &str = "kubeleet_ingress_tcp_connections_total";
 const UNROUTED: &str = "kubeleet_ingress_unrouted_total";
 const REFUSED: &str = "kubeleet_ingress_refused_connections_total";
+const FAILED_HANDSHAKES: &str = "kubeleet_ingress_failed_handshakes_total";
+const CERTIFICATE_EXPIRES: &str = "kubeleet_ingress_certificate_expires_seconds";
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The counters of one service.
@@ -46,6 +50,16 @@ pub(super) fn describe() {
     describe_counter!(CONNECTIONS, Unit::Count, "TCP connections passed to a pod");
     describe_counter!(UNROUTED, Unit::Count, "Requests for which there is no route");
     describe_counter!(REFUSED, Unit::Count, "Connections of clients that have too many");
+    describe_counter!(
+        FAILED_HANDSHAKES,
+        Unit::Count,
+        "TLS handshakes that failed, such as for unknown names"
+    );
+    describe_gauge!(
+        CERTIFICATE_EXPIRES,
+        Unit::Seconds,
+        "Time until a certificate expires, by its file; NaN once it is gone"
+    );
 }
 
 /// Counts a request without a route.
@@ -56,4 +70,14 @@ pub(super) fn unrouted() {
 /// Counts a connection of a client that has too many.
 pub(super) fn refused_connection() {
     counter!(REFUSED).increment(1);
+}
+
+/// Counts a TLS handshake that failed.
+pub(super) fn failed_handshake() {
+    counter!(FAILED_HANDSHAKES).increment(1);
+}
+
+/// Notes when the certificate of a file expires.
+pub(super) fn certificate_expires(file: &str, seconds_left: f64) {
+    gauge!(CERTIFICATE_EXPIRES, "file" => file.to_owned()).set(seconds_left);
 }

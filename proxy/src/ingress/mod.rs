@@ -2,10 +2,13 @@
 //! its route names, through the gate of that pod.
 
 mod answer;
+mod certificates;
+mod client_stream;
 mod connection;
 mod exchange;
 mod from_pod;
 mod guarded;
+mod https;
 mod measure;
 mod pods;
 mod search;
@@ -24,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::address_range::AddressRange;
+use futures_util::future::OptionFuture;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -34,8 +38,11 @@ use crate::listening::{self, STOP_WITHIN};
 use crate::snapshot::Snapshot;
 use crate::tunnel::Dialer;
 
+use https::Https;
+pub use https::HttpsConfig;
 use pods::Table;
 pub(crate) use search::Target;
+use serve::Scheme;
 pub(crate) use tcp::pass_on;
 use threads::{Accepted, Served, Threads};
 
@@ -47,6 +54,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 pub struct IngressConfig {
     /// Address for HTTP.
     pub listen: SocketAddr,
+    /// Where HTTPS is taken; `None` for HTTP only.
+    pub https: Option<HttpsConfig>,
     /// Address on which the ports of TCP rules are opened.
     pub tcp_address: IpAddr,
     /// How long a request or connection waits for a ready pod.
@@ -71,6 +80,7 @@ impl Default for IngressConfig {
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            https: None,
             tcp_address: Ipv4Addr::LOCALHOST.into(),
             wait: Duration::from_secs(10),
             connect_within: Duration::from_secs(2),
@@ -100,6 +110,7 @@ pub struct Ingress {
 /// What all connections share.
 pub(crate) struct Shared {
     config: IngressConfig,
+    https: Option<Https>,
     gates: Arc<Gates>,
     tunnel: Option<Arc<Dialer>>,
     table: watch::Receiver<Arc<Table>>,
@@ -108,25 +119,31 @@ pub(crate) struct Shared {
 }
 
 impl Ingress {
-    /// Listens on the configured address and serves until `shutdown`; then what is in flight has 10 s to end.
-    /// While the address is in use it is tried again every 5 s: the pods of this host can be stopped safely
+    /// Listens on the configured addresses and serves until `shutdown`; then what is in flight has 10 s to end.
+    /// While an address is in use it is tried again every 5 s: the pods of this host can be stopped safely
     /// meanwhile.
     pub async fn run(self, shutdown: CancellationToken) {
-        if let Some(listener) = shutdown.run_until_cancelled(listen(self.config.listen)).await {
-            self.serve(listener, shutdown).await;
-        }
+        let http = listen(self.config.listen, Scheme::Http);
+        let https = self.config.https.as_ref().map(|https| listen(https.listen, Scheme::Https));
+        self.serve(http, OptionFuture::from(https), shutdown).await;
     }
 
-    /// As [`run`](Self::run), on a listener that exists.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+    /// As [`run`](Self::run), with the listeners of HTTP and HTTPS as they become available.
+    async fn serve(
+        self,
+        http: impl Future<Output = TcpListener>,
+        https: impl Future<Output = Option<TcpListener>>,
+        shutdown: CancellationToken,
+    ) {
         let (shared, following) = self.share();
-        serve(shared, listener, following, shutdown).await;
+        serve(shared, http, https, following, shutdown).await;
     }
 
     /// Returns the ways to pods, and the future that keeps them up to date.
     pub(crate) fn share(self) -> (Arc<Shared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(Table::default()));
         let shared = Arc::new(Shared {
+            https: self.config.https.clone().map(Https::new),
             config: self.config,
             gates: self.gates,
             tunnel: self.tunnel,
@@ -139,9 +156,13 @@ impl Ingress {
     }
 }
 
-async fn listen(address: SocketAddr) -> TcpListener {
-    let advice = "Set KUBELEET_INGRESS_LISTEN to another address, or end the program that uses this one.";
-    let listener = listening::until_it_works(advice, || async move {
+async fn listen(address: SocketAddr, scheme: Scheme) -> TcpListener {
+    let setting = match scheme {
+        Scheme::Http => "KUBELEET_INGRESS_LISTEN",
+        Scheme::Https => "KUBELEET_INGRESS_TLS_LISTEN",
+    };
+    let advice = format!("Set {setting} to another address, or end the program that uses this one.");
+    let listener = listening::until_it_works(&advice, || async move {
         common::listen::listen(address).map_err(|error| {
             io::Error::new(error.kind(), format!("Ingress cannot listen on {address}: {error}"))
         })
@@ -149,16 +170,21 @@ async fn listen(address: SocketAddr) -> TcpListener {
     .await;
     // A free port is told here only.
     let address = listener.local_addr().unwrap_or(address);
-    tracing::info!("ingress listens on http://{address}");
+    tracing::info!("ingress listens on {}://{address}", scheme.as_str());
     listener
 }
 
 async fn serve(
     shared: Arc<Shared>,
-    listener: TcpListener,
+    http: impl Future<Output = TcpListener>,
+    https: impl Future<Output = Option<TcpListener>>,
     following: impl Future<Output = ()>,
     shutdown: CancellationToken,
 ) {
+    if let Some(https) = &shared.https {
+        // Before a client can ask for one, also one that is to be redirected.
+        https.certificates.look().await;
+    }
     let connections = TaskTracker::new();
     let tcp = tcp::run(shared.clone(), connections.clone(), shutdown.clone());
     let served = Served { shared, connections: connections.clone(), shutdown: shutdown.clone() };
@@ -171,13 +197,13 @@ async fn serve(
             return;
         }
     };
-    let http = accept_all(&served.shared, &listener, threads);
+    let entrance = Entrance { shared: &served.shared, threads, clients: Arc::default() };
     tokio::select! {
         // These end only when nothing keeps the snapshot any more.
-        () = async { tokio::join!(following, tcp, http); } => {}
+        () = async { tokio::join!(following, tcp, entrance.http(http), entrance.https(https)); } => {}
         () = shutdown.cancelled() => {}
     }
-    drop(listener);
+    drop(entrance);
     connections.close();
     if tokio::time::timeout(STOP_WITHIN, connections.wait()).await.is_err() {
         tracing::warn!(
@@ -187,20 +213,44 @@ async fn serve(
     }
 }
 
-async fn accept_all(shared: &Shared, listener: &TcpListener, mut threads: Threads) {
-    let clients = Arc::new(Clients::default());
-    loop {
-        match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
-            Ok((stream, address)) => {
-                let address = address.ip().to_canonical();
-                match clients.enter(address, shared.config.connections_per_client) {
-                    Some(place) => threads.serve(Accepted { stream, address, place }),
-                    None => measure::refused_connection(),
-                }
+/// Where clients come in by HTTP and HTTPS.
+struct Entrance<'a> {
+    shared: &'a Shared,
+    threads: Threads,
+    clients: Arc<Clients>,
+}
+
+impl Entrance<'_> {
+    async fn http(&self, listener: impl Future<Output = TcpListener>) {
+        self.accept_all(&listener.await, Scheme::Http).await;
+    }
+
+    async fn https(&self, listener: impl Future<Output = Option<TcpListener>>) {
+        let Some(https) = &self.shared.https else { return };
+        let accepting = async {
+            let Some(listener) = listener.await else { return };
+            if let Ok(address) = listener.local_addr() {
+                https.listens_on(address);
             }
-            Err(error) => {
-                tracing::warn!(%error, "Ingress cannot accept a connection; trying again in 50 ms");
-                tokio::time::sleep(ACCEPT_BACKOFF).await;
+            self.accept_all(&listener, Scheme::Https).await;
+        };
+        tokio::join!(accepting, https.certificates.follow(https.config.look_every));
+    }
+
+    async fn accept_all(&self, listener: &TcpListener, scheme: Scheme) {
+        loop {
+            match listener.accept().await.and_then(|(stream, address)| Ok((stream.into_std()?, address))) {
+                Ok((stream, address)) => {
+                    let address = address.ip().to_canonical();
+                    match self.clients.enter(address, self.shared.config.connections_per_client) {
+                        Some(place) => self.threads.serve(Accepted { stream, address, scheme, place }),
+                        None => measure::refused_connection(),
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "Ingress cannot accept a connection; trying again in 50 ms");
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                }
             }
         }
     }

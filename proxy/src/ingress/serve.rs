@@ -1,6 +1,7 @@
 //! Serves HTTP on a client's connection.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +23,11 @@ use crate::headers::{self, Origin};
 use crate::route::{HttpRoute, has_dot_segments};
 
 use super::answer::{Answer, Problem, accepts_json};
+use super::client_stream::ClientStream;
 use super::exchange::{Outgoing, exchange, set_target};
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use super::{Shared, measure, upgrade};
+use super::{Shared, https, measure, upgrade};
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -34,10 +36,27 @@ const MOST_HEAD_BYTES: usize = 64 * 1024;
 /// Requests at a time on one HTTP/2 connection.
 const MOST_STREAMS: u32 = 100;
 
+/// What the client of a port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// A client's connection.
 struct Client {
     shared: Arc<Shared>,
     address: IpAddr,
+    scheme: Scheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
     /// What pods are told of the client, for the host of the last request.
@@ -49,7 +68,7 @@ impl Client {
     fn origin(&self, host: &str) -> Arc<Origin> {
         let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
         if origin.host() != host {
-            *origin = Arc::new(Origin::new(self.address, self.is_trusted, "http", host));
+            *origin = Arc::new(Origin::new(self.address, self.is_trusted, self.scheme.as_str(), host));
         }
         origin.clone()
     }
@@ -60,20 +79,30 @@ pub(super) async fn connection(
     shared: Arc<Shared>,
     stream: TcpStream,
     address: IpAddr,
+    scheme: Scheme,
     shutdown: CancellationToken,
 ) {
     let _ = stream.set_nodelay(true);
     let within = shared.config.head_within;
-    let version = tokio::select! {
-        version = tokio::time::timeout(within, is_http2(&stream)) => version,
+    let opened = tokio::select! {
+        opened = tokio::time::timeout(within, open(&shared, stream, scheme)) => opened,
         () = shutdown.cancelled() => return,
     };
-    let Ok(is_http2) = version else { return };
+    let (stream, is_http2) = match opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(opened) => opened,
+        Err(error) => {
+            if scheme == Scheme::Https {
+                measure::failed_handshake();
+            }
+            tracing::debug!(%error, client = %address, "Client's connection did not begin");
+            return;
+        }
+    };
     let timeouts = ClientTimeouts { head: within, idle: shared.config.idle };
     let state = Arc::new(ConnectionState::default());
     let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
-    let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, "http", "")));
-    let client = Arc::new(Client { shared, address, is_trusted, state: state.clone(), origin });
+    let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, scheme.as_str(), "")));
+    let client = Arc::new(Client { shared, address, scheme, is_trusted, state: state.clone(), origin });
     let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
     let served = if is_http2 {
         serve_http2(client, io, shutdown).await
@@ -82,6 +111,21 @@ pub(super) async fn connection(
     };
     if let Err(error) = served {
         tracing::debug!(%error, client = %address, "Client's connection ended");
+    }
+}
+
+/// Makes TLS of the connection if the port is that of HTTPS. Also returns whether the client speaks HTTP/2.
+async fn open(shared: &Shared, stream: TcpStream, scheme: Scheme) -> io::Result<(ClientStream, bool)> {
+    match (scheme, &shared.https) {
+        (Scheme::Http, _) => {
+            let is_http2 = is_http2(&stream).await;
+            Ok((ClientStream::Plain(stream), is_http2))
+        }
+        (Scheme::Https, Some(https)) => {
+            let (stream, is_http2) = https.handshake(stream).await?;
+            Ok((ClientStream::Tls(Box::new(stream)), is_http2))
+        }
+        (Scheme::Https, None) => Err(io::Error::other("HTTPS is off")),
     }
 }
 
@@ -102,7 +146,7 @@ async fn is_http2(stream: &TcpStream) -> bool {
     }
 }
 
-type Io = TokioIo<Guarded<TcpStream>>;
+type Io = TokioIo<Guarded<ClientStream>>;
 
 async fn serve_http1(client: Arc<Client>, io: Io, shutdown: CancellationToken) -> hyper::Result<()> {
     let service = service_fn(|request| answer(client.clone(), request));
@@ -178,6 +222,13 @@ async fn routed(
         measure::unrouted();
         return Err(Problem::no_route(&host, path));
     };
+    if route.tls.is_some() && !is_by_https(client, request.headers()) {
+        let answer = https::redirect(client.shared.https.as_ref(), &host, request.uri().path_and_query());
+        if let Some(service) = table.service(&route.service) {
+            service.metrics.answered(status(&answer));
+        }
+        return answer;
+    }
     let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
     let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
     let (mut head, body) = request.into_parts();
@@ -185,11 +236,19 @@ async fn routed(
     let begun = Instant::now();
     let answer = exchange(&client.shared, route, Outgoing::new(head, body)).await;
     if let Some(service) = table.service(&route.service) {
-        let status = answer.as_ref().map_or_else(|problem| problem.status, Response::status);
-        service.metrics.answered(status);
+        service.metrics.answered(status(&answer));
         service.metrics.seconds.record(begun.elapsed());
     }
     deliver(answer?, on_upgrade)
+}
+
+fn status<B>(answer: &Result<Response<B>, Problem>) -> StatusCode {
+    answer.as_ref().map_or_else(|problem| problem.status, Response::status)
+}
+
+/// Returns whether a request came by HTTPS: to this proxy, or to a trusted one before it.
+fn is_by_https(client: &Client, headers: &HeaderMap) -> bool {
+    client.scheme == Scheme::Https || (client.is_trusted && headers::says_https(headers))
 }
 
 /// Returns the host of a request. Two that differ are refused.

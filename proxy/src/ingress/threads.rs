@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
@@ -13,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Place, Shared, serve};
+use super::serve::{self, Scheme};
+use super::{Place, Shared};
 use crate::listening::STOP_WITHIN;
 
 /// A client that was accepted.
@@ -21,6 +23,8 @@ pub(super) struct Accepted {
     /// Its connection, which belongs to no event loop yet.
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
+    /// That of the port which it has connected to.
+    pub(super) scheme: Scheme,
     /// Counts the connection until it has ended.
     pub(super) place: Place,
 }
@@ -36,7 +40,7 @@ pub(super) struct Served {
 /// The threads. When this is dropped each ends with its last connection, or 10 s later.
 pub(super) struct Threads {
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
-    next: usize,
+    next: AtomicUsize,
 }
 
 impl Threads {
@@ -46,14 +50,14 @@ impl Threads {
     /// If the system gives no more threads or file descriptors.
     pub(super) fn start(served: &Served) -> io::Result<Self> {
         let threads = (0..served.shared.config.threads.max(1)).map(|_| start_one(served.clone()));
-        Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: 0 })
+        Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })
     }
 
     /// Passes a client on to the next thread.
-    pub(super) fn serve(&mut self, client: Accepted) {
-        self.next = (self.next + 1) % self.threads.len();
+    pub(super) fn serve(&self, client: Accepted) {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         // A thread that has panicked drops the client, who sees a closed connection.
-        let _ = self.threads[self.next].send(client);
+        let _ = self.threads[next].send(client);
     }
 }
 
@@ -75,9 +79,9 @@ fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<A
 }
 
 async fn connection(shared: Arc<Shared>, client: Accepted, shutdown: CancellationToken) {
-    let Accepted { stream, address, place } = client;
+    let Accepted { stream, address, scheme, place } = client;
     match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => serve::connection(shared, stream, address, shutdown).await,
+        Ok(stream) => serve::connection(shared, stream, address, scheme, shutdown).await,
         Err(error) => tracing::warn!(%error, %address, "Ingress cannot serve a connection"),
     }
     drop(place);

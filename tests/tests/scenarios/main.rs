@@ -14,6 +14,7 @@ mod external;
 mod garbage;
 mod handover;
 mod hosts;
+mod https;
 mod input;
 mod jobs;
 mod leaving;

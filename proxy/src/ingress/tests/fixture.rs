@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,6 +35,8 @@ use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
 pub(super) struct Fixture {
     pub(super) gates: Arc<Gates>,
     pub(super) address: SocketAddr,
+    /// That of HTTPS, if the ingress has it.
+    pub(super) https_address: Option<SocketAddr>,
     /// The proxies that the ingress knows.
     pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<Snapshot>>,
@@ -111,9 +114,14 @@ impl Fixture {
         // The ingress of another host has gates of its own, and none of these pods.
         let own = if tunnel.is_some() { Arc::default() } else { gates.clone() };
         let shutdown = CancellationToken::new();
+        let https = match &config.https {
+            Some(https) => Some(TcpListener::bind(https.listen).await.unwrap()),
+            None => None,
+        };
+        let https_address = https.as_ref().map(|https| https.local_addr().unwrap());
         let ingress = Ingress { snapshot: following, gates: own, tunnel, config };
-        tokio::spawn(ingress.serve(listener, shutdown.clone()));
-        Self { gates, address, peers, snapshot, shutdown }
+        tokio::spawn(ingress.serve(ready(listener), ready(https), shutdown.clone()));
+        Self { gates, address, https_address, peers, snapshot, shutdown }
     }
 
     /// Changes the rules of `web`.

@@ -20,9 +20,11 @@ macro_rules! wherever_the_pod_is {
 }
 use wherever_the_pod_is;
 
+pub(super) mod authority;
 mod fixture;
 mod hand_over;
 mod http;
+mod https;
 mod malformed;
 mod other_host;
 mod tcp;

@@ -1,0 +1,90 @@
+//! Reads the directory with certificates and their keys.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::parse::CertificateError;
+
+/// The names of certbot in the directory of a certificate.
+const CERTBOT_CHAIN: &str = "fullchain.pem";
+const CERTBOT_KEY: &str = "privkey.pem";
+/// More than any chain has.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The texts of a certificate's two files.
+pub(super) struct Texts {
+    pub(super) chain: Vec<u8>,
+    pub(super) key: Vec<u8>,
+    /// Whether other users of this machine may read the key.
+    pub(super) is_key_exposed: bool,
+}
+
+/// A certificate in the directory.
+pub(super) struct Found {
+    /// The name of its file within the directory.
+    pub(super) file: String,
+    /// That of its key's file.
+    pub(super) key_file: String,
+    pub(super) texts: Result<Texts, CertificateError>,
+}
+
+/// Reads all certificates of a directory, in the order of their names: `NAME.crt` or `NAME.pem` with `NAME.key`, and
+/// `NAME/fullchain.pem` with `NAME/privkey.pem`. Symbolic links are followed.
+///
+/// # Errors
+/// If the directory cannot be read. A file that cannot be read is an error in its place.
+pub(super) fn read(directory: &Path) -> io::Result<Vec<Found>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        // A name that is no text belongs to no certificate.
+        names.extend(entry?.file_name().into_string().ok().filter(|name| !name.starts_with('.')));
+    }
+    names.sort();
+    let pairs = names.into_iter().filter_map(|name| pair(directory, name));
+    Ok(pairs.map(|(file, key_file)| found(directory, file, key_file)).collect())
+}
+
+/// Returns the files of the certificate and the key that a name in the directory stands for.
+fn pair(directory: &Path, name: String) -> Option<(String, String)> {
+    if let Some(stem) = name.strip_suffix(".crt").or_else(|| name.strip_suffix(".pem")) {
+        let key = format!("{stem}.key");
+        return Some((name, key));
+    }
+    let chain = format!("{name}/{CERTBOT_CHAIN}");
+    // `symlink_metadata`: a link of certbot that leads nowhere is a mistake to tell.
+    let is_there = directory.join(&chain).symlink_metadata().is_ok();
+    is_there.then(|| (chain, format!("{name}/{CERTBOT_KEY}")))
+}
+
+fn found(directory: &Path, file: String, key_file: String) -> Found {
+    let texts = (|| {
+        let chain = text(directory, &file)?;
+        let key = match text(directory, &key_file) {
+            Err(_) if is_missing(&directory.join(&key_file)) => {
+                return Err(CertificateError::NoKeyFile(key_file.clone()));
+            }
+            key => key?,
+        };
+        let mode = directory.join(&key_file).metadata().map_or(0, |metadata| metadata.permissions().mode());
+        Ok(Texts { chain, key, is_key_exposed: mode & 0o004 != 0 })
+    })();
+    Found { file, key_file, texts }
+}
+
+fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn text(directory: &Path, file: &str) -> Result<Vec<u8>, CertificateError> {
+    let path = directory.join(file);
+    let read = || {
+        let metadata = path.metadata()?;
+        // Reading a pipe would never end.
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return Err(io::Error::other("it is no file of at most 1 MiB"));
+        }
+        std::fs::read(&path)
+    };
+    read().map_err(|error| CertificateError::Unreadable { file: file.to_owned(), error: error.to_string() })
+}

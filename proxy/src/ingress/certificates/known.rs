@@ -1,0 +1,142 @@
+//! What is known of the certificates in the directory, and what the next reading of it makes of that. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+
+use super::choose::NameTable;
+use super::files::{Found, Texts};
+use super::parse::{Certificate, CertificateError, parse};
+
+/// How often the same certificate is warned of.
+const WARN_EVERY_SECONDS: u64 = 86_400;
+
+/// The certificates by the names of their files.
+#[derive(Default)]
+pub(super) struct Known(BTreeMap<String, Held>);
+
+#[derive(Default)]
+struct Held {
+    /// Of the texts that were read last; `None` if they could not be read.
+    digest: Option<Vec<u8>>,
+    /// What is served: of these texts, or of earlier ones if these are faulty.
+    certificate: Option<Arc<Certificate>>,
+    /// What is wrong with these texts.
+    error: Option<CertificateError>,
+    warned_at: Option<u64>,
+}
+
+/// Something to tell the operator.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// A certificate is served from now on.
+    Read { file: String, names: Vec<String>, seconds_left: i64 },
+    /// A certificate is faulty. `is_kept` says whether the one before is still served.
+    Faulty { file: String, error: CertificateError, is_kept: bool },
+    /// Every user of the machine may read a key.
+    KeyExposed { key_file: String },
+    /// A file is no longer there.
+    Gone { file: String },
+    /// A certificate that is in use expires soon, or has.
+    Expires { file: String, seconds_left: i64 },
+}
+
+impl Known {
+    /// Takes in what was read. What is faulty keeps what was served before. Returns what there is to tell: each fault
+    /// once, and what expires once a day.
+    pub(super) fn update(&mut self, found: Vec<Found>, now: u64) -> Vec<News> {
+        let mut news = Vec::new();
+        self.0.retain(|file, _| {
+            let is_there = found.iter().any(|one| one.file == *file);
+            if !is_there {
+                news.push(News::Gone { file: file.clone() });
+            }
+            is_there
+        });
+        for one in found {
+            let held = self.0.entry(one.file.clone()).or_default();
+            held.update(one, now, &mut news);
+        }
+        self.warn_of_expiry(now, &mut news);
+        news
+    }
+
+    /// Returns what can be served, in the order of file names.
+    pub(super) fn certificates(&self) -> Vec<Arc<Certificate>> {
+        self.0.values().filter_map(|held| held.certificate.clone()).collect()
+    }
+
+    fn warn_of_expiry(&mut self, now: u64, news: &mut Vec<News>) {
+        let certificates = self.certificates();
+        let table = NameTable::new(&subjects(&certificates), now);
+        for index in table.in_use() {
+            let subject = &certificates[index].subject;
+            let Some(held) = self.0.get_mut(&subject.file) else { continue };
+            let is_due = held.warned_at.is_none_or(|at| now >= at + WARN_EVERY_SECONDS);
+            if subject.validity.expires_soon(now) && is_due {
+                held.warned_at = Some(now);
+                let seconds_left = subject.validity.seconds_left(now);
+                news.push(News::Expires { file: subject.file.clone(), seconds_left });
+            }
+        }
+    }
+}
+
+/// Returns what the choice among certificates is made by.
+pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose::Subject> {
+    certificates.iter().map(|certificate| &certificate.subject).collect()
+}
+
+impl Held {
+    fn update(&mut self, found: Found, now: u64, news: &mut Vec<News>) {
+        let Found { file, key_file, texts } = found;
+        let digest = texts.as_ref().ok().map(digest);
+        if digest.is_some() && digest == self.digest {
+            return;
+        }
+        self.digest = digest;
+        let certificate = texts.and_then(|texts| {
+            if texts.is_key_exposed {
+                news.push(News::KeyExposed { key_file: key_file.clone() });
+            }
+            parse(&file, &texts.chain, &key_file, &texts.key)
+        });
+        match certificate.and_then(|certificate| self.unless_worse(certificate, now)) {
+            Ok(certificate) => {
+                let (names, validity) = (certificate.subject.names.clone(), certificate.subject.validity);
+                news.push(News::Read { file, names, seconds_left: validity.seconds_left(now) });
+                *self = Self {
+                    digest: self.digest.take(),
+                    certificate: Some(certificate.into()),
+                    ..Self::default()
+                };
+            }
+            Err(error) => {
+                if self.error.as_ref() != Some(&error) {
+                    let is_kept = self.certificate.is_some();
+                    news.push(News::Faulty { file, error: error.clone(), is_kept });
+                }
+                self.error = Some(error);
+            }
+        }
+    }
+
+    /// An expired certificate does not replace one that is valid.
+    fn unless_worse(&self, certificate: Certificate, now: u64) -> Result<Certificate, CertificateError> {
+        let is_valid = |certificate: &Certificate| !certificate.subject.validity.is_expired(now);
+        match !is_valid(&certificate) && self.certificate.as_deref().is_some_and(is_valid) {
+            true => Err(CertificateError::Expired),
+            false => Ok(certificate),
+        }
+    }
+}
+
+fn digest(texts: &Texts) -> Vec<u8> {
+    let mut context = Context::new(&SHA256);
+    // The length keeps the two texts apart.
+    context.update(&texts.chain.len().to_le_bytes());
+    context.update(&texts.chain);
+    context.update(&texts.key);
+    context.finish().as_ref().to_vec()
+}
