@@ -53,8 +53,8 @@ pub struct HttpRule {
     /// How the pods are spoken to.
     #[serde(default)]
     pub protocol: HttpProtocol,
-    /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without it by HTTP, and
-    /// by HTTPS where a proxy has a certificate for the host.
+    /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without it by
+    /// HTTP, and by HTTPS where a proxy has a certificate for the host.
     // Absent and not null: stored rules of versions before stay equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -156,11 +156,11 @@ impl IngressRule {
         }
     }
 
-    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it, and `tls` if
-    /// clients are spoken to by HTTPS only.
+    /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it, and
+    /// `tls` if clients are spoken to by HTTPS only.
     ///
-    /// Proxies of versions before `tls` do not understand a route that has it, and leave it out: they answer 404 and not
-    /// by plain HTTP.
+    /// Proxies of versions before `tls` do not understand a route that has it, and leave it out: they answer 404
+    /// and not by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
         let words = match self {
             Self::Http(HttpRule { protocol, tls, .. }) => {

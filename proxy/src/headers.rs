@@ -151,7 +151,8 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Returns whether the first proxy before this one says that its client used HTTPS. To be believed only of a trusted one.
+/// Returns whether the first proxy before this one says that its client used HTTPS. Only a trusted proxy is to be
+/// believed.
 pub fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))

@@ -64,7 +64,7 @@ pub struct IngressConfig {
     pub connect_within: Duration,
     /// The longest time from the end of a request to the beginning of its answer.
     pub answer_within: Duration,
-    /// The longest time for the head of a request to arrive.
+    /// The longest time for the head of a request to arrive, and for a TLS handshake.
     pub head_within: Duration,
     /// The longest time without a byte from the client when one is due.
     pub idle: Duration,

@@ -29,8 +29,8 @@ pub(super) struct Found {
     pub(super) texts: Result<Texts, CertificateError>,
 }
 
-/// Reads all certificates of a directory, in the order of their names: `NAME.crt` or `NAME.pem` with `NAME.key`, and
-/// `NAME/fullchain.pem` with `NAME/privkey.pem`. Symbolic links are followed.
+/// Reads all certificates of a directory, in the order of their names: `NAME.crt` or `NAME.pem` with
+/// `NAME.key`, and `NAME/fullchain.pem` with `NAME/privkey.pem`. Symbolic links are followed.
 ///
 /// # Errors
 /// If the directory cannot be read. A file that cannot be read is an error in its place.
@@ -62,7 +62,7 @@ fn found(directory: &Path, file: String, key_file: String) -> Found {
         let chain = text(directory, &file)?;
         let key = match text(directory, &key_file) {
             Err(_) if is_missing(&directory.join(&key_file)) => {
-                return Err(CertificateError::NoKeyFile(key_file.clone()));
+                return Err(CertificateError::NoKeyFile { key_file: key_file.clone() });
             }
             key => key?,
         };

@@ -1,8 +1,8 @@
-//! The certificates of ingress: read from the files of a directory, again when these change, and chosen by the name
-//! that a client asks for.
+//! The certificates of ingress: read from the files of a directory, again when these change, and chosen by the
+//! name that a client asks for.
 //!
-//! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a change
-//! of the files means, and `files` reads them.
+//! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a
+//! change of the files means, and `files` reads them.
 
 mod choose;
 mod files;
@@ -94,8 +94,8 @@ impl Certificates {
                 if reading.problem.as_ref() != Some(&problem) {
                     let directory = self.directory.display();
                     tracing::warn!(
-                        "no certificates in {directory} (KUBELEET_CERTIFICATES): {problem}; those that were read \
-                         before are served"
+                        "no certificates in {directory} (KUBELEET_CERTIFICATES): {problem}; those that were \
+                         read before are served"
                     );
                 }
                 reading.problem = Some(problem);

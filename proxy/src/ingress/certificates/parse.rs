@@ -35,23 +35,23 @@ pub(super) enum CertificateError {
     )]
     Unreadable { file: String, error: String },
     /// No key is beside it.
-    #[error("its key is missing: put it into {0}, or take the certificate out of the directory")]
-    NoKeyFile(String),
+    #[error("its key is missing: put it into {key_file}, or take the certificate out of the directory")]
+    NoKeyFile { key_file: String },
     /// Not PEM, or something else in PEM.
     #[error("it has no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
     /// As above, for the key.
-    #[error("{0} has no private key in PEM, or one with a passphrase, which the proxy cannot read")]
-    NoKey(String),
+    #[error("{key_file} has no private key in PEM, or one with a passphrase, which the proxy cannot read")]
+    NoKey { key_file: String },
     /// Not what TLS can use.
-    #[error("it is not a certificate of X.509 version 3: {0}")]
-    NotX509(String),
+    #[error("it is not a certificate of X.509 version 3: {error}")]
+    NotX509 { error: String },
     /// Not a kind of key that can sign.
-    #[error("{0} has a key of an unknown kind: RSA, ECDSA with P-256 or P-384, and Ed25519 are known")]
-    UnknownKey(String),
+    #[error("{key_file} has a key of an unknown kind: RSA, ECDSA with P-256 or P-384, and Ed25519 are known")]
+    UnknownKey { key_file: String },
     /// The key is that of another one.
-    #[error("{0} is the key of another certificate: put in the one that it was made with")]
-    OtherKey(String),
+    #[error("{key_file} is the key of another certificate: put in the one that it was made with")]
+    OtherKey { key_file: String },
     /// Only a common name, for instance.
     #[error("it is for no DNS name: make it with subjectAltName, as CN alone is not looked at")]
     NoNames,
@@ -73,19 +73,19 @@ pub(super) fn parse(
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;
     let subject = subject(file, &chain[0])?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::NoKey(key_file.to_owned()))?;
+    let key_file = key_file.to_owned();
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| CertificateError::NoKey { key_file: key_file.clone() })?;
     let provider = rustls::crypto::ring::default_provider();
     let key = CertifiedKey::from_der(chain, key, &provider).map_err(|error| match error {
-        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            CertificateError::OtherKey(key_file.to_owned())
-        }
-        _ => CertificateError::UnknownKey(key_file.to_owned()),
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateError::OtherKey { key_file },
+        _ => CertificateError::UnknownKey { key_file },
     })?;
     Ok(Certificate { subject, key: Arc::new(key) })
 }
 
 fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<Subject, CertificateError> {
-    let not_x509 = |error: webpki::Error| CertificateError::NotX509(error.to_string());
+    let not_x509 = |error: webpki::Error| CertificateError::NotX509 { error: error.to_string() };
     let certificate = EndEntityCert::try_from(certificate).map_err(not_x509)?;
     let names: Vec<String> = certificate.valid_dns_names().map(str::to_ascii_lowercase).collect();
     if names.is_empty() {
@@ -95,8 +95,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<Subject, Cert
     Ok(Subject { file: file.to_owned(), names, validity })
 }
 
-/// Reads the two dates, which webpki says only when it refuses a certificate for one of them: it looks at them
-/// first, so it needs no authority to compare with.
+/// Reads the two dates, which webpki says only when it refuses a certificate for one of them. It looks at them
+/// before it looks for an authority, so it needs none.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -111,7 +111,7 @@ fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> 
     };
     let not_before = match verified_at(0) {
         webpki::Error::CertNotValidYet { not_before, .. } => not_before.as_secs(),
-        // From 1970 on, and without an authority that webpki knows.
+        // Valid since 1970 or before.
         _ => 0,
     };
     Ok(Validity { not_before, not_after })

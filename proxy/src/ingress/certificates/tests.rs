@@ -82,9 +82,8 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
     update(&mut known, folder.path(), NOW);
     for (faulty, expected) in [
         (garbage("none", &good.key), CertificateError::NoCertificate),
-        (garbage("", ""), CertificateError::NoCertificate),
-        (garbage(&good.chain, "none"), CertificateError::NoKey("a.key".to_owned())),
-        (garbage(&good.chain, &other.key), CertificateError::OtherKey("a.key".to_owned())),
+        (garbage(&good.chain, "none"), CertificateError::NoKey { key_file: "a.key".to_owned() }),
+        (garbage(&good.chain, &other.key), CertificateError::OtherKey { key_file: "a.key".to_owned() }),
         (expired, CertificateError::Expired),
         (authority.issue(&[], 2030), CertificateError::NoNames),
     ] {
@@ -99,7 +98,7 @@ fn a_faulty_file_keeps_what_was_served_and_is_told_of_once() {
     }
     std::fs::remove_file(folder.path().join("a.key")).unwrap();
     let news = update(&mut known, folder.path(), NOW);
-    assert_eq!(error(&news), &CertificateError::NoKeyFile("a.key".to_owned()));
+    assert_eq!(error(&news), &CertificateError::NoKeyFile { key_file: "a.key".to_owned() });
     assert_eq!(update(&mut known, folder.path(), NOW), []);
     other.write(folder.path(), "a");
     update(&mut known, folder.path(), NOW);
