@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::container::LogOutput;
@@ -79,6 +79,8 @@ pub struct DockerRuntime {
     /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
     /// come back with a newer version.
     info: Mutex<Option<EngineInfo>>,
+    /// The id of the engine that answered first: volumes that are known are that one's.
+    first_id: OnceLock<String>,
     /// Held while the image of the sandboxes is looked for and created.
     sandbox_image: tokio::sync::Mutex<()>,
     network: network::PodNetwork,
@@ -101,6 +103,7 @@ impl DockerRuntime {
             dropped_capabilities,
             bind_prefixes: Vec::new(),
             info: Mutex::default(),
+            first_id: OnceLock::new(),
             sandbox_image: tokio::sync::Mutex::default(),
             network: network::PodNetwork::default(),
             cgroups: Arc::default(),
@@ -200,8 +203,31 @@ impl DockerRuntime {
             let found = self.client.within(EngineCall::Info, READ, docker.info()).await?;
             info.id = found.id.unwrap_or_default();
         }
+        self.check_id(&info.id)?;
         *known() = Some(info.clone());
         Ok(info)
+    }
+
+    /// Fails if an engine with another id answered before: it was set up anew, or this is the wrong one. A replica would
+    /// start on an empty volume.
+    fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
+        let first = self.first_id.get_or_init(|| id.to_owned());
+        if first == id {
+            return Ok(());
+        }
+        Err(RuntimeError::Engine(format!(
+            "another one does, with the id {id} and not {first}: the volumes of this node are not there. If it was set up \
+             anew, restart this worker, and what ran here is moved"
+        )))
+    }
+
+    /// Fails unless the engine is known to be the one that answered first.
+    async fn ensure_first_engine(&self) -> Result<(), RuntimeError> {
+        let is_known = self.info.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_known || self.first_id.get().is_none() {
+            return Ok(());
+        }
+        self.ping_engine().await.map(drop)
     }
 
     async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
@@ -395,6 +421,7 @@ impl Runtime for DockerRuntime {
 
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>> {
         Box::pin(async {
+            self.ensure_first_engine().await?;
             let request = &*binds::resolved(request, &self.bind_prefixes, self.client.socket()).await?;
             let run = containers::run(&self.client, request, &self.dropped_capabilities, &self.network).await;
             if matches!(run, Err(RuntimeError::Image(_))) {

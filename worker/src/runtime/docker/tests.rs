@@ -23,7 +23,8 @@ use crate::runtime::sample_image::{Recipe, ensure_hello_image, import_recipe};
 use crate::runtime::testing::{eventually, identity, no_logins};
 use crate::runtime::{ContainerState, Identity};
 
-const SHELL_IMAGE: &str = "kubeleet-test/shell:1";
+/// Another recipe than the one of `kubeleet-test/shell`, which other tests use at the same time.
+const SHELL_IMAGE: &str = "kubeleet-test/worker-shell:1";
 
 /// One engine, a unique node name, and an image with a shell.
 struct Fixture {
@@ -340,6 +341,37 @@ impl Drop for FakeEngine {
     fn drop(&mut self) {
         self.server.abort();
     }
+}
+
+/// Docker is down for a moment, and another engine answers then.
+#[tokio::test]
+async fn another_engine_starts_nothing() {
+    let id = Arc::new(Mutex::new(Some("A")));
+    let answers = id.clone();
+    let engine = FakeEngine::new(move |line| {
+        let id = *answers.lock().unwrap();
+        async move {
+            let Some(id) = id else { return Some((500, r#"{"message":"it starts"}"#.to_owned())) };
+            let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+            Some((200, if path.ends_with("/info") { format!(r#"{{"ID":"{id}"}}"#) } else { "{}".to_owned() }))
+        }
+    });
+    let ping = || engine.runtime.ping();
+    let run = async |change: Option<&'static str>| {
+        *id.lock().unwrap() = None;
+        ping().await.unwrap_err();
+        *id.lock().unwrap() = change;
+        engine.runtime.ensure_first_engine().await
+    };
+    assert_eq!(ping().await.unwrap().id, "A");
+    let another = run(Some("B")).await.unwrap_err().to_string();
+    assert!(
+        another.contains("with the id B and not A") && another.contains("restart this worker"),
+        "{another}"
+    );
+    assert_eq!(ping().await.unwrap_err().to_string(), another);
+    assert_eq!(run(Some("A")).await, Ok(()));
+    assert_eq!(ping().await.unwrap().id, "A");
 }
 
 #[tokio::test]
