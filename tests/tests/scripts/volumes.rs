@@ -259,6 +259,24 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("C"));
 }
 
+/// Only a machine that told this run of Redis that it has no volumes is not waited for when its name is taken.
+#[tokio::test]
+async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_told_so() {
+    for (run, expected) in [("", &["w1"][..]), ("the run before", &["former w1", "w1"])] {
+        let fixture = Fixture::new().await;
+        let former = registered(fixture.machine("w1", "A").await);
+        report_volumes(&former, &[]).await;
+        if !run.is_empty() {
+            let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1", run]).await;
+        }
+        fixture.kill_node("w1").await;
+        registered(fixture.machine("w1", "B").await);
+        let mut found = unreported(&fixture).await;
+        found.sort();
+        assert_eq!(found, expected);
+    }
+}
+
 /// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to come.
 /// Returns what is wrong.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {

@@ -159,8 +159,9 @@ local function bind(node, of_pod)
         'replica', volume.replica, 'node', node.name, 'engine_id', engine_of(node), 'space', volume.space,
         'state', 'bound', 'created_at', STAMP)
       redis.call('SADD', volumes, volume.name)
-      -- It has one before it says so.
-      redis.call('HSETNX', node.key, 'volumes', 1)
+      -- It has one more before it says so.
+      local before = tonumber(redis.call('HGET', node.key, 'volumes') or 0) or 0
+      redis.call('HSET', node.key, 'volumes', before + 1)
       record.node, record.engine_id, record.is_certain = node.name, engine_of(node), true
     end
   end

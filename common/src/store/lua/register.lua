@@ -84,9 +84,11 @@ end
 -- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A broken
 -- key keeps no worker away.
 if is_other then
-  -- The former machine may come back with its volumes.
+  -- The former machine may come back with its volumes, unless it told this run of Redis that it has none. What an
+  -- earlier run knew of it may be lost.
   local reported = redis.pcall('HGET', reports, node)
-  if (tonumber(known_volumes) or 0) > 0 and not is_error(reported, '') then
+  local has_none = reported == master_run() and (tonumber(known_volumes) or 0) == 0
+  if not has_none and not is_error(reported, '') then
     redis.pcall('HSET', reports, former_machine(node, known_engine), reported or '')
   end
   redis.pcall('HDEL', reports, node)
