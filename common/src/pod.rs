@@ -133,6 +133,16 @@ impl EndedRun {
     /// The most bytes of output that are kept of a run.
     pub const MAX_OUTPUT: usize = 512;
 
+    /// Adds to a message what a container wrote at last: what an engineer would look at first. It is added once.
+    pub fn explain(message: String, last_output: &str) -> String {
+        let addition = format!("; it wrote at last: {}", last_output.trim());
+        if last_output.trim().is_empty() || message.contains(&addition) {
+            message
+        } else {
+            message + &addition
+        }
+    }
+
     /// Returns the signal that ended it, if one did.
     pub fn signal(&self) -> Option<i64> {
         (129..=192).contains(&self.exit_code).then(|| self.exit_code - 128)

@@ -158,9 +158,14 @@ impl Fixture {
 
     /// Takes all waiting payloads and assigns them to one node.
     pub async fn assign_all(&self, session: &Session) -> Vec<AssignOutcome> {
+        let payloads = self.take_all().await;
+        self.assign(session, payloads).await
+    }
+
+    /// Takes what waits for the scheduler.
+    pub async fn take_all(&self) -> Vec<Payload> {
         let taken = self.store.take(&self.scheduler, 1000).await.unwrap();
-        let payloads = taken.into_iter().map(|raw| Payload::parse(raw).unwrap());
-        self.assign(session, payloads.collect()).await
+        taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect()
     }
 
     /// Assigns in-flight payloads of the scheduler to one node.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use common::health::Health;
-use common::pod::ContainerProgress;
+use common::pod::{ContainerProgress, EndedRun};
 use futures_util::stream::{StreamExt, poll_fn};
 use tokio::sync::mpsc;
 
@@ -55,10 +55,8 @@ async fn explain(context: &SessionContext, change: HealthChange) -> Option<Healt
         context.wakeups.request_reconcile();
         return None;
     }
-    let message = match ended_runs::last_output(runtime, &change.handle).await {
-        nothing if nothing.is_empty() => change.message,
-        output => format!("{}; it wrote at last: {output}", change.message),
-    };
+    let output = ended_runs::last_output(runtime, &change.handle).await;
+    let message = EndedRun::explain(change.message, &output);
     Some(HealthChange { message, ..change })
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::RedisMillis;
 use common::lifecycle::Phase;
-use common::pod::PodRecord;
+use common::pod::{EndedRun, PodRecord};
 use common::service::{Service, ServiceState};
 use common::spec::{OnFailure, UpdatePolicy};
 
@@ -67,7 +67,7 @@ pub(crate) fn verdict(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) 
         return Verdict::Bad(format!("{name}: {}", what_it_says(pod)));
     }
     if pod.restarts > 0 {
-        return Verdict::Bad(format!("{name} was restarted ({}){}", pod.restarts, last_exit(pod)));
+        return Verdict::Bad(with_last_output(pod, format!("{name} was restarted ({})", pod.restarts)));
     }
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
     if !pod.is_ready() && !is_leaving && is_for(pod.created_at, PROGRESS_DEADLINE) {
@@ -145,17 +145,15 @@ fn what_it_says(pod: &PodRecord) -> String {
         ("", message) => message.to_owned(),
         (reason, message) => format!("{reason}: {message}"),
     };
-    // The message of an unhealthy container has its output.
-    let output = last_exit(pod);
-    if said.contains(&output) { said } else { said + &output }
+    with_last_output(pod, said)
 }
 
-/// Returns the last output of the pod: what an engineer would look at first.
-fn last_exit(pod: &PodRecord) -> String {
-    let Some(run) = pod.runs.last().filter(|run| !run.last_output.trim().is_empty()) else {
-        return String::new();
-    };
-    format!("; it wrote at last: {}", run.last_output.trim())
+/// Adds the last output of the pod, which the message of an unhealthy container has already.
+fn with_last_output(pod: &PodRecord, message: String) -> String {
+    match pod.runs.last() {
+        Some(run) => EndedRun::explain(message, &run.last_output),
+        None => message,
+    }
 }
 
 #[cfg(test)]

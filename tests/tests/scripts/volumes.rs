@@ -45,8 +45,7 @@ async fn the_first_assignment_binds_a_volume_and_later_ones_have_to_follow_it() 
     fixture.run_all(&w1).await;
     fixture.kill_node("w1").await;
     fixture.drain("w1").await;
-    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
-    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let payloads = fixture.take_all().await;
     let refused = changing_nothing(&fixture, fixture.assign(&w2, payloads.clone())).await;
     assert_eq!(refused, [AssignOutcome::Refused; 2], "their data is on w1");
     let w1 = fixture.node("w1").await;
@@ -197,8 +196,7 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
     let other = registered(fixture.machine("w1", "B").await);
     assert_eq!(unreported(fixture).await, ["w1"]);
     report_volumes(&other, &[]).await;
-    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
-    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let payloads = fixture.take_all().await;
     let assign = |session| fixture.assign(session, payloads.clone());
     if assign(&other).await != [AssignOutcome::Refused] {
         return vec!["empty on another machine with the name".to_owned()];
@@ -292,18 +290,14 @@ pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     assert_eq!(unreported(fixture).await, ["w1", "w2"]);
     let w2 = fixture.node("w2").await;
     assert_eq!(unreported(fixture).await, ["w1"]);
-    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
-    let payloads: Vec<_> = taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect();
+    let payloads = fixture.take_all().await;
     let assign = |session| fixture.assign(session, payloads.clone());
     if assign(&w2).await != [AssignOutcome::Refused] {
         return vec!["empty on w2, before w1 has reported".to_owned()];
     }
 
     // One report is not enough: the engine was asked before this run of Redis was known.
-    let info = kubeleet_tests::fixture::facts(REQUEST);
-    let claimant = testkit::fixtures::claimant();
-    let registration = fixture.store.register(&node("w1"), &info, claimant, None).await.unwrap();
-    let Registration::Registered { session: w1, .. } = registration else { panic!("w1 cannot register") };
+    let w1 = registered(fixture.machine("w1", "").await);
     w1.report_volumes(&[], &[], None).await.unwrap().unwrap();
     w1.report_volumes(&[], &[], Some("another run")).await.unwrap().unwrap();
     if assign(&w2).await != [AssignOutcome::Refused] {
@@ -388,11 +382,9 @@ async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_h
         (volume(&fixture, 0).await.node, volume(&fixture, 0).await.is_restored),
         (Some(node("w1")), true)
     );
-    let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
-    let of_replica = |replica: u32| {
-        let payloads = taken.iter().map(|raw| Payload::parse(raw.clone()).unwrap());
-        payloads.filter(|payload| payload.replica == replica).collect::<Vec<_>>()
-    };
+    let taken = fixture.take_all().await;
+    let of_replica =
+        |replica: u32| taken.iter().filter(|payload| payload.replica == replica).cloned().collect::<Vec<_>>();
     assert_eq!(fixture.assign(&w2, of_replica(1)).await, [AssignOutcome::Assigned]);
     assert_eq!(fixture.assign(&w2, of_replica(0)).await, [AssignOutcome::Refused]);
     let w1 = fixture.node("w1").await;

@@ -97,7 +97,8 @@ local function read_volumes()
     local pod_index, name, service, source, replica, space = volume_args(v)
     local record = records[volume_key]
     if not record then
-      local node, state, restored, engine_id = unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id'), 1, 4)
+      local node, state, restored, engine_id =
+        unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id'), 1, 4)
       record = { key = volume_key, node = node, state = state, engine_id = engine_id or '',
         -- A shared volume is on no node, so there is no place that could be unknown.
         is_shared = not tonumber(replica), is_certain = not tonumber(replica) or (node and not restored) }
