@@ -49,7 +49,7 @@ clean:               ## deletes everything that was built
 explore:             ## production code under adversarial schedules: SEEDS=20000, FROM=0 (the first), PROFILE=explore is fastest
 	@scripts/install build redis
 	SIMULATOR_SEEDS=$(or $(SEEDS),600) SIMULATOR_FROM=$(or $(FROM),0) $(CARGO) test --locked \
-	  --profile $(if $(ONE_BUILD),dev --workspace,explore --package kubeleet-tests) \
+	  --profile $(if $(ONE_BUILD),dev --workspace,explore --package kubeleet-simulator) \
 	  --test schedules no_schedule_breaks_an_invariant -- --nocapture
 
 GAPS = $(DEV_BINARY) KUBELEET_GAPS=$(or $(TRIES),20) scripts/test --workspace --test scenarios
@@ -142,5 +142,5 @@ mistakes:            ## a full Redis, other clusters on the engine, greedy clien
 	$(DEV_BINARY) MISTAKES_SECONDS=$(or $(MISTAKES_SECONDS),600) scripts/test --workspace --test scenarios mistakes
 
 upgrade:             ## this version and the one before, mixed under load: nothing lost, nothing restarted
-	@scripts/install build redis
+	@scripts/install build redis python
 	scripts/upgrade

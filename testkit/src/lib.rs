@@ -1,10 +1,12 @@
 //! What the tests of all crates share: a private Redis, Sentinels, children that die with their test, waiting
-//! with a deadline, and fixtures.
+//! with a deadline, fixtures, and ablations of scripts.
 //!
 //! Functions panic when something goes wrong, because they run in tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "common")]
+pub mod ablation;
 pub mod child_guard;
 pub mod eventually;
 pub mod faulty_engine;
@@ -15,6 +17,8 @@ pub mod redis;
 pub mod require;
 pub mod sentinel;
 
+#[cfg(feature = "common")]
+pub use ablation::Ablation;
 pub use child_guard::ChildGuard;
 pub use eventually::{block_on, eventually, eventually_within};
 pub use faulty_engine::{EngineFault, FaultyEngine};

@@ -1,5 +1,4 @@
-//! The test harness: clusters of real processes, fault injection, the checkers of invariants, and the
-//! schedule simulator.
+//! The test harness: clusters of real processes, fault injection, and the checkers of invariants.
 //!
 //! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract, as redis-cli
 //! would. Every process that a test starts ends with it, also when the test panics or is killed
@@ -7,7 +6,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-pub mod ablation;
 pub mod checkpoint;
 pub mod cluster;
 pub mod cuttable_proxy;
@@ -27,18 +25,16 @@ pub mod processes;
 pub mod proxy;
 pub mod recorded_engine;
 pub mod registry;
-pub mod simulator;
 pub mod steps;
 pub mod terminal;
 
-pub use ablation::Ablation;
 pub use checkpoint::Checkpoint;
 pub use cluster::{Cluster, Daemon, Timing, command};
 pub use docker::Docker;
 pub use fixture::Fixture;
 pub use http::Http;
 pub use keyspace::Keyspace;
-pub use testkit::{Redis, child_guard, ports, redis, require};
+pub use testkit::{Ablation, Redis, ablation, child_guard, ports, redis, require};
 pub use wait::{LIMIT, eventually};
 
 /// Waiting with a deadline.

@@ -21,13 +21,13 @@ use worker::runtime::{
 };
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
-use super::bus::{EngineCall, SharedBus};
-use super::clients::is_broken;
-use super::process_id::ProcessId;
+use crate::bus::{EngineCall, SharedBus};
+use crate::clients::is_broken;
+use crate::process_id::ProcessId;
 
 /// The reply of an engine.
 #[derive(Debug, Clone)]
-pub(super) enum EngineReply {
+pub(crate) enum EngineReply {
     Done,
     Containers(Vec<Container>),
     Container(Box<Container>),
@@ -35,7 +35,7 @@ pub(super) enum EngineReply {
 
 /// See the module. Clones are the same host.
 #[derive(Clone)]
-pub(super) struct SimulatedHost {
+pub(crate) struct SimulatedHost {
     process: ProcessId,
     bus: SharedBus,
     /// The clock that counts suspend, in milliseconds.
@@ -68,7 +68,7 @@ struct State {
 }
 
 impl SimulatedHost {
-    pub(super) fn new(process: ProcessId, bus: SharedBus, has_slow_disk: bool) -> Self {
+    pub(crate) fn new(process: ProcessId, bus: SharedBus, has_slow_disk: bool) -> Self {
         let state = State { has_slow_disk, engine_id: format!("{process}"), ..State::default() };
         Self { process, bus, now: Arc::default(), state: Arc::new(Mutex::new(state)) }
     }
@@ -78,7 +78,7 @@ impl SimulatedHost {
     }
 
     /// Sets the clock that counts suspend.
-    pub(super) fn set_clock(&self, now: u64) {
+    pub(crate) fn set_clock(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
 
@@ -87,27 +87,27 @@ impl SimulatedHost {
     }
 
     /// Whether the worker remembers its cluster.
-    pub(super) fn knows_cluster(&self) -> bool {
+    pub(crate) fn knows_cluster(&self) -> bool {
         self.state().cluster.is_some()
     }
 
     /// Whether the worker's lease is valid.
-    pub(super) fn has_lease(&self) -> bool {
+    pub(crate) fn has_lease(&self) -> bool {
         self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)
     }
 
     /// The deadline of the worker's lease, on the host's clock.
-    pub(super) fn lease_deadline(&self) -> Option<u64> {
+    pub(crate) fn lease_deadline(&self) -> Option<u64> {
         self.state().lease.as_ref().map(|lease| lease.deadline.millis)
     }
 
-    pub(super) fn containers(&self) -> Vec<Container> {
+    pub(crate) fn containers(&self) -> Vec<Container> {
         self.state().containers.values().cloned().collect()
     }
 
     /// The pods that run here and must not run on two nodes at a time. Called after every step: copies no
     /// container.
-    pub(super) fn running_exclusive_pods(&self) -> Vec<PodId> {
+    pub(crate) fn running_exclusive_pods(&self) -> Vec<PodId> {
         let state = self.state();
         let running =
             state.containers.values().filter(|container| container.state == ContainerState::Running);
@@ -118,19 +118,19 @@ impl SimulatedHost {
     }
 
     /// The name of its node.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.process.name()
     }
 
     /// The containers whose process runs.
-    pub(super) fn running(&self) -> Vec<Container> {
+    pub(crate) fn running(&self) -> Vec<Container> {
         let mut containers = self.containers();
         containers.retain(|container| container.state == ContainerState::Running);
         containers
     }
 
     /// Reboots: all containers end, and the lease of the previous boot is void.
-    pub(super) fn reboot(&self) {
+    pub(crate) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
         let (volumes, engine_id) = (std::mem::take(&mut state.volumes), std::mem::take(&mut state.engine_id));
@@ -139,7 +139,7 @@ impl SimulatedHost {
     }
 
     /// Another machine takes its place, which remembers nothing.
-    pub(super) fn replace_machine(&self) {
+    pub(crate) fn replace_machine(&self) {
         self.reboot();
         let mut state = self.state();
         (state.cluster, state.volumes) = (None, BTreeMap::new());
@@ -147,12 +147,12 @@ impl SimulatedHost {
     }
 
     /// The id of its engine: another machine has another one.
-    pub(super) fn engine_id(&self) -> String {
+    pub(crate) fn engine_id(&self) -> String {
         self.state().engine_id.clone()
     }
 
     /// Whether a container of this pod runs here.
-    pub(super) fn runs(&self, pod: &str) -> bool {
+    pub(crate) fn runs(&self, pod: &str) -> bool {
         let is_it = |container: &Container| {
             container.pod.as_str() == pod && container.state == ContainerState::Running
         };
@@ -160,17 +160,17 @@ impl SimulatedHost {
     }
 
     /// Whether a persistent volume is on its disk.
-    pub(super) fn has_volume(&self, name: &VolumeName) -> bool {
+    pub(crate) fn has_volume(&self, name: &VolumeName) -> bool {
         self.state().volumes.contains_key(name)
     }
 
     /// Makes the next listing of containers empty.
-    pub(super) fn hide_containers_once(&self) {
+    pub(crate) fn hide_containers_once(&self) {
         self.state().empty_listings = 1;
     }
 
     /// Ends a container with an exit code, or removes it if there is no code.
-    pub(super) fn end_container(&self, handle: &str, code: Option<i64>) {
+    pub(crate) fn end_container(&self, handle: &str, code: Option<i64>) {
         let mut state = self.state();
         match code {
             Some(code) => {
@@ -184,7 +184,7 @@ impl SimulatedHost {
     }
 
     /// Executes a call. With `starts` false, a new container is created and not started.
-    pub(super) fn execute(&self, call: &EngineCall, starts: bool) -> Result<EngineReply, RuntimeError> {
+    pub(crate) fn execute(&self, call: &EngineCall, starts: bool) -> Result<EngineReply, RuntimeError> {
         let mut state = self.state();
         match call {
             EngineCall::Ping => Ok(EngineReply::Done),
@@ -434,6 +434,6 @@ impl Runtime for SimulatedHost {
 }
 
 /// Whether the pod must never run on two nodes at a time.
-pub(super) fn must_not_run_twice(container: &Container) -> bool {
+pub(crate) fn must_not_run_twice(container: &Container) -> bool {
     container.on_disconnect == OnDisconnect::Stop
 }

@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 
 use common::store::Script;
+use testkit::Ablation;
+use testkit::ablation::{hash, sources};
 
-use super::redis::RedisConnection;
-use crate::Ablation;
-use crate::ablation::{hash, sources};
+use crate::redis::RedisConnection;
 
 /// The key of the simulator beside the cluster's own: the time, and the ends of leases.
-pub(super) const KEY: &str = "simulator";
+pub(crate) const KEY: &str = "simulator";
 /// Wake-ups that are not delivered yet: channel, message, channel, message …
-pub(super) const HINTS: &str = "simulator:hints";
+pub(crate) const HINTS: &str = "simulator:hints";
 
 const CLOCK: &str = "local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)";
@@ -21,11 +21,11 @@ const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
 const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
 
 /// By the hash that a store asks for: the script, and the hash of its adapted source.
-pub(super) struct Scripts(HashMap<String, (&'static Script, String)>);
+pub(crate) struct Scripts(HashMap<String, (&'static Script, String)>);
 
 impl Scripts {
     /// Loads them into Redis.
-    pub(super) fn load(redis: &mut RedisConnection, ablation: Option<Ablation>) -> Self {
+    pub(crate) fn load(redis: &mut RedisConnection, ablation: Option<Ablation>) -> Self {
         let mut scripts = HashMap::new();
         for (script, original, ablated) in sources(ablation) {
             let changed = adapt(&ablated);
@@ -41,7 +41,7 @@ impl Scripts {
     }
 
     /// Returns the script and the hash to run, by the hash that a store asks for.
-    pub(super) fn get(&self, asked: &[u8]) -> Option<&(&'static Script, String)> {
+    pub(crate) fn get(&self, asked: &[u8]) -> Option<&(&'static Script, String)> {
         self.0.get(std::str::from_utf8(asked).ok()?)
     }
 }

@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use common::store::RedisCommand;
 use worker::runtime::RuntimeError;
 
-use super::bus::{EngineCall, EngineRequest, RedisRequest};
-use super::host::EngineReply;
-use super::process_id::ProcessId;
-use super::world::World;
+use crate::bus::{EngineCall, EngineRequest, RedisRequest};
+use crate::host::EngineReply;
+use crate::process_id::ProcessId;
+use crate::world::World;
 
 /// A call of an engine that hangs fails after this many milliseconds.
 const ENGINE_TIMEOUT: u64 = 10_000;
@@ -35,7 +35,7 @@ enum Delivery {
 }
 
 impl World {
-    pub(super) fn has_candidates(&self) -> bool {
+    pub(crate) fn has_candidates(&self) -> bool {
         !self.candidates(1).is_empty()
     }
 
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Executes one of the candidates, if there are any. Returns the process that requested it.
-    pub(super) fn execute_next(&mut self) -> Option<ProcessId> {
+    pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
         if candidates.is_empty() {
@@ -202,7 +202,7 @@ impl World {
     }
 
     /// Delays the process' waiting call of a script until `until`. Returns false if there is none.
-    pub(super) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
+    pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
         true
@@ -210,7 +210,7 @@ impl World {
 
     /// Executes the process' waiting call of a script and loses its reply. Returns false if there is none, or
     /// if it is not the next request of its connection.
-    pub(super) fn lose_reply_of(&mut self, script: &str, process: ProcessId) -> bool {
+    pub(crate) fn lose_reply_of(&mut self, script: &str, process: ProcessId) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         let mut bus = self.bus.lock();
         let connection = bus.redis_requests[index].connection;
@@ -246,7 +246,7 @@ impl World {
     }
 
     /// Breaks all connections, as when the server dies.
-    pub(super) fn break_all_connections(&mut self) {
+    pub(crate) fn break_all_connections(&mut self) {
         let mut bus = self.bus.lock();
         for request in std::mem::take(&mut bus.redis_requests) {
             bus.broken_connections.push(request.connection);

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::checks::count_junk;
-use super::clients::image_in_the_end;
-use super::observed_state::{ObservedState, PodIdCache};
+use crate::checks::count_junk;
+use crate::clients::image_in_the_end;
+use crate::observed_state::{ObservedState, PodIdCache};
 
 /// A service as it was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ExpectedService {
-    pub(super) replicas: u32,
-    pub(super) image: String,
+pub(crate) struct ExpectedService {
+    pub(crate) replicas: u32,
+    pub(crate) image: String,
 }
 
 /// A pod whose payload was pushed to a queue by hand.
@@ -23,7 +23,7 @@ struct PushedPod {
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ExpectedState {
+pub(crate) struct ExpectedState {
     /// None if it was deleted; with the time of the acknowledgement.
     services: BTreeMap<String, (Option<ExpectedService>, u64)>,
     /// By UUID.
@@ -38,53 +38,53 @@ pub(super) struct ExpectedState {
 }
 
 impl ExpectedState {
-    pub(super) fn acknowledge(&mut self, name: &str, service: Option<ExpectedService>, at: u64) {
+    pub(crate) fn acknowledge(&mut self, name: &str, service: Option<ExpectedService>, at: u64) {
         self.services.insert(name.to_owned(), (service, at));
     }
 
     /// The service as its client knows it.
-    pub(super) fn service(&self, name: &str) -> Option<&ExpectedService> {
+    pub(crate) fn service(&self, name: &str) -> Option<&ExpectedService> {
         self.services.get(name)?.0.as_ref()
     }
 
-    pub(super) fn push(&mut self, uuid: &str) {
+    pub(crate) fn push(&mut self, uuid: &str) {
         let pod = self.pushed.entry(uuid.to_owned()).or_insert(PushedPod { is_wanted: true, copies: 0 });
         pod.copies += 1;
     }
 
-    pub(super) fn delete_pushed(&mut self, uuid: &str) {
+    pub(crate) fn delete_pushed(&mut self, uuid: &str) {
         if let Some(pod) = self.pushed.get_mut(uuid) {
             pod.is_wanted = false;
         }
     }
 
     /// The pushed pods that were not deleted since.
-    pub(super) fn pushed_pods(&self) -> Vec<String> {
+    pub(crate) fn pushed_pods(&self) -> Vec<String> {
         self.pushed.iter().filter(|(_, pod)| pod.is_wanted).map(|(uuid, _)| uuid.clone()).collect()
     }
 
-    pub(super) fn push_junk(&mut self, junk: &str) {
+    pub(crate) fn push_junk(&mut self, junk: &str) {
         *self.junk.entry(junk.to_owned()).or_default() += 1;
     }
 
-    pub(super) fn junk(&self) -> &BTreeMap<String, usize> {
+    pub(crate) fn junk(&self) -> &BTreeMap<String, usize> {
         &self.junk
     }
 
     /// Redis was emptied, and the invalid payloads with it.
-    pub(super) fn forget_junk(&mut self) {
+    pub(crate) fn forget_junk(&mut self) {
         self.junk.clear();
     }
 
-    pub(super) fn remove_payload(&mut self, uuid: &str) {
+    pub(crate) fn remove_payload(&mut self, uuid: &str) {
         self.removed.insert(uuid.to_owned());
     }
 
-    pub(super) fn may_be_missing(&self, uuid: &str) -> bool {
+    pub(crate) fn may_be_missing(&self, uuid: &str) -> bool {
         self.removed.contains(uuid)
     }
 
-    pub(super) fn may_be_duplicated(&self, uuid: &str) -> bool {
+    pub(crate) fn may_be_duplicated(&self, uuid: &str) -> bool {
         self.removed.contains(uuid)
             || self.rolled_back.contains(uuid)
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
@@ -93,7 +93,7 @@ impl ExpectedState {
     /// Follows a failover that lost all writes since `since`. No promise holds for what was acknowledged
     /// after that, nor for `in_doubt`, the service with an operation in transit: what Redis has now is
     /// expected instead.
-    pub(super) fn roll_back(
+    pub(crate) fn roll_back(
         &mut self,
         since: u64,
         in_doubt: Option<&str>,
@@ -127,7 +127,7 @@ impl ExpectedState {
     }
 
     /// Returns how the observed state differs: invariant 1.
-    pub(super) fn differences(&self, observed: &ObservedState) -> Vec<String> {
+    pub(crate) fn differences(&self, observed: &ObservedState) -> Vec<String> {
         let mut found = Vec::new();
         for (name, (expected, _)) in &self.services {
             compare_service(name, expected.as_ref(), observed, &mut found);

@@ -15,24 +15,24 @@ use common::store::{
 };
 use tokio::time::sleep;
 
-use super::expected_state::{ExpectedService, ExpectedState};
-use super::random::Random;
+use crate::expected_state::{ExpectedService, ExpectedState};
+use crate::random::Random;
 
-pub(super) const SERVICES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const MAX_REPLICAS: u64 = 4;
 /// The images of a service that judges its updates. Containers of the broken one end at once.
-pub(super) struct Judged {
-    pub(super) good: &'static str,
-    pub(super) other: &'static str,
-    pub(super) broken: &'static str,
+pub(crate) struct Judged {
+    pub(crate) good: &'static str,
+    pub(crate) other: &'static str,
+    pub(crate) broken: &'static str,
 }
 /// Of one whose pods are stopped before their successors start,
-pub(super) const STOP_FIRST: Judged =
+pub(crate) const STOP_FIRST: Judged =
     Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
 /// and of one whose pods start before those that they replace are stopped.
-pub(super) const START_FIRST: Judged =
+pub(crate) const START_FIRST: Judged =
     Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
 
 #[derive(Debug, Clone)]
@@ -48,12 +48,12 @@ enum Operation {
 
 /// All clients. They outlive the process of the API.
 #[derive(Clone)]
-pub(super) struct Clients(Arc<Mutex<State>>);
+pub(crate) struct Clients(Arc<Mutex<State>>);
 
-pub(super) struct State {
+pub(crate) struct State {
     random: Random,
-    pub(super) now: u64,
-    pub(super) expected: ExpectedState,
+    pub(crate) now: u64,
+    pub(crate) expected: ExpectedState,
     /// The operation that is not acknowledged yet.
     pending: Option<Operation>,
     /// By service: its image before the last change of it.
@@ -61,11 +61,11 @@ pub(super) struct State {
     /// The mean pause between two operations, in milliseconds.
     mean_pause: u64,
     /// Whether no further operation begins.
-    pub(super) are_done: bool,
+    pub(crate) are_done: bool,
 }
 
 impl Clients {
-    pub(super) fn new(mut random: Random) -> Self {
+    pub(crate) fn new(mut random: Random) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(State {
             random,
@@ -78,33 +78,33 @@ impl Clients {
         })))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 }
 
 impl State {
     /// Puts one service, and does nothing else for the rest of the run.
-    pub(super) fn put_only(&mut self, service: ExpectedService) {
+    pub(crate) fn put_only(&mut self, service: ExpectedService) {
         self.pending = Some(Operation::Put(SERVICES[0], service));
         self.are_done = true;
     }
 
     /// Stores a document, and does nothing else for the rest of the run.
-    pub(super) fn put_document(&mut self, document: String) {
+    pub(crate) fn put_document(&mut self, document: String) {
         self.pending = Some(Operation::Document(document));
         self.are_done = true;
     }
 
     /// The service whose operation is not acknowledged yet.
-    pub(super) fn service_in_doubt(&self) -> Option<&'static str> {
+    pub(crate) fn service_in_doubt(&self) -> Option<&'static str> {
         match &self.pending {
             Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
             Some(Operation::DeletePushed(_) | Operation::Document(_)) | None => None,
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_none()
     }
 
@@ -157,7 +157,7 @@ impl State {
 }
 
 /// The API process: serves the clients until it is killed.
-pub(super) async fn serve(store: Store, clients: Clients) {
+pub(crate) async fn serve(store: Store, clients: Clients) {
     loop {
         let operation = clients.lock().next_operation();
         if let Some(operation) = operation
@@ -261,7 +261,7 @@ async fn put(
 }
 
 /// Returns the image that a service with this one has in the end.
-pub(super) fn image_in_the_end(image: &str) -> String {
+pub(crate) fn image_in_the_end(image: &str) -> String {
     let taken_back = [STOP_FIRST, START_FIRST].into_iter().find(|images| images.broken == image);
     taken_back.map_or(image, |images| images.good).to_owned()
 }
@@ -274,22 +274,22 @@ fn update_order(image: &str) -> Option<&'static str> {
 }
 
 /// Whether pods of a service with this image start before those that they replace are stopped.
-pub(super) fn starts_first(image: &str) -> bool {
+pub(crate) fn starts_first(image: &str) -> bool {
     update_order(image) == Some("start-first")
 }
 
 /// Whether containers with this image end at once.
-pub(super) fn is_broken(image: &str) -> bool {
+pub(crate) fn is_broken(image: &str) -> bool {
     image.ends_with(":broken")
 }
 
 /// Whether the pods of a service with this image have several containers.
-pub(super) fn has_several_containers(image: &str) -> bool {
+pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }
 
 /// Whether the pods of a service with this image have a persistent volume each.
-pub(super) fn has_volume(image: &str) -> bool {
+pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with(":volume")
 }
 

@@ -7,12 +7,12 @@ use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::store::RedisCommand;
 use worker::runtime::{Container, ContainerState};
 
-use super::bus::{EngineCall, EngineRequest};
-use super::host::{SimulatedHost, must_not_run_twice};
-use super::observed_state::ObservedState;
-use super::process_id::{ProcessId, WORKERS};
-use super::scripts::KEY;
-use super::world::World;
+use crate::bus::{EngineCall, EngineRequest};
+use crate::host::{SimulatedHost, must_not_run_twice};
+use crate::observed_state::ObservedState;
+use crate::process_id::{ProcessId, WORKERS};
+use crate::scripts::KEY;
+use crate::world::World;
 
 /// The script that an API calls when a write is as durable as it can become.
 const CONFIRMING_SCRIPT: &str = "writes_confirmed";
@@ -21,7 +21,7 @@ const CONFIRMING_SCRIPT: &str = "writes_confirmed";
 const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
 
 /// What a replica has, and what clients knew when it fell behind.
-pub(super) struct ReplicaSnapshot {
+pub(crate) struct ReplicaSnapshot {
     /// Keys with their DUMP.
     content: Vec<(Vec<u8>, Vec<u8>)>,
     observed: ObservedState,
@@ -32,14 +32,14 @@ pub(super) struct ReplicaSnapshot {
 
 impl World {
     /// Lets the replica fall behind: it gets no writes from now on.
-    pub(super) fn stop_replication(&mut self) {
+    pub(crate) fn stop_replication(&mut self) {
         self.faults.replica = Some(self.take_snapshot());
         self.note_jobs_of_replica();
         self.log("redis", "the replica gets no writes from now on");
     }
 
     /// Copies the data, with what clients know now.
-    pub(super) fn take_snapshot(&mut self) -> ReplicaSnapshot {
+    pub(crate) fn take_snapshot(&mut self) -> ReplicaSnapshot {
         let keys: Vec<Vec<u8>> = convert(self.redis.execute(&["KEYS", "*"]));
         let is_replicated = |key: &Vec<u8>| key != b"events" && !key.starts_with(KEY.as_bytes());
         let content = keys.into_iter().filter(is_replicated).map(|key| {
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Whether a failover now would lose that some pod runs under its current assignment.
-    pub(super) fn would_failover_lose_a_start(&self) -> bool {
+    pub(crate) fn would_failover_lose_a_start(&self) -> bool {
         let Some(replica) = &self.faults.replica else { return false };
         let known = &replica.observed.pods;
         let mut running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Kills the master. The replica takes over with what it has and with a clock of its own.
-    pub(super) fn fail_over(&mut self) {
+    pub(crate) fn fail_over(&mut self) {
         let Some(replica) = self.faults.replica.take() else { return };
         let cluster: Option<Vec<u8>> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
         self.redis.execute(&["FLUSHDB"]);
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Empties Redis, or connects all to another database, for a while. No API runs meanwhile.
-    pub(super) fn empty_redis(&mut self) {
+    pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
             // Half of the time what is restored is an older state.
             Some(backup) if self.random.per_mille(500) => {
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// Restores the data that Redis had when it was emptied, or an older state of them.
-    pub(super) fn restore_redis(&mut self) {
+    pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
             self.fail_over();
             self.faults.protected_containers.clear();
@@ -132,7 +132,7 @@ impl World {
 
     /// Does what an operator does: removes the containers that workers hold because most of what runs on
     /// their nodes has no record.
-    pub(super) fn remove_held_containers(&mut self) {
+    pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
             let running = unrecorded.iter().filter(|container| container.state == ContainerState::Running);
@@ -144,7 +144,7 @@ impl World {
 
     /// Does what an operator does later: removes the containers that workers still say they hold. A worker goes on
     /// to hold the last few when the records of the others are back.
-    pub(super) fn remove_containers_that_stay_held(&mut self) {
+    pub(crate) fn remove_containers_that_stay_held(&mut self) {
         let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
         let is_held =
             |host: &SimulatedHost| held.get(&host.name()).is_some_and(|hold| hold.ends_with(" records"));
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Does what an operator does: gives up the volumes of machines that never come back.
-    pub(super) fn give_up_lost_volumes(&mut self) {
+    pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
         for name in names {
@@ -199,7 +199,7 @@ impl World {
 
     /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A call
     /// that was made before was decided before: a container may take its whole grace period to end.
-    pub(super) fn check_stop(&mut self, host: usize, request: &EngineRequest) {
+    pub(crate) fn check_stop(&mut self, host: usize, request: &EngineRequest) {
         let EngineCall::Stop(handle, _) = &request.call else { return };
         if request.sent_at < self.faults.emptied_at {
             return;

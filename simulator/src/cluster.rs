@@ -1,26 +1,26 @@
 //! The simulated cluster: hosts and process slots.
 
-use super::bus::SharedBus;
-use super::host::SimulatedHost;
-use super::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
-use super::process_slot::ProcessSlot;
-use super::random::Random;
+use crate::bus::SharedBus;
+use crate::host::SimulatedHost;
+use crate::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
+use crate::process_slot::ProcessSlot;
+use crate::random::Random;
 
 /// See the module. All times are simulated milliseconds.
-pub(super) struct SimulatedCluster {
-    pub(super) hosts: Vec<SimulatedHost>,
+pub(crate) struct SimulatedCluster {
+    pub(crate) hosts: Vec<SimulatedHost>,
     /// By host.
-    pub(super) booted_at: [u64; HOSTS],
+    pub(crate) booted_at: [u64; HOSTS],
     /// When Redis last processed a heartbeat of each node.
-    pub(super) last_heartbeats: [u64; WORKERS],
-    pub(super) slots: Vec<ProcessSlot>,
+    pub(crate) last_heartbeats: [u64; WORKERS],
+    pub(crate) slots: Vec<ProcessSlot>,
     /// How many process instances were started so far.
-    pub(super) instance_count: u64,
+    pub(crate) instance_count: u64,
 }
 
 impl SimulatedCluster {
     /// Returns hosts that have been up for a while and whose processes are not started yet.
-    pub(super) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
+    pub(crate) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
         let host = |index| SimulatedHost::new(ProcessId::of_host(index), bus.clone(), has_slow_disks);
         let slot = |index| match ProcessId::from_index(index) {
             ProcessId::SecondWorker => ProcessSlot { is_removed: true, ..ProcessSlot::default() },
@@ -35,21 +35,21 @@ impl SimulatedCluster {
         }
     }
 
-    pub(super) fn slot(&self, process: ProcessId) -> &ProcessSlot {
+    pub(crate) fn slot(&self, process: ProcessId) -> &ProcessSlot {
         &self.slots[process.index()]
     }
 
-    pub(super) fn slot_mut(&mut self, process: ProcessId) -> &mut ProcessSlot {
+    pub(crate) fn slot_mut(&mut self, process: ProcessId) -> &mut ProcessSlot {
         &mut self.slots[process.index()]
     }
 
     /// When the lease of a host ends; 0 if it has none.
-    pub(super) fn lease_end(&self, host: usize) -> u64 {
+    pub(crate) fn lease_end(&self, host: usize) -> u64 {
         self.hosts[host].lease_deadline().map_or(0, |deadline| deadline + self.booted_at[host])
     }
 
     /// Moves the clocks of all hosts to `now`. The monotonic clock of a suspended host stands still.
-    pub(super) fn advance_clocks(&mut self, now: u64, elapsed: u64) {
+    pub(crate) fn advance_clocks(&mut self, now: u64, elapsed: u64) {
         for (host, booted_at) in self.hosts.iter().zip(self.booted_at) {
             host.set_clock(now - booted_at);
         }

@@ -6,45 +6,45 @@ const START: u64 = 10_000_000;
 const REDIS_EPOCH: u64 = 1_700_000_000_000;
 
 /// The clock of a run.
-pub(super) struct SimulatedClock {
+pub(crate) struct SimulatedClock {
     /// The current time.
-    pub(super) now: u64,
+    pub(crate) now: u64,
     /// How far Redis' clock is ahead, or behind if negative: each master has its own.
-    pub(super) redis_offset: i64,
+    pub(crate) redis_offset: i64,
     /// Time that has passed since all processes were last polled.
-    pub(super) since_poll: u64,
+    pub(crate) since_poll: u64,
 }
 
 impl SimulatedClock {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { now: START, redis_offset: 0, since_poll: 0 }
     }
 
     /// The current time as Redis reports it.
-    pub(super) fn redis_now(&self) -> u64 {
+    pub(crate) fn redis_now(&self) -> u64 {
         (REDIS_EPOCH + self.now).saturating_add_signed(self.redis_offset)
     }
 
     /// The time since the run began, as traces show it.
-    pub(super) fn since_start(&self, time: u64) -> u64 {
+    pub(crate) fn since_start(&self, time: u64) -> u64 {
         time.saturating_sub(START)
     }
 }
 
 /// The configured durations of the cluster, in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TimingMillis {
-    pub(super) heartbeat: u64,
-    pub(super) fence: u64,
-    pub(super) dead: u64,
+pub(crate) struct TimingMillis {
+    pub(crate) heartbeat: u64,
+    pub(crate) fence: u64,
+    pub(crate) dead: u64,
     /// How long schedulers declare no node dead after a change of the Redis master.
-    pub(super) failover_pause: u64,
+    pub(crate) failover_pause: u64,
 }
 
 impl TimingMillis {
     /// The defaults of the product.
-    pub(super) const DEFAULT: Self =
+    pub(crate) const DEFAULT: Self =
         Self { heartbeat: 5000, fence: 15_000, dead: 20_000, failover_pause: 30_000 };
     /// The same proportions, faster.
-    pub(super) const SHORT: Self = Self { heartbeat: 1500, fence: 4500, dead: 6000, failover_pause: 9000 };
+    pub(crate) const SHORT: Self = Self { heartbeat: 1500, fence: 4500, dead: 6000, failover_pause: 9000 };
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::cron::{MAX_RANGES, Schedule, Ticks, Zone};
 
-use super::observed_state::{ObservedService, ObservedState};
-use super::process_id::{ProcessId, SCHEDULERS};
-use super::world::World;
-use super::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
+use crate::observed_state::{ObservedService, ObservedState};
+use crate::process_id::{ProcessId, SCHEDULERS};
+use crate::world::World;
+use crate::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
 
 const CRON: &str = "tick";
 const SCHEDULE: &str = "*/2 * * * * *";
@@ -19,7 +19,7 @@ const ENDS: u64 = 20;
 
 /// What is known of the jobs of a run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KnownJobs {
+pub(crate) struct KnownJobs {
     /// Each job that ever was, and the write that created it. What a failover loses is unknown again.
     created: BTreeMap<String, String>,
     /// The same when the replica fell behind.
@@ -40,7 +40,7 @@ fn jobs(observed: &ObservedState) -> impl Iterator<Item = (&String, &ObservedSer
 }
 
 /// Returns what is wrong at this instant.
-pub(super) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec<String> {
+pub(crate) fn violations(observed: &ObservedState, known: &mut KnownJobs) -> Vec<String> {
     let mut found = Vec::new();
     for (name, job) in jobs(observed) {
         let write = known.created.entry(name.clone()).or_insert_with(|| job.created_by.clone());
@@ -128,12 +128,12 @@ fn not_ended(world: &World) -> Vec<String> {
 
 impl World {
     /// The replica that fell behind knows these jobs.
-    pub(super) fn note_jobs_of_replica(&mut self) {
+    pub(crate) fn note_jobs_of_replica(&mut self) {
         self.checks.jobs.in_replica = Some(self.checks.jobs.created.clone());
     }
 
     /// The replica has taken over: what it does not know was never created.
-    pub(super) fn forget_lost_jobs(&mut self) {
+    pub(crate) fn forget_lost_jobs(&mut self) {
         if let Some(created) = self.checks.jobs.in_replica.take() {
             self.checks.jobs.created = created;
         }
@@ -171,7 +171,7 @@ impl World {
 }
 
 /// Runs a cron and its jobs with faults, then suspends it, and waits until all jobs have ended.
-pub(super) fn run(world: &mut World) -> Result<(), Vec<String>> {
+pub(crate) fn run(world: &mut World) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     world.clients.lock().put_document(document(false));
     let end = world.clock.now + PHASE * world.timing.dead;

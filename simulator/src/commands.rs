@@ -4,17 +4,17 @@
 use ::redis::Value;
 use common::store::RedisCommand;
 
-use super::bus::RedisRequest;
-use super::process_id::ProcessId;
-use super::scripts::{HINTS, KEY};
-use super::world::World;
+use crate::bus::RedisRequest;
+use crate::process_id::ProcessId;
+use crate::scripts::{HINTS, KEY};
+use crate::world::World;
 
 /// The number of the database that workers are connected to by mistake.
 const OTHER_DATABASE: &str = "1";
 
 impl World {
     /// Executes the commands of a request; returns their replies.
-    pub(super) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
+    pub(crate) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.stats.requests += 1;
         if request.is_elsewhere {
             return self.execute_elsewhere(request);
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Empties the database that workers are connected to by mistake. It may be another cluster's.
-    pub(super) fn set_up_other_database(&mut self, is_of_others: bool) {
+    pub(crate) fn set_up_other_database(&mut self, is_of_others: bool) {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         self.redis.execute(&["FLUSHDB"]);
         if is_of_others {
@@ -177,7 +177,7 @@ fn elements(value: Value) -> Vec<Value> {
 }
 
 /// The elements of an array of strings; none of anything else.
-pub(super) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
+pub(crate) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
     let as_bytes = |value| match value {
         Value::BulkString(bytes) => bytes,
         other => panic!("{other:?} in an array of strings"),

@@ -55,9 +55,8 @@ use std::path::Path;
 
 pub use scenario::Scenario;
 pub use stats::Stats;
+use testkit::Ablation;
 use world::World;
-
-use crate::Ablation;
 
 /// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
 const FAULT_PHASE: (u64, u64) = (4, 16);
@@ -122,7 +121,7 @@ impl fmt::Display for Failure {
         write!(
             f,
             "replay: SIMULATOR_SEED={seed} SIMULATOR_SCENARIO={scenario:?} \
-             cargo test -p kubeleet-tests --test schedules replay -- --nocapture"
+             cargo test -p kubeleet-simulator --test schedules replay -- --nocapture"
         )
     }
 }

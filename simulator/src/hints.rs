@@ -4,14 +4,14 @@
 use ::redis::Value;
 use bytes::Bytes;
 
-use super::commands::byte_strings;
-use super::world::World;
+use crate::commands::byte_strings;
+use crate::world::World;
 
 /// How late a hint usually is, at most, in milliseconds.
 const USUAL_DELAY: u64 = 20;
 
 /// A published message on its way to the subscribers.
-pub(super) struct PendingHint {
+pub(crate) struct PendingHint {
     deliver_at: u64,
     channel: String,
     message: Bytes,
@@ -19,7 +19,7 @@ pub(super) struct PendingHint {
 
 impl World {
     /// Schedules the messages that a script published; `published` alternates between channel and message.
-    pub(super) fn schedule_hints(&mut self, published: Value) {
+    pub(crate) fn schedule_hints(&mut self, published: Value) {
         for pair in byte_strings(published).chunks_exact(2) {
             let channel = String::from_utf8_lossy(&pair[0]).into_owned();
             let message = Bytes::copy_from_slice(&pair[1]);
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Delivers the hints that are due to all subscribers that are not partitioned.
-    pub(super) fn deliver_hints(&mut self) {
+    pub(crate) fn deliver_hints(&mut self) {
         let now = self.clock.now;
         let due: Vec<PendingHint> =
             self.network.hints.extract_if(.., |hint| hint.deliver_at <= now).collect();

@@ -8,44 +8,44 @@ use common::slot::Slot;
 
 use worker::runtime::ContainerState;
 
-use super::clients::{has_several_containers, has_volume, starts_first};
-use super::expected_state::ExpectedState;
-use super::host::SimulatedHost;
-use super::jobs::{self, KnownJobs};
-use super::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
-use super::process_id::ProcessId;
-use super::world::World;
+use crate::clients::{has_several_containers, has_volume, starts_first};
+use crate::expected_state::ExpectedState;
+use crate::host::SimulatedHost;
+use crate::jobs::{self, KnownJobs};
+use crate::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
+use crate::process_id::ProcessId;
+use crate::world::World;
 
 /// What the next check compares, and what the checks have found.
 #[derive(Default)]
-pub(super) struct Checks {
-    pub(super) violations: Vec<String>,
+pub(crate) struct Checks {
+    pub(crate) violations: Vec<String>,
     /// What was read from Redis and is not yet part of the observed state.
-    pub(super) unapplied_rows: Vec<Value>,
+    pub(crate) unapplied_rows: Vec<Value>,
     /// How many times only some keys were read since all were.
-    pub(super) partial_reads: u64,
+    pub(crate) partial_reads: u64,
     /// Every pod that ever existed.
-    pub(super) known_pods: BTreeSet<String>,
+    pub(crate) known_pods: BTreeSet<String>,
     /// The host that has the data of a replica: a pod with the volume ran there.
-    pub(super) data_hosts: BTreeMap<VolumeName, usize>,
+    pub(crate) data_hosts: BTreeMap<VolumeName, usize>,
     /// Every incarnation that a worker ever registered with.
-    pub(super) incarnations: HashSet<Vec<u8>>,
+    pub(crate) incarnations: HashSet<Vec<u8>>,
     /// The violation if the last script changed anything: its caller is fenced.
-    pub(super) fenced_write: Option<String>,
+    pub(crate) fenced_write: Option<String>,
     /// Pods that the last script must not change, because it named an outdated assignment.
-    pub(super) protected_pods: HashMap<String, Option<ObservedPod>>,
+    pub(crate) protected_pods: HashMap<String, Option<ObservedPod>>,
     /// The violation if the last script registered a worker: its node's worker is alive.
-    pub(super) replacement: Option<String>,
+    pub(crate) replacement: Option<String>,
     /// Whether the last script was one that assigns pods to nodes.
-    pub(super) has_assigned: bool,
+    pub(crate) has_assigned: bool,
     /// Whether the last script was one that stops pods.
-    pub(super) has_stopped: bool,
+    pub(crate) has_stopped: bool,
     /// The jobs of a cron.
-    pub(super) jobs: KnownJobs,
+    pub(crate) jobs: KnownJobs,
 }
 
 /// Returns the invariants that are violated at this instant.
-pub(super) fn violations(world: &mut World) -> Vec<String> {
+pub(crate) fn violations(world: &mut World) -> Vec<String> {
     let observed = &world.observed;
     let locations = payload_locations(observed, &mut world.pod_ids);
     let clients = world.clients.lock();
@@ -170,7 +170,7 @@ fn wrong_accounts(observed: &ObservedState) -> Vec<String> {
 }
 
 /// Invariant 9, second half, for the nodes that a scheduler has just assigned pods to.
-pub(super) fn overcommitted(
+pub(crate) fn overcommitted(
     before: &BTreeMap<String, ObservedNode>,
     nodes: &BTreeMap<String, ObservedNode>,
 ) -> Vec<String> {
@@ -221,7 +221,7 @@ fn above_surge(observed: &ObservedState) -> Vec<String> {
 
 /// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while another one of
 /// its replica is ready.
-pub(super) fn below_promised(
+pub(crate) fn below_promised(
     before: &BTreeMap<String, ObservedPod>,
     observed: &ObservedState,
 ) -> Vec<String> {
@@ -283,7 +283,7 @@ fn unaccounted_junk(observed: &ObservedState, expected: &ExpectedState) -> Vec<S
 }
 
 /// Counts each invalid payload in queues and dead letters.
-pub(super) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
+pub(crate) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (key, payloads) in &observed.payloads {
         for payload in payloads {
@@ -304,7 +304,7 @@ pub(super) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
 }
 
 /// Invariant 5: a pod that must not run twice does not run on two hosts with valid leases.
-pub(super) fn double_runs(world: &World) -> Vec<String> {
+pub(crate) fn double_runs(world: &World) -> Vec<String> {
     let mut hosts_by_pod: BTreeMap<PodId, Vec<usize>> = BTreeMap::new();
     for (index, host) in world.cluster.hosts.iter().enumerate() {
         let slot = world.cluster.slot(ProcessId::of_host(index));
@@ -324,7 +324,7 @@ pub(super) fn double_runs(world: &World) -> Vec<String> {
 }
 
 /// Returns why the cluster has not converged: invariant 1.
-pub(super) fn not_converged(world: &World) -> Vec<String> {
+pub(crate) fn not_converged(world: &World) -> Vec<String> {
     let observed = &world.observed;
     let mut found = Vec::new();
     for (key, payloads) in &observed.payloads {

@@ -3,74 +3,74 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use super::bus::{RedisRequest, SharedBus};
-use super::checks::Checks;
-use super::clients::Clients;
-use super::clock::{SimulatedClock, TimingMillis};
-use super::cluster::SimulatedCluster;
-use super::faults::Faults;
-use super::hints::PendingHint;
-use super::host::must_not_run_twice;
-use super::observed_state::{ObservedState, PodIdCache, READ_SCRIPT};
-use super::process_id::{PROCESSES, ProcessId, WORKERS};
-use super::random::Random;
-use super::redis::RedisConnection;
-use super::scripts::Scripts;
-use super::{RunOptions, Stats, Switches};
+use crate::bus::{RedisRequest, SharedBus};
+use crate::checks::Checks;
+use crate::clients::Clients;
+use crate::clock::{SimulatedClock, TimingMillis};
+use crate::cluster::SimulatedCluster;
+use crate::faults::Faults;
+use crate::hints::PendingHint;
+use crate::host::must_not_run_twice;
+use crate::observed_state::{ObservedState, PodIdCache, READ_SCRIPT};
+use crate::process_id::{PROCESSES, ProcessId, WORKERS};
+use crate::random::Random;
+use crate::redis::RedisConnection;
+use crate::scripts::Scripts;
+use crate::{RunOptions, Stats, Switches};
 
 /// All processes are polled when this many milliseconds have passed since the last time. In between, only the
 /// process is polled that has just received a reply.
 const POLL_INTERVAL: u64 = 5;
 
 /// See the module.
-pub(super) struct World {
-    pub(super) switches: Switches,
-    pub(super) timing: TimingMillis,
+pub(crate) struct World {
+    pub(crate) switches: Switches,
+    pub(crate) timing: TimingMillis,
     /// Longest time that passes with one step while there is something to execute, in milliseconds.
     max_step: u64,
-    pub(super) random: Random,
-    pub(super) clock: SimulatedClock,
-    pub(super) redis: RedisConnection,
-    pub(super) scripts: Scripts,
+    pub(crate) random: Random,
+    pub(crate) clock: SimulatedClock,
+    pub(crate) redis: RedisConnection,
+    pub(crate) scripts: Scripts,
     /// The hash of [`READ_SCRIPT`].
-    pub(super) read_script: String,
-    pub(super) bus: SharedBus,
-    pub(super) network: Network,
-    pub(super) cluster: SimulatedCluster,
-    pub(super) clients: Clients,
-    pub(super) faults: Faults,
-    pub(super) observed: ObservedState,
-    pub(super) pod_ids: PodIdCache,
-    pub(super) checks: Checks,
-    pub(super) trace: Trace,
-    pub(super) stats: Stats,
+    pub(crate) read_script: String,
+    pub(crate) bus: SharedBus,
+    pub(crate) network: Network,
+    pub(crate) cluster: SimulatedCluster,
+    pub(crate) clients: Clients,
+    pub(crate) faults: Faults,
+    pub(crate) observed: ObservedState,
+    pub(crate) pod_ids: PodIdCache,
+    pub(crate) checks: Checks,
+    pub(crate) trace: Trace,
+    pub(crate) stats: Stats,
 }
 
 /// The network between the processes and Redis, beside the requests on the bus.
 #[derive(Default)]
-pub(super) struct Network {
-    pub(super) hints: Vec<PendingHint>,
+pub(crate) struct Network {
+    pub(crate) hints: Vec<PendingHint>,
     /// Requests that will never be answered. They are kept, because dropping one would tell its sender so.
-    pub(super) unanswered: Vec<RedisRequest>,
+    pub(crate) unanswered: Vec<RedisRequest>,
     /// Connections on which no reply arrives any more.
-    pub(super) silent_connections: HashSet<u64>,
+    pub(crate) silent_connections: HashSet<u64>,
 }
 
 /// The steps of a run as text, if the run is traced.
-pub(super) struct Trace(Option<Vec<String>>);
+pub(crate) struct Trace(Option<Vec<String>>);
 
 impl Trace {
-    pub(super) fn is_enabled(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
-    pub(super) fn into_steps(self) -> Vec<String> {
+    pub(crate) fn into_steps(self) -> Vec<String> {
         self.0.unwrap_or_default()
     }
 }
 
 impl World {
-    pub(super) fn new(options: &RunOptions<'_>) -> Self {
+    pub(crate) fn new(options: &RunOptions<'_>) -> Self {
         let mut redis = RedisConnection::connect(options.redis);
         redis.execute(&["FLUSHALL"]);
         let scripts = Scripts::load(&mut redis, options.ablation);
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Ends all faults and all operations of clients: from now on the cluster must converge.
-    pub(super) fn stop_faults(&mut self) {
+    pub(crate) fn stop_faults(&mut self) {
         self.restore_redis();
         self.remove_second_worker();
         self.correct_databases(u64::MAX);
@@ -130,7 +130,7 @@ impl World {
     ///
     /// # Errors
     /// The violated invariants.
-    pub(super) fn step(&mut self) -> Result<(), Vec<String>> {
+    pub(crate) fn step(&mut self) -> Result<(), Vec<String>> {
         self.stats.steps += 1;
         let elapsed = self.advance_clock();
         if !self.faults.are_over {
@@ -192,31 +192,31 @@ impl World {
     ///
     /// # Errors
     /// If there are any.
-    pub(super) fn take_violations(&mut self) -> Result<(), Vec<String>> {
+    pub(crate) fn take_violations(&mut self) -> Result<(), Vec<String>> {
         let violations = std::mem::take(&mut self.checks.violations);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
     /// Adds a line to the trace.
-    pub(super) fn log(&mut self, process: impl Display, what: impl Display) {
+    pub(crate) fn log(&mut self, process: impl Display, what: impl Display) {
         if let Some(steps) = &mut self.trace.0 {
             steps.push(format!("{:>9} {process:<5} {what}", self.clock.since_start(self.clock.now)));
         }
     }
 
     /// For how long Redis has not processed a heartbeat of a node.
-    pub(super) fn silence(&self, node: usize) -> u64 {
+    pub(crate) fn silence(&self, node: usize) -> u64 {
         self.clock.now - self.cluster.last_heartbeats[node]
     }
 
     /// Whether a node was declared dead, or is about to be.
-    pub(super) fn is_any_node_silent(&self) -> bool {
+    pub(crate) fn is_any_node_silent(&self) -> bool {
         (0..WORKERS).any(|host| self.silence(host) + self.timing.heartbeat > self.timing.dead)
     }
 
     /// Returns the hosts that run a pod which must not run twice and which Redis has assigned elsewhere by
     /// now.
-    pub(super) fn hosts_with_stale_pods(&self) -> Vec<usize> {
+    pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
         let is_stale = |container: &worker::runtime::Container| {
             let record = self.observed.pods.get(container.pod.as_str());
             let is_assigned = record.is_some_and(|pod| pod.assignment == container.assignment.as_str());

@@ -4,46 +4,46 @@ use std::collections::BTreeSet;
 
 use worker::runtime::ContainerState;
 
-use super::failover::ReplicaSnapshot;
-use super::observed_state::{ObservedPod, short};
-use super::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
-use super::random::Random;
-use super::world::World;
+use crate::failover::ReplicaSnapshot;
+use crate::observed_state::{ObservedPod, short};
+use crate::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
+use crate::random::Random;
+use crate::world::World;
 
 /// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
-pub(super) struct Faults {
+pub(crate) struct Faults {
     /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
-    pub(super) rate: u64,
+    pub(crate) rate: u64,
     /// Whether there are a replica and Sentinels, and therefore failovers.
-    pub(super) has_failovers: bool,
+    pub(crate) has_failovers: bool,
     /// Whether all faults are over: from then on the cluster must converge.
-    pub(super) are_over: bool,
+    pub(crate) are_over: bool,
     /// Redis answers no request before this time.
-    pub(super) redis_stalled_until: u64,
+    pub(crate) redis_stalled_until: u64,
     /// By host.
-    pub(super) engine_hangs_until: [u64; HOSTS],
+    pub(crate) engine_hangs_until: [u64; HOSTS],
     /// What a replica that has fallen behind will have when it becomes the master.
-    pub(super) replica: Option<ReplicaSnapshot>,
+    pub(crate) replica: Option<ReplicaSnapshot>,
     /// A copy of the data that was made some time ago, as an operator has who saves them regularly.
-    pub(super) backup: Option<ReplicaSnapshot>,
+    pub(crate) backup: Option<ReplicaSnapshot>,
     /// When the last failover was.
-    pub(super) failed_over_at: Option<u64>,
+    pub(crate) failed_over_at: Option<u64>,
     /// Redis is empty, and gets its data back then.
-    pub(super) emptied_until: Option<u64>,
+    pub(crate) emptied_until: Option<u64>,
     /// When Redis was emptied last.
-    pub(super) emptied_at: u64,
+    pub(crate) emptied_at: u64,
     /// Draws when a worker is started with the number of another database. It has its own numbers: a run without
     /// this fault is the same as before there was one.
     database_random: Random,
     has_other_databases: bool,
     /// When the machine of the second worker is taken away; `None` while there is none.
-    pub(super) second_worker_until: Option<u64>,
+    pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
-    pub(super) protected_containers: BTreeSet<(String, String)>,
+    pub(crate) protected_containers: BTreeSet<(String, String)>,
 }
 
 impl Faults {
-    pub(super) fn new(random: &mut Random, seed: u64) -> Self {
+    pub(crate) fn new(random: &mut Random, seed: u64) -> Self {
         let mut database_random = Random::new(!seed);
         let rate = random.below(4) as u64;
         Self {
@@ -64,7 +64,7 @@ impl Faults {
         }
     }
 
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.are_over = true;
         self.replica = None;
         self.redis_stalled_until = 0;
@@ -74,7 +74,7 @@ impl Faults {
 
 impl World {
     /// Injects the faults that occur within the last `elapsed` milliseconds.
-    pub(super) fn inject_faults(&mut self, elapsed: u64) {
+    pub(crate) fn inject_faults(&mut self, elapsed: u64) {
         let rate = self.faults.rate;
         if rate == 0 {
             return;
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// Takes away the machine of the second worker, with all that runs there.
-    pub(super) fn remove_second_worker(&mut self) {
+    pub(crate) fn remove_second_worker(&mut self) {
         let worker = ProcessId::SecondWorker;
         if self.faults.second_worker_until.take().is_some() {
             self.crash_host(WORKERS, self.clock.now);
@@ -189,7 +189,7 @@ impl World {
     }
 
     /// Starts the workers again whose time in another database is over by `now`.
-    pub(super) fn correct_databases(&mut self, now: u64) {
+    pub(crate) fn correct_databases(&mut self, now: u64) {
         for host in 0..WORKERS {
             let worker = ProcessId::Worker(host);
             if self.cluster.slot(worker).elsewhere.is_some_and(|(_, until)| until <= now) {
@@ -293,14 +293,14 @@ impl World {
         debug_assert_eq!(container.state, ContainerState::Running);
     }
 
-    pub(super) fn pause(&mut self, process: ProcessId, until: u64) {
+    pub(crate) fn pause(&mut self, process: ProcessId, until: u64) {
         self.stats.pauses += 1;
         self.log(process, format_args!("PAUSED until {}", self.clock.since_start(until)));
         self.cluster.slot_mut(process).paused_until = until;
     }
 
     /// Partitions a process from Redis: either nothing passes, or only its requests do.
-    pub(super) fn partition(&mut self, process: ProcessId, until: u64) {
+    pub(crate) fn partition(&mut self, process: ProcessId, until: u64) {
         self.stats.partitions += 1;
         let is_one_way = self.random.per_mille(250);
         let direction = if is_one_way { ", one way" } else { "" };
@@ -310,7 +310,7 @@ impl World {
         slot.is_one_way_partition = is_one_way;
     }
 
-    pub(super) fn crash(&mut self, process: ProcessId, until: u64) {
+    pub(crate) fn crash(&mut self, process: ProcessId, until: u64) {
         self.stats.crashes += 1;
         self.log(process, format_args!("CRASHES until {}", self.clock.since_start(until)));
         self.kill(process, until);

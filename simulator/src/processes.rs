@@ -9,12 +9,12 @@ use common::store::{LinkOptions, Store};
 use testkit::fixtures;
 use worker::{WorkerEnv, WorkerTimings};
 
-use super::bus::SimulatedNetwork;
-use super::clients;
-use super::clock::TimingMillis;
-use super::process::Process;
-use super::process_id::{PROCESSES, ProcessId};
-use super::world::World;
+use crate::bus::SimulatedNetwork;
+use crate::clients;
+use crate::clock::TimingMillis;
+use crate::process::Process;
+use crate::process_id::{PROCESSES, ProcessId};
+use crate::world::World;
 
 /// A node's CPUs: too few for all pods of services when one node is missing, so that some pods have to wait.
 const NODE_CPUS: &str = "2";
@@ -27,7 +27,7 @@ const PUSH_RATE: u64 = 250;
 
 impl World {
     /// Starts the processes that are down and whose downtime is over.
-    pub(super) fn restart_processes(&mut self) {
+    pub(crate) fn restart_processes(&mut self) {
         for index in 0..PROCESSES {
             let slot = &self.cluster.slots[index];
             let is_due = self.clock.now >= slot.down_until.max(slot.paused_until);
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// Kills a process without any warning.
-    pub(super) fn kill(&mut self, id: ProcessId, until: u64) {
+    pub(crate) fn kill(&mut self, id: ProcessId, until: u64) {
         let slot = self.cluster.slot_mut(id);
         slot.down_until = until;
         if let Some(process) = slot.process.take() {
@@ -101,7 +101,7 @@ impl World {
 
     /// Sometimes pushes a payload by hand to `sq` or to the queue of a worker: a new pod, a copy of a pod, or
     /// junk.
-    pub(super) fn push_by_hand(&mut self, elapsed: u64) {
+    pub(crate) fn push_by_hand(&mut self, elapsed: u64) {
         let is_due = !self.clients.lock().are_done && self.random.next() % 1_000_000 < elapsed * PUSH_RATE;
         if !is_due {
             return;

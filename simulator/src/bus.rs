@@ -10,38 +10,38 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use worker::runtime::{ContainerRequest, RuntimeError};
 
-use super::host::EngineReply;
-use super::process_id::ProcessId;
+use crate::host::EngineReply;
+use crate::process_id::ProcessId;
 
 /// Commands that were sent together over one connection.
-pub(super) struct RedisRequest {
-    pub(super) process: ProcessId,
+pub(crate) struct RedisRequest {
+    pub(crate) process: ProcessId,
     /// Its connection: requests of one connection are executed in order.
-    pub(super) connection: u64,
-    pub(super) commands: Vec<RedisCommand>,
-    pub(super) reply: oneshot::Sender<io::Result<Vec<Value>>>,
-    pub(super) sent_at: u64,
+    pub(crate) connection: u64,
+    pub(crate) commands: Vec<RedisCommand>,
+    pub(crate) reply: oneshot::Sender<io::Result<Vec<Value>>>,
+    pub(crate) sent_at: u64,
     /// It does not reach Redis before this time.
-    pub(super) delayed_until: u64,
+    pub(crate) delayed_until: u64,
     /// Whether its sender has mistyped the number of the database.
-    pub(super) is_elsewhere: bool,
+    pub(crate) is_elsewhere: bool,
     /// Whether its sender gave it up or died. It reaches Redis nevertheless, and its reply is dropped.
-    pub(super) is_abandoned: bool,
+    pub(crate) is_abandoned: bool,
 }
 
 /// A call of a host's container engine.
-pub(super) struct EngineRequest {
-    pub(super) process: ProcessId,
-    pub(super) call: EngineCall,
-    pub(super) reply: oneshot::Sender<Result<EngineReply, RuntimeError>>,
-    pub(super) sent_at: u64,
+pub(crate) struct EngineRequest {
+    pub(crate) process: ProcessId,
+    pub(crate) call: EngineCall,
+    pub(crate) reply: oneshot::Sender<Result<EngineReply, RuntimeError>>,
+    pub(crate) sent_at: u64,
     /// It does not take effect before this time.
-    pub(super) delayed_until: u64,
+    pub(crate) delayed_until: u64,
 }
 
 /// The calls that an engine knows.
 #[derive(Debug, Clone)]
-pub(super) enum EngineCall {
+pub(crate) enum EngineCall {
     Ping,
     List,
     Image(String),
@@ -54,42 +54,42 @@ pub(super) enum EngineCall {
 }
 
 /// A subscription to hints.
-pub(super) struct Subscriber {
+pub(crate) struct Subscriber {
     /// The process instance that subscribed.
-    pub(super) instance: u64,
-    pub(super) handler: MessageHandler,
+    pub(crate) instance: u64,
+    pub(crate) handler: MessageHandler,
 }
 
 #[derive(Default)]
-pub(super) struct Bus {
-    pub(super) now: u64,
-    pub(super) redis_requests: Vec<RedisRequest>,
-    pub(super) engine_requests: Vec<EngineRequest>,
-    pub(super) subscribers: Vec<Subscriber>,
-    pub(super) broken_connections: Vec<u64>,
+pub(crate) struct Bus {
+    pub(crate) now: u64,
+    pub(crate) redis_requests: Vec<RedisRequest>,
+    pub(crate) engine_requests: Vec<EngineRequest>,
+    pub(crate) subscribers: Vec<Subscriber>,
+    pub(crate) broken_connections: Vec<u64>,
     /// How many requests were ever made. While it does not change, no process is requesting anything.
-    pub(super) request_count: u64,
+    pub(crate) request_count: u64,
     connection_count: u64,
 }
 
 impl Bus {
     /// Marks every connection as broken.
-    pub(super) fn break_all_connections(&mut self) {
+    pub(crate) fn break_all_connections(&mut self) {
         self.broken_connections = (0..=self.connection_count).collect();
     }
 }
 
 /// The bus, shared by all processes and the simulator.
 #[derive(Clone, Default)]
-pub(super) struct SharedBus(Arc<Mutex<Bus>>);
+pub(crate) struct SharedBus(Arc<Mutex<Bus>>);
 
 impl SharedBus {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Bus> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Bus> {
         self.0.lock().unwrap()
     }
 
     /// Requests a call of the engine on the process' host.
-    pub(super) fn call_engine(
+    pub(crate) fn call_engine(
         &self,
         process: ProcessId,
         call: EngineCall,
@@ -104,12 +104,12 @@ impl SharedBus {
 }
 
 /// The network as one process instance sees it.
-pub(super) struct SimulatedNetwork {
-    pub(super) bus: SharedBus,
-    pub(super) process: ProcessId,
-    pub(super) instance: u64,
+pub(crate) struct SimulatedNetwork {
+    pub(crate) bus: SharedBus,
+    pub(crate) process: ProcessId,
+    pub(crate) instance: u64,
     /// Whether the process has mistyped the number of the database.
-    pub(super) is_elsewhere: bool,
+    pub(crate) is_elsewhere: bool,
 }
 
 impl Transport for SimulatedNetwork {

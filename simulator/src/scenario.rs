@@ -1,11 +1,11 @@
 //! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
 //! random except when the faults of the scenario occur.
 
-use super::bus::{EngineCall, EngineRequest};
-use super::clients::{Judged, START_FIRST, STOP_FIRST};
-use super::expected_state::ExpectedService;
-use super::process_id::{ProcessId, SCHEDULERS, WORKERS};
-use super::world::World;
+use crate::bus::{EngineCall, EngineRequest};
+use crate::clients::{Judged, START_FIRST, STOP_FIRST};
+use crate::expected_state::ExpectedService;
+use crate::process_id::{ProcessId, SCHEDULERS, WORKERS};
+use crate::world::World;
 
 /// The script with which a worker takes a payload from its in-flight list.
 const CLAIM: &str = "claim";
@@ -92,7 +92,7 @@ enum Stage {
 
 /// Injects the faults of a scenario.
 #[derive(Default)]
-pub(super) struct Director {
+pub(crate) struct Director {
     stage: Stage,
     /// The host that the scenario is about.
     victim: usize,
@@ -122,7 +122,7 @@ fn update(world: &World, image: &str) {
 
 impl Director {
     /// Acts before each step.
-    pub(super) fn direct(&mut self, scenario: Scenario, world: &mut World) {
+    pub(crate) fn direct(&mut self, scenario: Scenario, world: &mut World) {
         if self.stage == Stage::Begin {
             let (replicas, image) = match scenario {
                 Scenario::BrokenUpdate => (UPDATED_REPLICAS, STOP_FIRST.good),

@@ -22,10 +22,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use kubeleet_tests::simulator::{RunOptions, Scenario, Stats, Switches, simulate};
-use kubeleet_tests::{Ablation, Redis};
+use kubeleet_simulator::{RunOptions, Scenario, Stats, Switches, simulate};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use testkit::{Ablation, Redis};
 
 /// Environment variable with a [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
@@ -311,7 +311,7 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
             let seed = finding.seed;
             println!("seed {seed} found it: {}", finding.violations.join("\n  "));
             note_stale_seed(&format!(
-                "write the seed down: {name}, seed {seed}, in tests/tests/schedules.rs"
+                "write the seed down: {name}, seed {seed}, in simulator/tests/schedules.rs"
             ));
             assert!(
                 is_expected(&finding),

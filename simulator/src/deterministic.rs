@@ -20,13 +20,13 @@ thread_local! {
 
 /// From now on, this thread's randomness follows from `seed`, and its monotonic clock is set by
 /// [`set_clock`].
-pub(super) fn make_deterministic(seed: u64) {
+pub(crate) fn make_deterministic(seed: u64) {
     SEED.set(Some(seed));
     CLOCK.set(Some(Duration::from_secs(1000)));
 }
 
 /// Sets this thread's monotonic clock, which must never go back.
-pub(super) fn set_clock(now: Duration) {
+pub(crate) fn set_clock(now: Duration) {
     CLOCK.set(Some(now));
 }
 

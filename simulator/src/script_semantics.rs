@@ -3,13 +3,13 @@
 use ::redis::Value;
 use common::store::{NamedArguments, Script};
 
-use super::observed_state::short;
-use super::process_id::ProcessId;
-use super::world::World;
+use crate::observed_state::short;
+use crate::process_id::ProcessId;
+use crate::world::World;
 
 impl World {
     /// Notes before a script runs what it must not change. Invariant 3.
-    pub(super) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
+    pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
         if script.name() == "register" {
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// Checks and counts after a script ran.
-    pub(super) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
+    pub(crate) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
         let name = script.name();
         if let Value::ServerError(error) = reply {
             self.checks.violations.push(format!("{name} of {who} failed: {error:?}"));
@@ -69,14 +69,14 @@ impl World {
     }
 
     /// Returns the arguments of a script for a trace.
-    pub(super) fn arguments(&mut self, arguments: &[Vec<u8>]) -> String {
+    pub(crate) fn arguments(&mut self, arguments: &[Vec<u8>]) -> String {
         let shown: Vec<String> = arguments.iter().take(10).map(|argument| self.word(argument)).collect();
         let more = if arguments.len() > 10 { " …" } else { "" };
         format!("{}{more}", shown.join(" "))
     }
 
     /// Returns a reply for a trace.
-    pub(super) fn in_short(&mut self, reply: &Value) -> String {
+    pub(crate) fn in_short(&mut self, reply: &Value) -> String {
         match reply {
             Value::Array(parts) => {
                 let shown: Vec<String> = parts.iter().take(8).map(|part| self.in_short(part)).collect();

@@ -8,7 +8,7 @@ use common::payload::Payload;
 
 /// Returns a row `{key, content}` for each key in KEYS, or for all keys if there are none. The content of a
 /// missing key is nil, that of a pod's tombstone is `stopped`.
-pub(super) const READ_SCRIPT: &str = r"
+pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   local head = string.sub(key, 1, 3)
@@ -42,85 +42,85 @@ return out";
 
 /// The record of a pod that is not a tombstone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ObservedPod {
-    pub(super) phase: String,
-    pub(super) node: String,
-    pub(super) assignment: String,
+pub(crate) struct ObservedPod {
+    pub(crate) phase: String,
+    pub(crate) node: String,
+    pub(crate) assignment: String,
     /// In the order of `Resource::ALL`, and the pod itself.
-    pub(super) request: [i64; 5],
-    pub(super) service: String,
-    pub(super) replica: u32,
-    pub(super) generation: u64,
-    pub(super) image: String,
-    pub(super) reason: String,
-    pub(super) message: String,
+    pub(crate) request: [i64; 5],
+    pub(crate) service: String,
+    pub(crate) replica: u32,
+    pub(crate) generation: u64,
+    pub(crate) image: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 impl ObservedPod {
     /// Whether resources of its node are reserved for it.
-    pub(super) fn has_reservation(&self) -> bool {
+    pub(crate) fn has_reservation(&self) -> bool {
         matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
     }
 
     /// Whether its payload must exist.
-    pub(super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.phase == "pending" || self.has_reservation()
     }
 }
 
 /// The record of a node. Resources are those of `Resource::ALL`, and the number of pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ObservedNode {
-    pub(super) state: String,
-    pub(super) incarnation: String,
-    pub(super) capacity: [i64; 5],
-    pub(super) used: [i64; 5],
+pub(crate) struct ObservedNode {
+    pub(crate) state: String,
+    pub(crate) incarnation: String,
+    pub(crate) capacity: [i64; 5],
+    pub(crate) used: [i64; 5],
 }
 
 /// The record of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ObservedService {
-    pub(super) is_active: bool,
-    pub(super) replicas: u32,
-    pub(super) generation: u64,
-    pub(super) image: String,
+pub(crate) struct ObservedService {
+    pub(crate) is_active: bool,
+    pub(crate) replicas: u32,
+    pub(crate) generation: u64,
+    pub(crate) image: String,
     /// `job`, `cron`, or nothing.
-    pub(super) kind: String,
-    pub(super) has_ended: bool,
-    pub(super) has_failed: bool,
+    pub(crate) kind: String,
+    pub(crate) has_ended: bool,
+    pub(crate) has_failed: bool,
     /// When it was created, as Redis has it: two of one name differ.
-    pub(super) created_by: String,
+    pub(crate) created_by: String,
     /// The ticks of a cron that were taken.
-    pub(super) ticks: String,
+    pub(crate) ticks: String,
 }
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ObservedState {
+pub(crate) struct ObservedState {
     /// The content of every existing key, as it was read.
     rows: BTreeMap<String, Value>,
-    pub(super) pods: BTreeMap<String, ObservedPod>,
+    pub(crate) pods: BTreeMap<String, ObservedPod>,
     /// The pods with a tombstone.
-    pub(super) stopped: BTreeSet<String>,
+    pub(crate) stopped: BTreeSet<String>,
     /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
-    pub(super) payloads: BTreeMap<String, Vec<Vec<u8>>>,
+    pub(crate) payloads: BTreeMap<String, Vec<Vec<u8>>>,
     /// By node: the pods that it is told to stop.
-    pub(super) stops: BTreeMap<String, Vec<String>>,
+    pub(crate) stops: BTreeMap<String, Vec<String>>,
     /// The pods that were pushed by hand.
-    pub(super) pushed: BTreeSet<String>,
-    pub(super) nodes: BTreeMap<String, ObservedNode>,
-    pub(super) services: BTreeMap<String, ObservedService>,
+    pub(crate) pushed: BTreeSet<String>,
+    pub(crate) nodes: BTreeMap<String, ObservedNode>,
+    pub(crate) services: BTreeMap<String, ObservedService>,
     /// By service: the pod in each slot, `3` or `3+`.
-    pub(super) slots: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     /// By job: the indices that are complete.
-    pub(super) done: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
     /// By service that is followed: its endpoints, with the fields `v` and `m`.
-    pub(super) endpoints: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl ObservedState {
     /// Applies the rows that were read of some keys. Returns true if anything has changed.
-    pub(super) fn apply(&mut self, rows: Value) -> bool {
+    pub(crate) fn apply(&mut self, rows: Value) -> bool {
         let mut changed = false;
         for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
             let content = (content != Value::Nil).then_some(content);
@@ -164,7 +164,7 @@ impl ObservedState {
 
     /// Returns the keys whose content differs. Different rows alone are no difference: Redis' hashes have no
     /// order.
-    pub(super) fn differing_keys(&self, other: &Self) -> Vec<String> {
+    pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {
             return Vec::new();
@@ -174,7 +174,7 @@ impl ObservedState {
     }
 
     /// The payloads in a queue or set.
-    pub(super) fn payloads_in(&self, key: &str) -> &[Vec<u8>] {
+    pub(crate) fn payloads_in(&self, key: &str) -> &[Vec<u8>] {
         self.payloads.get(key).map_or(&[], Vec::as_slice)
     }
 }
@@ -240,17 +240,17 @@ fn number(text: &str) -> i64 {
 }
 
 /// Returns the first characters of a UUID: enough to tell pods apart.
-pub(super) fn short(uuid: &str) -> &str {
+pub(crate) fn short(uuid: &str) -> &str {
     uuid.get(..8).unwrap_or(uuid)
 }
 
 /// Remembers the pod of each payload by the payload's bytes, which never change.
 #[derive(Default)]
-pub(super) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
+pub(crate) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
 
 impl PodIdCache {
     /// Returns the pod's UUID, or none if the payload is invalid.
-    pub(super) fn pod_of(&mut self, raw: &[u8]) -> Option<&str> {
+    pub(crate) fn pod_of(&mut self, raw: &[u8]) -> Option<&str> {
         if !self.0.contains_key(raw) {
             let payload = Payload::parse(raw.to_vec().into()).ok();
             self.0.insert(raw.to_vec(), payload.map(|payload| payload.id.to_string()));

@@ -1,14 +1,14 @@
 //! A small pseudo-random generator: the same seed yields the same numbers everywhere.
 
 /// SplitMix64, see <https://prng.di.unimi.it/splitmix64.c>.
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed ^ 0x6b75_6265_6c65_6574)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,26 +17,26 @@ impl Random {
     }
 
     /// Returns a number below `end`; 0 if `end` is 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
     /// Returns a number from `first` to `last`, both included.
-    pub(super) fn between(&mut self, first: u64, last: u64) -> u64 {
+    pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.next() % (last - first + 1)
     }
 
     /// Returns true with a probability of `times` in a thousand.
-    pub(super) fn per_mille(&mut self, times: u64) -> bool {
+    pub(crate) fn per_mille(&mut self, times: u64) -> bool {
         self.next() % 1000 < times
     }
 
     /// Returns one of the elements; draws nothing if there are none.
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { from.get(self.below(from.len())) }
     }
 
-    pub(super) fn shuffle<T>(&mut self, elements: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, elements: &mut [T]) {
         for end in (1..elements.len()).rev() {
             elements.swap(end, self.below(end + 1));
         }

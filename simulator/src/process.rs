@@ -7,24 +7,24 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinHandle, yield_now};
 use tokio_util::sync::CancellationToken;
 
-use super::deterministic;
+use crate::deterministic;
 
 /// A process is idle after this many turns of its tasks in which it requested nothing.
 const IDLE_TURNS: usize = 2;
 
 /// A running process. Dropping it is a crash: none of its tasks runs any further.
-pub(super) struct Process {
+pub(crate) struct Process {
     /// Differs between any two starts of any processes.
-    pub(super) instance: u64,
+    pub(crate) instance: u64,
     /// Cancelled to ask for a graceful shutdown.
-    pub(super) shutdown: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     runtime: Runtime,
     main: JoinHandle<()>,
 }
 
 impl Process {
     /// Starts a process; `clock` is its monotonic time in milliseconds.
-    pub(super) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
+    pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -39,7 +39,7 @@ impl Process {
     }
 
     /// Polls its tasks until all of them wait. `requests` returns the number of requests made so far.
-    pub(super) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
+    pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
         deterministic::set_clock(Duration::from_millis(clock));
         self.runtime.block_on(async {
             let mut before = requests();
@@ -53,7 +53,7 @@ impl Process {
         });
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.main.is_finished()
     }
 }

@@ -3,17 +3,17 @@
 use std::fmt;
 
 /// The number of workers, each on a host of its own.
-pub(super) const WORKERS: usize = 3;
+pub(crate) const WORKERS: usize = 3;
 /// The number of schedulers.
-pub(super) const SCHEDULERS: usize = 2;
+pub(crate) const SCHEDULERS: usize = 2;
 /// The number of hosts: one more for the second worker with a name that another one has.
-pub(super) const HOSTS: usize = WORKERS + 1;
+pub(crate) const HOSTS: usize = WORKERS + 1;
 /// The number of all processes: the API, the schedulers, the workers on all hosts.
-pub(super) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
+pub(crate) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
 
 /// A process, across its restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProcessId {
+pub(crate) enum ProcessId {
     Api,
     Scheduler(usize),
     Worker(usize),
@@ -23,7 +23,7 @@ pub(super) enum ProcessId {
 
 impl ProcessId {
     /// The index of its slot.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
             ProcessId::Api => 0,
             ProcessId::Scheduler(index) => 1 + index,
@@ -33,7 +33,7 @@ impl ProcessId {
     }
 
     /// The process of a slot.
-    pub(super) fn from_index(index: usize) -> Self {
+    pub(crate) fn from_index(index: usize) -> Self {
         match index {
             0 => ProcessId::Api,
             index if index <= SCHEDULERS => ProcessId::Scheduler(index - 1),
@@ -42,12 +42,12 @@ impl ProcessId {
     }
 
     /// The worker of a host.
-    pub(super) fn of_host(host: usize) -> Self {
+    pub(crate) fn of_host(host: usize) -> Self {
         if host < WORKERS { ProcessId::Worker(host) } else { ProcessId::SecondWorker }
     }
 
     /// The index of its host, for a worker.
-    pub(super) fn host(self) -> Option<usize> {
+    pub(crate) fn host(self) -> Option<usize> {
         match self {
             ProcessId::Worker(index) => Some(index),
             ProcessId::SecondWorker => Some(WORKERS),
@@ -56,7 +56,7 @@ impl ProcessId {
     }
 
     /// The index of the worker whose name it has, for a worker.
-    pub(super) fn node(self) -> Option<usize> {
+    pub(crate) fn node(self) -> Option<usize> {
         match self {
             ProcessId::SecondWorker => Some(0),
             other => other.host(),
@@ -64,7 +64,7 @@ impl ProcessId {
     }
 
     /// The name that it is configured with: of its node, for a worker.
-    pub(super) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         self.node().map_or(self, ProcessId::Worker).to_string()
     }
 }

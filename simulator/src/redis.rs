@@ -7,19 +7,19 @@ use std::path::Path;
 use ::redis::{Value, parse_redis_value};
 
 /// See the module.
-pub(super) struct RedisConnection {
+pub(crate) struct RedisConnection {
     stream: BufReader<UnixStream>,
     pending: Vec<u8>,
 }
 
 impl RedisConnection {
-    pub(super) fn connect(socket: &Path) -> Self {
+    pub(crate) fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
         Self { stream: BufReader::new(stream), pending: Vec::new() }
     }
 
     /// Adds a command to the pipeline that [`Self::send`] sends.
-    pub(super) fn add(&mut self, words: &[impl AsRef<[u8]>]) {
+    pub(crate) fn add(&mut self, words: &[impl AsRef<[u8]>]) {
         let pending = &mut self.pending;
         write!(pending, "*{}\r\n", words.len()).unwrap();
         for word in words {
@@ -31,7 +31,7 @@ impl RedisConnection {
     }
 
     /// Sends the pipeline; skips the first `skipped` replies and returns the other `COUNT`.
-    pub(super) fn send<const COUNT: usize>(&mut self, skipped: usize) -> [Value; COUNT] {
+    pub(crate) fn send<const COUNT: usize>(&mut self, skipped: usize) -> [Value; COUNT] {
         self.stream.get_mut().write_all(&self.pending).unwrap();
         self.pending.clear();
         for _ in 0..skipped {
@@ -41,7 +41,7 @@ impl RedisConnection {
     }
 
     /// Executes one command, which must not fail.
-    pub(super) fn execute(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
+    pub(crate) fn execute(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
         self.add(words);
         let [reply] = self.send(0);
         assert!(
@@ -53,7 +53,7 @@ impl RedisConnection {
     }
 
     /// Loads a script and returns its hash.
-    pub(super) fn load_script(&mut self, source: &str) -> String {
+    pub(crate) fn load_script(&mut self, source: &str) -> String {
         match self.execute(&["SCRIPT", "LOAD", source]) {
             Value::BulkString(hash) => String::from_utf8(hash).unwrap(),
             other => panic!("SCRIPT LOAD: {other:?}"),

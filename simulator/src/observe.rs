@@ -2,17 +2,17 @@
 
 use ::redis::Value;
 
-use super::checks;
-use super::clients::SERVICES;
-use super::observed_state::ObservedState;
-use super::world::World;
+use crate::checks;
+use crate::clients::SERVICES;
+use crate::observed_state::ObservedState;
+use crate::world::World;
 
 /// After this many partial reads everything is read again.
 const MAX_PARTIAL_READS: u64 = 100;
 
 impl World {
     /// Applies what was read since the last call, and checks all that must hold at every instant.
-    pub(super) fn observe(&mut self) {
+    pub(crate) fn observe(&mut self) {
         let double_runs = checks::double_runs(self);
         self.checks.violations.extend(double_runs);
         let fenced_write = self.checks.fenced_write.take();
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Executes a command that may change only these keys, and reads them afterwards.
-    pub(super) fn change(&mut self, command: &[impl AsRef<[u8]>], keys: &[impl AsRef<[u8]>]) -> Value {
+    pub(crate) fn change(&mut self, command: &[impl AsRef<[u8]>], keys: &[impl AsRef<[u8]>]) -> Value {
         self.redis.add(command);
         self.add_read(keys);
         let [reply, rows] = self.redis.send(0);
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// Adds a read of these keys to the pipeline.
-    pub(super) fn add_read(&mut self, keys: &[impl AsRef<[u8]>]) {
+    pub(crate) fn add_read(&mut self, keys: &[impl AsRef<[u8]>]) {
         let count = keys.len().to_string();
         let words = [b"EVALSHA", self.read_script.as_bytes(), count.as_bytes()];
         let words: Vec<&[u8]> = words.into_iter().chain(keys.iter().map(AsRef::as_ref)).collect();
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Reads everything, and reports keys that were changed by a script that does not declare them.
-    pub(super) fn reread_all(&mut self) {
+    pub(crate) fn reread_all(&mut self) {
         let differing = self.refresh();
         if !differing.is_empty() {
             let violation = format!("changed by a script that does not declare them: {differing:?}");
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Reads everything. Returns the keys whose content differs from what was known.
-    pub(super) fn refresh(&mut self) -> Vec<String> {
+    pub(crate) fn refresh(&mut self) -> Vec<String> {
         let mut all = ObservedState::default();
         all.apply(self.redis.execute(&["EVALSHA", &self.read_script, "0"]));
         let differing = self.observed.differing_keys(&all);
