@@ -120,6 +120,7 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
         labels: node.facts.labels,
         runtime: node.facts.runtime,
         engine_version: node.facts.engine_version,
+        engine_id: Some(node.facts.engine_id).filter(|id| !id.is_empty()),
         version: node.facts.version,
         capacity: node.facts.capacity,
         reserved: node.facts.reserved,

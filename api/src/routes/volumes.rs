@@ -114,6 +114,7 @@ fn view(in_use: bool, volume: Volume) -> VolumeView {
         source: claim.source,
         replica: claim.scope.replica(),
         node: volume.node,
+        engine_id: volume.engine_id,
         state: volume.state,
         in_use,
         space: claim.space,

@@ -32,6 +32,8 @@ fn register(api: &Api, name: &str, kind: &str, beat_ago_ms: i64) {
         "sim",
         "engine_version",
         "sim 1",
+        "engine_id",
+        "A1B2",
         "version",
         "0.1.0",
     ]);
@@ -51,6 +53,7 @@ async fn nodes_are_shown_with_their_state() {
         (&"worker1".into(), &true.into(), &true.into())
     );
     assert_eq!(one["created_at"], one["registered_at"], "a version before did not write it");
+    assert_eq!(one["engine_id"], "A1B2", "the engine that has the data of its volumes");
     assert_eq!((&one["queues"]["pending"], &one["labels"]["zone"]), (&2.into(), &"a".into()));
     assert_eq!(
         (&two["kind"], &two["ready"], &two["fenceable"]),

@@ -41,7 +41,7 @@ pub(crate) fn node(name: &str) -> NodeView {
     serde_json::from_value(json!({
         "name": name, "kind": "kubeleet", "state": "alive", "ready": true, "cordoned": false,
         "fenceable": true, "engine_problem": null,
-        "labels": {"zone": "a"}, "runtime": "docker", "engine_version": "20.10",
+        "labels": {"zone": "a"}, "runtime": "docker", "engine_version": "20.10", "engine_id": "A1B2",
         "version": "0.1.0", "capacity": {"cpu_millis": 2000, "memory_bytes": 2147483648u64, "pods": 250},
         "used": {"cpu_millis": 500, "memory_bytes": 67108864, "pods": 3},
         "psi": {"cpu_some": 1.0, "memory_some": 0.0, "memory_full": 0.0, "io_some": 12.4, "io_full": 0.0},

@@ -95,6 +95,7 @@ pub(crate) fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent
         .field("Kind", kind_meaning(node))
         .fields("Labels", humanize::labels(&node.labels))
         .field("Runtime", format!("{} {}", node.runtime, node.engine_version).trim())
+        .field("Engine id", node.engine_id.as_deref().unwrap_or_default())
         .field("Version", &node.version)
         .field("Heartbeat", with_age(&node.last_heartbeat))
         .field("Created", with_age(&node.created_at))

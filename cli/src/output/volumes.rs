@@ -69,6 +69,7 @@ pub(crate) fn describe(volume: &VolumeView, now: Timestamp) -> String {
         .field("Kind", volume.kind.as_str())
         .field("Replica", volume.replica.map(|replica| replica.to_string()).unwrap_or_default())
         .field("Node", volume.node.as_ref().map(ToString::to_string).unwrap_or_default())
+        .field("Engine id", volume.engine_id.as_deref().unwrap_or_default())
         .field("Space", space(volume))
         .field("Problem", volume.problem.as_deref().unwrap_or_default())
         .field("Created", format!("{} ({} ago)", volume.created_at, humanize::age(&volume.created_at, now)));

@@ -34,6 +34,9 @@ pub struct NodeView {
     pub runtime: String,
     /// Name and version that the container engine reports.
     pub engine_version: String,
+    /// The lasting id of the container engine, which the node's volumes belong to; null if it has none.
+    #[serde(default)]
+    pub engine_id: Option<String>,
     /// Version of kubeleet on the node.
     pub version: String,
     /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has none.

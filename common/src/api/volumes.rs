@@ -24,6 +24,10 @@ pub struct VolumeView {
     /// The node that has its data. Pods that need it run only there. Null for a shared volume, unless the node is to
     /// remove it.
     pub node: Option<NodeName>,
+    /// The id of the container engine that has its data; null if that has none. If the node's is another one, the data
+    /// is on the machine that had the name before.
+    #[serde(default)]
+    pub engine_id: Option<String>,
     /// Whether it can be used.
     pub state: VolumeState,
     /// Whether a service that is not scaled to zero has the volume, and its replica. Such a volume cannot be removed.

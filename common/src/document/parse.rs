@@ -12,6 +12,9 @@ use super::syntax;
 
 /// The most values that aliases (`*name`) may repeat: a short text can grow without bound through them.
 const MAX_REPEATED_VALUES: usize = 20_000;
+/// The most lists and maps inside each other. No document needs ten, and each takes much of the thread's stack: 30 KiB
+/// where nothing is optimized.
+const MAX_DEPTH: usize = 32;
 
 /// Parses the YAML documents of a text. JSON is YAML, too. Empty documents are left out.
 ///
@@ -40,6 +43,7 @@ fn yaml_documents(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Node
         // An excerpt would repeat secrets of the environment.
         with_snippet: false,
         duplicate_keys: duplicates,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
     let documents: Vec<SpannedTag> = serde_saphyr::from_multiple_with_options(text, options)?;

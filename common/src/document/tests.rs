@@ -119,6 +119,16 @@ fn aliases_cannot_make_a_small_text_large() {
 }
 
 #[test]
+fn lists_and_maps_inside_each_other_are_limited() {
+    for (open, close) in [("[", "]"), ("{a: ", "}")] {
+        let text = |depth| format!("x: {}1{}", open.repeat(depth), close.repeat(depth));
+        assert!(yaml(&text(20)).1.is_empty(), "{open}");
+        let found = mistakes(&text(100));
+        assert!(found[0].starts_with("the document has too many parts, or too many inside"), "{found:?}");
+    }
+}
+
+#[test]
 fn at_most_twenty_mistakes_are_reported() {
     let text: String = (0..100).map(|n| format!("field{n}: 1\n")).collect();
     assert_eq!(mistakes(&text).len(), MAX_MISTAKES);
