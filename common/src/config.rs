@@ -34,6 +34,8 @@ const MAX_SIM_WORKERS: u64 = 100_000;
 const INGRESS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// Where the proxy takes HTTPS requests unless the operator says otherwise, if it has certificates.
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
+/// From where certificates are ordered unless the operator says otherwise.
+const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// The longest path of a Unix socket, less what a proxy appends while it binds it.
 const MAX_SOCKET_PATH: usize = 100;
 const DEFAULT_STATE_DIR: &str = "/run/kubeleet";
@@ -189,6 +191,17 @@ impl Default for Timing {
     }
 }
 
+/// From whom certificates are ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcmeSettings {
+    /// URL of the ACME directory.
+    pub directory: String,
+    /// Address for mail of the authority, if it is to have one.
+    pub email: Option<String>,
+    /// File with the authorities that the directory's own HTTPS is trusted by; those of this machine if there is none.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// How far the API lets the cluster grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
@@ -303,10 +316,13 @@ pub struct Config {
     pub proxy_socket: Option<PathBuf>,
     /// Address on which the proxy takes HTTP requests from outside; `None` for no ingress.
     pub ingress_listen: Option<SocketAddr>,
-    /// Address on which the proxy takes HTTPS requests from outside if it has certificates; `None` for no HTTPS.
+    /// Address on which the proxy takes HTTPS requests from outside; `None` for no HTTPS. Unless one is set there is
+    /// none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr>,
     /// Directory with the certificates of the ingress and their keys.
     pub certificates: Option<PathBuf>,
+    /// From whom the proxy orders certificates for rules with `tls: auto`.
+    pub acme: AcmeSettings,
     /// Where the proxy takes connections from the proxies of other hosts.
     pub tunnel_listen: TunnelListen,
     /// How long a request or connection waits for a pod that takes it.
@@ -403,7 +419,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_CLUSTER_MAX_SERVICES", "maximum number of services of the cluster"),
     ("KUBELEET_CLUSTER_MAX_PODS", "maximum number of pods of the cluster"),
     ("KUBELEET_CLUSTER_MAX_SECRETS", "maximum number of secrets, and of configs, of the cluster"),
-    ("KUBELEET_SECRET_KEY_FILE", "file with the key of secrets, for APIs and workers"),
+    ("KUBELEET_SECRET_KEY_FILE", "file with the key of secrets, for APIs, workers and proxies"),
     ("KUBELEET_NODE", "worker name"),
     ("KUBELEET_LABELS", "labels of this node: zone=a,disk=ssd"),
     ("KUBELEET_RUNTIME", "docker, process or sim"),
@@ -417,6 +433,9 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("KUBELEET_INGRESS_LISTEN", "address on which the proxy takes HTTP requests from outside, or off"),
     ("KUBELEET_INGRESS_TLS_LISTEN", "address on which the proxy takes HTTPS requests from outside, or off"),
     ("KUBELEET_CERTIFICATES", "directory with the certificates of the ingress and their keys"),
+    ("KUBELEET_ACME_DIRECTORY", "URL of the ACME directory from which certificates are ordered"),
+    ("KUBELEET_ACME_EMAIL", "address for mail of that authority"),
+    ("KUBELEET_ACME_CA_FILE", "file with the authorities that the HTTPS of that directory is trusted by"),
     (
         "KUBELEET_TUNNEL_LISTEN",
         "address on which the proxy takes connections from those of other hosts, or off",
@@ -561,12 +580,19 @@ impl Sources<'_> {
             ingress_tls_listen: self.read(
                 p,
                 "KUBELEET_INGRESS_TLS_LISTEN",
-                Some(INGRESS_TLS_LISTEN),
+                self.find("KUBELEET_CERTIFICATES").map(|_| INGRESS_TLS_LISTEN),
                 ingress_address,
             ),
             certificates: self.read(p, "KUBELEET_CERTIFICATES", None, |t| {
                 absolute_path(t, "/etc/letsencrypt/live").map(Some)
             }),
+            acme: AcmeSettings {
+                directory: self.read(p, "KUBELEET_ACME_DIRECTORY", LETS_ENCRYPT.to_owned(), https_url),
+                email: self.read(p, "KUBELEET_ACME_EMAIL", None, |t| mail_address(t).map(Some)),
+                ca_file: self.read(p, "KUBELEET_ACME_CA_FILE", None, |t| {
+                    absolute_path(t, "/etc/kubeleet/acme-ca.pem").map(Some)
+                }),
+            },
             tunnel_listen: self.read(p, "KUBELEET_TUNNEL_LISTEN", TunnelListen::Auto, tunnel_address),
             pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
@@ -896,6 +922,21 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text:?} is not an address with a port: write 127.0.0.1:7070"))
 }
 
+fn https_url(text: &str) -> Result<String, String> {
+    match text.strip_prefix("https://") {
+        Some(rest) if !rest.is_empty() && !rest.contains(char::is_whitespace) => Ok(text.to_owned()),
+        _ => Err(format!("{text:?} is no URL of an ACME directory: write https://ca.example/directory")),
+    }
+}
+
+fn mail_address(text: &str) -> Result<String, String> {
+    let is_address = text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && host.contains('.'));
+    let is_plain = !text.contains(|c: char| c.is_whitespace() || c == ':');
+    (is_address && is_plain)
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("{text:?} is no address for mail: write ops@web.example"))
+}
+
 fn ingress_address(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
@@ -1023,8 +1064,17 @@ mod tests {
         let asked = parse("KUBELEET_INGRESS_LISTEN", "0.0.0.0:80").unwrap().ingress_listen;
         assert_eq!(asked, Some(SocketAddr::from(([0, 0, 0, 0], 80))));
         assert!(parse("KUBELEET_INGRESS_LISTEN", "80").unwrap_err().contains("or off"));
-        assert_eq!(default.ingress_tls_listen, Some(SocketAddr::from(([127, 0, 0, 1], 8443))));
+        assert_eq!(default.ingress_tls_listen, None, "there is no certificate");
+        let with_files = parse("KUBELEET_CERTIFICATES", "/etc/letsencrypt/live").unwrap();
+        assert_eq!(with_files.ingress_tls_listen, Some(SocketAddr::from(([127, 0, 0, 1], 8443))));
+        let asked = parse("KUBELEET_INGRESS_TLS_LISTEN", "0.0.0.0:443").unwrap();
+        assert_eq!(asked.ingress_tls_listen, Some(SocketAddr::from(([0, 0, 0, 0], 443))), "for `tls: auto`");
         assert_eq!(default.certificates, None);
+        assert!(default.acme.directory.contains("letsencrypt"));
+        assert!(parse("KUBELEET_ACME_DIRECTORY", "http://ca.example").unwrap_err().contains("https://"));
+        let mail = |text| parse("KUBELEET_ACME_EMAIL", text).map(|config| config.acme.email);
+        assert_eq!(mail("ops@web.example"), Ok(Some("ops@web.example".to_owned())));
+        assert!(mail("mailto:ops").is_err());
         assert_eq!(parse("KUBELEET_INGRESS_TLS_LISTEN", "off").unwrap().ingress_tls_listen, None);
         let directory = parse("KUBELEET_CERTIFICATES", "/etc/letsencrypt/live").unwrap().certificates;
         assert_eq!(directory.as_deref(), Some(Path::new("/etc/letsencrypt/live")));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,22 @@ pub enum HttpProtocol {
 pub enum Tls {
     /// From the files of each proxy, `KUBELEET_CERTIFICATES`.
     Files,
+    /// Ordered by ACME, as from Let's Encrypt, and renewed. The host is one name, which leads to the proxies by port 80.
+    Auto,
+}
+
+impl Tls {
+    /// The word in the value of a route in Redis.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Files => "tls",
+            Self::Auto => "tls=auto",
+        }
+    }
+
+    fn of_word(word: &str) -> Option<Self> {
+        [Self::Files, Self::Auto].into_iter().find(|tls| tls.word() == word)
+    }
 }
 
 fn root() -> String {
@@ -157,15 +174,16 @@ impl IngressRule {
     }
 
     /// Returns the value of the route in Redis: `<service> <port>`, `h2c` if the pods are spoken to by it, and
-    /// `tls` if clients are spoken to by HTTPS only.
+    /// `tls` or `tls=auto` if clients are spoken to by HTTPS only.
     ///
-    /// Proxies of versions before `tls` do not understand a route that has it, and leave it out: they answer 404
+    /// Proxies of versions before one of these words do not understand a route that has it, and leave it out: they answer 404
     /// and not by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
         let words = match self {
             Self::Http(HttpRule { protocol, tls, .. }) => {
                 let protocol = if *protocol == HttpProtocol::H2c { " h2c" } else { "" };
-                format!("{protocol}{}", tls.map_or("", |Tls::Files| " tls"))
+                let tls = tls.map(|tls| format!(" {}", tls.word())).unwrap_or_default();
+                format!("{protocol}{tls}")
             }
             Self::Tcp(_) => String::new(),
         };
@@ -183,11 +201,13 @@ impl IngressRule {
             [service, port, words @ ..] => (*service, *port, words),
             _ => return Err(invalid()),
         };
-        let (protocol, tls) = match words {
-            [] => (HttpProtocol::Http, None),
-            ["h2c"] => (HttpProtocol::H2c, None),
-            ["tls"] => (HttpProtocol::Http, Some(Tls::Files)),
-            ["h2c", "tls"] => (HttpProtocol::H2c, Some(Tls::Files)),
+        let (protocol, words) = match words {
+            ["h2c", words @ ..] => (HttpProtocol::H2c, words),
+            words => (HttpProtocol::Http, words),
+        };
+        let tls = match words {
+            [] => None,
+            [word] => Some(Tls::of_word(word).ok_or_else(invalid)?),
             _ => return Err(invalid()),
         };
         let service = ServiceName::new(service).map_err(|error| error.to_string())?;
@@ -207,6 +227,14 @@ impl IngressRule {
         }
     }
 
+    /// Returns the host whose certificate is ordered by ACME; `None` if none is.
+    pub fn auto_host(&self) -> Option<&str> {
+        match self {
+            Self::Http(HttpRule { host, tls: Some(Tls::Auto), .. }) => Some(host),
+            Self::Http(_) | Self::Tcp(_) => None,
+        }
+    }
+
     /// Returns the rule in its normal form: a path ends with `/` only if it is all of it.
     pub(crate) fn normalize(self) -> Self {
         match self {
@@ -223,7 +251,9 @@ impl IngressRule {
     fn problem(&self) -> Option<Problem> {
         let zero = |field, port: u16| (port == 0).then(|| (field, "a port is 1 to 65535".to_owned()));
         let of_kind = match self {
-            Self::Http(rule) => host_problem(&rule.host).or_else(|| path_problem(&rule.path)),
+            Self::Http(rule) => host_problem(&rule.host)
+                .or_else(|| path_problem(&rule.path))
+                .or_else(|| rule.tls.filter(|tls| *tls == Tls::Auto).and_then(|_| auto_problem(&rule.host))),
             Self::Tcp(rule) => zero("tcp", rule.tcp),
         };
         of_kind.or_else(|| zero("port", self.port()))
@@ -270,6 +300,22 @@ fn host_problem(host: &str) -> Option<Problem> {
             "a host is a DNS name in lower case, such as web.example, or *.example for all names below it";
         ("host", text.to_owned())
     })
+}
+
+/// Returns why no certificate can be ordered for a host.
+fn auto_problem(host: &str) -> Option<Problem> {
+    let text = if host.is_empty() {
+        "needs a `host`: a certificate is ordered for a name"
+    } else if host.starts_with("*.") {
+        "is for one name only, as ACME proves by HTTP that it is yours: name each host, or use `tls: files`"
+    } else if host.parse::<Ipv4Addr>().is_ok() {
+        "needs a name: no certificate is ordered for an IP address; use `tls: files`"
+    } else if !host.contains('.') {
+        "needs a name that the authority can look up, such as web.example; for one within your network use `tls: files`"
+    } else {
+        return None;
+    };
+    Some(("tls", format!("`auto` {text}")))
 }
 
 fn path_problem(path: &str) -> Option<Problem> {
@@ -341,6 +387,11 @@ mod tests {
             (r#"[{"path":"/a/../b","port":1}]"#, vec!["/ingress/0/path"]),
             (r#"[{"path":"/a//b","port":1}]"#, vec!["/ingress/0/path"]),
             (r#"[{"path":"/%61","port":1}]"#, vec!["/ingress/0/path"]),
+            (r#"[{"host":"a.example","port":1,"tls":"auto"}]"#, vec![]),
+            (r#"[{"port":1,"tls":"auto"}]"#, vec!["/ingress/0/tls"]),
+            (r#"[{"host":"*.example","port":1,"tls":"auto"}]"#, vec!["/ingress/0/tls"]),
+            (r#"[{"host":"10.0.0.1","port":1,"tls":"auto"}]"#, vec!["/ingress/0/tls"]),
+            (r#"[{"host":"web","port":1,"tls":"auto"}]"#, vec!["/ingress/0/tls"]),
             (r#"[{"port":0}]"#, vec!["/ingress/0/port"]),
             (r#"[{"tcp":0,"port":1}]"#, vec!["/ingress/0/tcp"]),
             (r#"[{"path":"/a","port":1},{"path":"/a/","port":2}]"#, vec!["/ingress/1"]),
@@ -357,6 +408,8 @@ mod tests {
             r#"{"port":80}"#,
             r#"{"port":80,"tls":"files"}"#,
             r#"{"port":80,"protocol":"h2c","tls":"files"}"#,
+            r#"{"host":"web.example","port":80,"tls":"auto"}"#,
+            r#"{"host":"web.example","port":80,"protocol":"h2c","tls":"auto"}"#,
             r#"{"tcp":5432,"port":5432}"#,
         ] {
             let rule = rule(json).unwrap();
@@ -370,6 +423,8 @@ mod tests {
             ("/", "-web 1"),
             ("/", "web 0"),
             ("/", "web 80 tls h2c"),
+            ("/", "web 80 tls tls=auto"),
+            ("/", "web 80 tls=auto"),
             ("/", "web 80 new"),
         ] {
             assert!(IngressRule::parse(route, target).is_err(), "{route} {target}");

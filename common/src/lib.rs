@@ -15,6 +15,7 @@ pub mod api;
 pub mod backoff;
 pub mod channel;
 pub mod clock;
+pub mod certificate;
 pub mod config;
 pub mod control_loop;
 pub mod cron;

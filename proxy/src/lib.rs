@@ -10,8 +10,10 @@
 //! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
 //! - [`snapshot`] is what they decide from.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
+//! - [`acme`] orders certificates.
 //! - [`names`] lets pods reach services by name.
 
+pub mod acme;
 pub mod endpoint_set;
 #[cfg(test)]
 mod fixtures;
@@ -43,6 +45,7 @@ use futures_util::future::OptionFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::acme::Acme;
 use crate::follow::Follower;
 use crate::gate::Gates;
 use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
@@ -80,7 +83,11 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
     let ways =
         |config| Ingress { snapshot: snapshot.clone(), gates: gates.clone(), tunnel: dialer.clone(), config };
-    let ingress = ingress_config(&config).map(ways);
+    let (mut ingress, acme) = (ingress_config(&config), Acme::new(&config, &store, &socket, &snapshot));
+    if let Some(ingress) = &mut ingress {
+        acme.serve_by(ingress);
+    }
+    let ingress = ingress.map(ways);
     let names = config.names.then(|| {
         let forwarder = Forwarder::new(RESOLV_CONF.into());
         let interest = follower.interest();
@@ -104,7 +111,8 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
             }
         });
         let (ingress, tunnel) = (OptionFuture::from(ingress), OptionFuture::from(tunnel));
-        tokio::join!(follower.run(shutdown.clone()), ingress, tunnel, OptionFuture::from(names));
+        let acme = acme.run(shutdown.clone());
+        tokio::join!(follower.run(shutdown.clone()), ingress, acme, tunnel, OptionFuture::from(names));
         has_ended.cancel();
     };
     tokio::join!(local.run(has_ended.clone()), serve);
@@ -141,8 +149,9 @@ fn tunnel(
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();
-    let https = config.ingress_tls_listen.zip(config.certificates.clone());
-    let https = https.map(|(listen, certificates)| HttpsConfig::new(listen, certificates));
+    let https = config.ingress_tls_listen.map(|listen| {
+        HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) }
+    });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..IngressConfig::default() })
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::ids::ServiceName;
 use common::ingress::{HttpProtocol, IngressRule, Tls};
@@ -19,6 +19,8 @@ pub struct RouteTable {
     wildcard: HashMap<String, Vec<HttpRoute>>,
     any: Vec<HttpRoute>,
     tcp: BTreeMap<u16, TcpRoute>,
+    /// Hosts with a rule with `tls: auto`.
+    auto: BTreeSet<String>,
     has_paths: bool,
 }
 
@@ -53,6 +55,7 @@ impl RouteTable {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();
         for (service, rule) in rules {
+            table.auto.extend(rule.auto_host().map(str::to_ascii_lowercase));
             match rule {
                 IngressRule::Tcp(rule) => {
                     table.tcp.entry(rule.tcp).or_insert(TcpRoute { service, port: rule.port });
@@ -94,6 +97,16 @@ impl RouteTable {
     /// Returns the ports of TCP rules and where their connections go.
     pub fn tcp(&self) -> &BTreeMap<u16, TcpRoute> {
         &self.tcp
+    }
+
+    /// Returns the hosts with a rule with `tls: auto`, sorted.
+    pub fn auto_hosts(&self) -> impl Iterator<Item = &str> {
+        self.auto.iter().map(String::as_str)
+    }
+
+    /// Returns whether a host has a rule with `tls: auto`. `host` is as for [`RouteTable::http`].
+    pub fn is_auto(&self, host: &str) -> bool {
+        !self.auto.is_empty() && self.auto.contains(&*host_name(host))
     }
 
     /// Returns whether some rule has a path other than `/`.
@@ -223,6 +236,17 @@ mod tests {
         assert_eq!(table.http("a.example", "/web").unwrap().service.as_str(), "all");
         assert_eq!(table.http("a.example", "/other"), None);
         assert_eq!(table.http("other", "/api"), None);
+    }
+
+    #[test]
+    fn hosts_with_a_certificate_that_is_ordered_are_known_by_name() {
+        let rules = [("b.example/", "b 80 tls=auto"), ("b.example/api", "a 80"), ("c.example/", "c 80 tls")];
+        let rules = rules.map(|(route, target)| IngressRule::parse(route, target).unwrap());
+        let table = RouteTable::new(rules.to_vec());
+        assert_eq!(table.auto_hosts().collect::<Vec<_>>(), ["b.example"]);
+        for (host, expected) in [("b.example", true), ("B.example.:80", true), ("c.example", false), ("", false)] {
+            assert_eq!(table.is_auto(host), expected, "{host}");
+        }
     }
 
     #[test]

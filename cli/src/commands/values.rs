@@ -33,10 +33,10 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the port
-/// of the first two is `tls: files`. The API checks its values.
+/// of the first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks its values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     let invalid =
-        || format!("{text:?} is no rule: write web.example:80, web.example/api:80,tls, :80 or tcp:5432:5432");
+        || format!("{text:?} is no rule: write web.example:80, web.example/api:80,tls=auto, :80 or tcp:5432:5432");
     let port = |text: &str| text.parse::<u16>().map_err(|_| invalid());
     let (matched, target) = text.rsplit_once(':').ok_or_else(invalid)?;
     if let Some(tcp) = matched.strip_prefix("tcp:") {
@@ -44,8 +44,10 @@ pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     }
     let (host, path) = matched.split_at(matched.find('/').unwrap_or(matched.len()));
     let path = if path.is_empty() { "/" } else { path };
-    let (target, tls) = match target.strip_suffix(",tls") {
-        Some(target) => (target, Some(Tls::Files)),
+    let (target, tls) = match target.split_once(',') {
+        Some((target, "tls" | "tls=files")) => (target, Some(Tls::Files)),
+        Some((target, "tls=auto")) => (target, Some(Tls::Auto)),
+        Some(_) => return Err(invalid()),
         None => (target, None),
     };
     Ok(IngressRule::Http(HttpRule {
@@ -99,13 +101,14 @@ mod tests {
         for (text, expected) in [
             ("web.example:80", "web 80"),
             ("web.example/api:80,tls", "web 80 tls"),
-            (":80,tls", "web 80 tls"),
+            (":80,tls=files", "web 80 tls"),
+            ("web.example:80,tls=auto", "web 80 tls=auto"),
             ("tcp:5432:5433", "web 5433"),
         ] {
             let web = common::ids::ServiceName::new("web").unwrap();
             assert_eq!(ingress_rule(text).unwrap().target(&web), expected, "{text}");
         }
-        for wrong in ["web.example", "web.example:80,TLS", "web.example:,tls", "tcp:5432:5432,tls"] {
+        for wrong in ["web.example", "web.example:80,TLS", "web.example:80,tls=", "web.example:,tls", "tcp:5432:5432,tls"] {
             assert!(ingress_rule(wrong).unwrap_err().contains("tcp:5432:5432"), "{wrong}");
         }
     }

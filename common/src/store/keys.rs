@@ -30,6 +30,7 @@ pub(crate) const PROXIES: &str = "proxies";
 pub(crate) const ADDRESSES: &str = "addresses";
 pub(crate) const FREED_ADDRESSES: &str = "addresses:free";
 pub(crate) const USAGE_WANTED: &str = "usage_wanted";
+pub(crate) const ACME_ACCOUNTS: &str = "acme_accounts";
 
 macro_rules! keys {
     ($($name:ident($type:ty) = $prefix:literal;)*) => {
@@ -69,6 +70,7 @@ keys! {
     secret(ValueName) = "secret:";
     config(ValueName) = "config:";
     registry(RegistryHost) = "registry:";
+    certificate(str) = "certificate:";
     volume(VolumeName) = "volume:";
     endpoints(ServiceName) = "ep:";
     removals(NodeName) = "rv:";
@@ -81,7 +83,7 @@ keys! {
 }
 
 /// The keys that exist once for the whole cluster.
-pub(crate) const CLUSTER_WIDE: [&str; 27] = [
+pub(crate) const CLUSTER_WIDE: [&str; 28] = [
     EVENTS,
     META,
     SQ,
@@ -109,6 +111,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 27] = [
     ADDRESSES,
     FREED_ADDRESSES,
     USAGE_WANTED,
+    ACME_ACCOUNTS,
 ];
 
 /// Returns the keys of a node that can be written again: all but its record.
@@ -121,7 +124,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
         META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ROLLOUTS | ROUTES | PROXIES
-        | ADDRESSES => "hash",
+        | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",
         SERVICES | PUSHED | NODES | FORMER_SPECS | SECRETS | CONFIGS | VOLUMES | REGISTRIES => "set",
@@ -131,7 +134,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
             "cs" | "stop" | "rv" => "set",
             "hb" | "spec" | "lease" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
-            "secret" | "config" | "registry" | "volume" | "ep" | "done" | "tries" => "hash",
+            "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries" => "hash",
             "runs" => "zset",
             "log" | "xi" | "xo" => "stream",
             _ => return None,
@@ -186,6 +189,9 @@ pub mod channel {
 
     /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
+
+    /// The certificate of a host changed, or its order failed; the message is the host.
+    pub const CERTIFICATES: &str = "wake:certificates";
 
     /// A client asks at the usage of a node, whose name is the message, or of all: `*`.
     pub const USAGE: &str = "wake:usage";

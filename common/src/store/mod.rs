@@ -9,6 +9,7 @@ mod addresses;
 mod backup;
 mod broken;
 mod capacity;
+mod certificates;
 mod channels;
 mod check;
 mod claims;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 pub use addresses::GivenAddress;
 pub use broken::{BrokenKey, or_broken};
 pub use capacity::{ClusterSize, RedisMemory};
+pub use certificates::{CertificateStatuses, Challenge};
 pub use channels::{
     Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, PEER_TIMEOUT, Receipt,
 };

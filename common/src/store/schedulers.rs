@@ -1,5 +1,6 @@
 //! Schedulers among themselves: who is alive, what a silent one had in flight, and leases on loops.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::cmd;
@@ -81,10 +82,10 @@ impl Store {
     pub async fn lease(
         &self,
         name: &str,
-        holder: &SchedulerId,
+        holder: &impl fmt::Display,
         period: Duration,
     ) -> Result<bool, StoreError> {
-        let lease = lease::Head { lease_key: keys::lease(name), caller: holder, period_ms: period };
+        let lease = lease::Head { lease_key: keys::lease(name), caller: holder.to_string(), period_ms: period };
         Ok(read::<u8>("taking a lease", self.link.script(&lease.call()).await?)? == 1)
     }
 }

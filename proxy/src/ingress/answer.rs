@@ -28,6 +28,10 @@ impl Answer {
         Self { body: Kind::Text(None), _active_request: None }
     }
 
+    pub(super) fn text(text: String) -> Self {
+        Self { body: Kind::Text(Some(text.into())), _active_request: None }
+    }
+
     pub(super) fn from_pod(body: FromPod) -> Self {
         Self { body: Kind::Pod(Box::new(body)), _active_request: None }
     }
@@ -112,8 +116,7 @@ impl Problem {
     /// Returns the answer: problem details for programs that take JSON, else text.
     pub(super) fn response(&self, accepts_json: bool) -> Response<Answer> {
         let text = if accepts_json { self.json() } else { format!("{}: {}\n", self.title, self.detail) };
-        let mut response =
-            Response::new(Answer { body: Kind::Text(Some(text.into())), _active_request: None });
+        let mut response = Response::new(Answer::text(text));
         *response.status_mut() = self.status;
         let media_type = if accepts_json { "application/problem+json" } else { "text/plain; charset=utf-8" };
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use common::ingress::Tls;
 use hyper::header::{self, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Response, StatusCode};
@@ -17,11 +18,14 @@ use tokio_rustls::server::TlsStream;
 
 use super::answer::{Answer, Problem};
 use super::certificates::Certificates;
-use crate::route::host_name;
+use crate::acme::{Challenges, StoredCertificates};
+use crate::route::{RouteTable, host_name};
 
 /// The name of HTTP/2 in ALPN.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+/// What the path begins with at which an authority checks a host by HTTP-01.
+pub(super) const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 /// The port that a URL with `https` has if it names none.
 const DEFAULT_PORT: u16 = 443;
 
@@ -30,16 +34,18 @@ const DEFAULT_PORT: u16 = 443;
 pub struct HttpsConfig {
     /// Address for HTTPS.
     pub listen: SocketAddr,
-    /// Directory with the certificates and their keys.
-    pub certificates: PathBuf,
+    /// Directory with certificates and their keys.
+    pub certificates: Option<PathBuf>,
+    /// The ordered certificates; `None` if this proxy cannot read them.
+    pub stored: Option<Arc<StoredCertificates>>,
     /// How often the directory is read again.
     pub look_every: Duration,
 }
 
 impl HttpsConfig {
     /// Reads the directory every 10 s.
-    pub fn new(listen: SocketAddr, certificates: PathBuf) -> Self {
-        Self { listen, certificates, look_every: Duration::from_secs(10) }
+    pub fn new(listen: SocketAddr) -> Self {
+        Self { listen, certificates: None, stored: None, look_every: Duration::from_secs(10) }
     }
 }
 
@@ -54,7 +60,7 @@ pub(super) struct Https {
 
 impl Https {
     pub(super) fn new(config: HttpsConfig) -> Self {
-        let certificates = Arc::new(Certificates::new(config.certificates.clone()));
+        let certificates = Arc::new(Certificates::new(config.certificates.clone(), config.stored.clone()));
         let acceptor = Arc::new(server_config(certificates.clone())).into();
         Self { config, certificates, acceptor, port: OnceLock::new() }
     }
@@ -96,26 +102,54 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
 /// If this node does not serve the host by HTTPS.
 pub(super) fn redirect(
     https: Option<&Https>,
+    tls: Tls,
     host: &str,
     target: Option<&PathAndQuery>,
 ) -> Result<Response<Answer>, Problem> {
     let host = host_name(host);
-    let Some(https) = https else {
-        return Err(Problem::no_https(
-            &host,
-            "It has no certificates: set KUBELEET_CERTIFICATES to their directory.",
-        ));
+    let https = match https {
+        Some(https) if https.certificates.has(&host) => https,
+        https => return Err(Problem::no_https(&host, &why_none(https, tls, &host))),
     };
-    if !https.certificates.has(&host) {
-        let advice = "No certificate in the directory KUBELEET_CERTIFICATES is for this name.";
-        return Err(Problem::no_https(&host, advice));
-    }
     let location = HeaderValue::try_from(url(&host, https.port(), target));
     let location = location.map_err(|_| Problem::bad_request("The Host or the path is not of a URL."))?;
     let mut response = Response::new(Answer::empty());
     *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
+}
+
+/// Says what a node lacks that has no certificate for a host. A sentence.
+fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
+    let text = match (tls, https) {
+        (Tls::Files, Some(Https { config: HttpsConfig { certificates: Some(_), .. }, .. })) => {
+            "No certificate in the directory KUBELEET_CERTIFICATES is for this name."
+        }
+        (Tls::Files, _) => "It has no certificates: set KUBELEET_CERTIFICATES to their directory.",
+        (Tls::Auto, None) => "It takes no HTTPS: set KUBELEET_INGRESS_TLS_LISTEN to an address.",
+        (Tls::Auto, Some(https)) => match &https.config.stored {
+            Some(stored) => return stored.why_none(host),
+            None => "It cannot read certificates that were ordered: set KUBELEET_SECRET_KEY_FILE.",
+        },
+    };
+    text.to_owned()
+}
+
+/// Returns the answer to an authority that checks a host; `None` if this is not what it asks.
+pub(super) async fn challenge(
+    challenges: Option<&Challenges>,
+    routes: &RouteTable,
+    host: &str,
+    token: &str,
+) -> Option<Response<Answer>> {
+    if !routes.is_auto(host) {
+        return None;
+    }
+    let authorization = challenges?.authorization(&host_name(host), token).await?;
+    let mut response = Response::new(Answer::text(authorization));
+    let media_type = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+    Some(response)
 }
 
 fn url(host: &str, port: u16, target: Option<&PathAndQuery>) -> String {

@@ -58,7 +58,7 @@ pub(super) fn describe() {
     describe_gauge!(
         CERTIFICATE_EXPIRES,
         Unit::Seconds,
-        "Time until a certificate expires, by its file; NaN once it is gone"
+        "Time until a certificate expires, by its file or key in Redis; NaN once it is gone"
     );
 }
 
@@ -78,6 +78,6 @@ pub(super) fn failed_handshake() {
 }
 
 /// Notes when the certificate of a file expires.
-pub(super) fn certificate_expires(file: &str, seconds_left: f64) {
+pub(crate) fn certificate_expires(file: &str, seconds_left: f64) {
     gauge!(CERTIFICATE_EXPIRES, "file" => file.to_owned()).set(seconds_left);
 }

@@ -2,14 +2,14 @@
 //! its route names, through the gate of that pod.
 
 mod answer;
-mod certificates;
+pub(crate) mod certificates;
 mod client_stream;
 mod connection;
 mod exchange;
 mod from_pod;
 mod guarded;
 mod https;
-mod measure;
+pub(crate) mod measure;
 mod pods;
 mod search;
 mod serve;
@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::acme::Challenges;
 use crate::gate::Gates;
 use crate::listening::{self, STOP_WITHIN};
 use crate::snapshot::Snapshot;
@@ -56,6 +57,8 @@ pub struct IngressConfig {
     pub listen: SocketAddr,
     /// Where HTTPS is taken; `None` for HTTP only.
     pub https: Option<HttpsConfig>,
+    /// Answers authorities that check hosts whose certificates are ordered; `None` if none are.
+    pub challenges: Option<Arc<Challenges>>,
     /// Address on which the ports of TCP rules are opened.
     pub tcp_address: IpAddr,
     /// How long a request or connection waits for a ready pod.
@@ -81,6 +84,7 @@ impl Default for IngressConfig {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
             https: None,
+            challenges: None,
             tcp_address: Ipv4Addr::LOCALHOST.into(),
             wait: Duration::from_secs(10),
             connect_within: Duration::from_secs(2),

@@ -218,12 +218,20 @@ async fn routed(
     if table.routes.has_paths() && has_dot_segments(path) {
         return Err(Problem::bad_request("A path with `.` or `..` could lead to another route's path."));
     }
+    if let Some(token) = path.strip_prefix(https::CHALLENGE_PATH)
+        && let Some(answer) = https::challenge(client.shared.config.challenges.as_deref(), &table.routes, &host, token).await
+    {
+        return Ok(answer);
+    }
     let Some(route) = table.routes.http(&host, path) else {
         measure::unrouted();
         return Err(Problem::no_route(&host, path));
     };
-    if route.tls.is_some() && !is_by_https(client, request.headers()) {
-        let answer = https::redirect(client.shared.https.as_ref(), &host, request.uri().path_and_query());
+    if let Some(tls) = route.tls
+        && !is_by_https(client, request.headers())
+    {
+        let target = request.uri().path_and_query();
+        let answer = https::redirect(client.shared.https.as_ref(), tls, &host, target);
         if let Some(service) = table.service(&route.service) {
             service.metrics.answered(status(&answer));
         }

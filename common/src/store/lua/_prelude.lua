@@ -585,3 +585,10 @@ local function without_giants(source, dq, queue, payloads)
   end
   return sendable
 end
+
+-- Keeps what is known of the certificate of a host until a month after its end, or after now if there is none: nothing
+-- removes the record of a host that has no rule any more. `not_after` is in seconds.
+local function expire_certificate(certificate_key, not_after)
+  local end_ms = bounded(not_after) * 1000
+  redis.call('PEXPIREAT', certificate_key, string.format('%.0f', (end_ms > NOW and end_ms or NOW) + 30 * 86400000))
+end

@@ -138,6 +138,30 @@ scripts! {
         creates: Assigned,
         moves: [Assign],
     }
+    certificate_begin {
+        run_by: [Proxy],
+        at_maxmemory: Allowed,
+        keys: [certificate_key, lease_key],
+        args: [host, caller, attempt],
+    }
+    certificate_challenge {
+        run_by: [Proxy],
+        at_maxmemory: Allowed,
+        keys: [certificate_key],
+        args: [host, attempt, token, authorization],
+    }
+    certificate_fail {
+        run_by: [Proxy],
+        at_maxmemory: Allowed,
+        keys: [certificate_key],
+        args: [host, attempt, failure, wait_ms],
+    }
+    certificate_store {
+        run_by: [Proxy],
+        at_maxmemory: Allowed,
+        keys: [certificate_key],
+        args: [host, id, chain, key, not_before, not_after, directory],
+    }
     channel_close {
         run_by: [Api, Worker],
         at_maxmemory: Allowed,
@@ -313,7 +337,7 @@ scripts! {
         args: [service, failure],
     }
     lease {
-        run_by: [Scheduler],
+        run_by: [Proxy, Scheduler],
         at_maxmemory: Allowed,
         keys: [lease_key],
         args: [caller, period_ms],

@@ -12,9 +12,9 @@ const WARN_BEFORE_SECONDS: u64 = 14 * 86_400;
 
 /// When a certificate is valid, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: u64,
-    pub(super) not_after: u64,
+pub(crate) struct Validity {
+    pub(crate) not_before: u64,
+    pub(crate) not_after: u64,
 }
 
 impl Validity {
@@ -38,12 +38,12 @@ impl Validity {
 
 /// What the choice is made by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Subject {
+pub(crate) struct Subject {
     /// The file that it is in.
     pub(super) file: String,
     /// The DNS names that it is for; `*.` and a name for all names directly below it.
-    pub(super) names: Vec<String>,
-    pub(super) validity: Validity,
+    pub(crate) names: Vec<String>,
+    pub(crate) validity: Validity,
 }
 
 /// The certificate of each name, as an index into the list that it was made of.

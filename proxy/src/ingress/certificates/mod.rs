@@ -1,5 +1,5 @@
 //! The certificates of ingress: read from the files of a directory, again when these change, and chosen by the
-//! name that a client asks for.
+//! name that a client asks for. Where no file has a certificate for the name, an ordered one is looked for.
 //!
 //! `choose` decides which certificate a name has, `parse` makes certificates of texts, `known` decides what a
 //! change of the files means, and `files` reads them.
@@ -20,12 +20,16 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::measure;
+use crate::acme::StoredCertificates;
 use choose::NameTable;
 use known::{Known, News};
 
-/// The certificates of a directory.
+pub(crate) use parse::{Certificate, parse};
+
+/// The certificates of a directory, and those that were ordered.
 pub(super) struct Certificates {
-    directory: PathBuf,
+    directory: Option<PathBuf>,
+    stored: Option<Arc<StoredCertificates>>,
     reading: Mutex<Reading>,
     served: RwLock<Served>,
 }
@@ -46,8 +50,8 @@ struct Served {
 
 impl Certificates {
     /// Nothing is read before the first [`look`](Self::look).
-    pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, reading: Mutex::default(), served: RwLock::default() }
+    pub(super) fn new(directory: Option<PathBuf>, stored: Option<Arc<StoredCertificates>>) -> Self {
+        Self { directory, stored, reading: Mutex::default(), served: RwLock::default() }
     }
 
     /// Returns whether there is a certificate for a name.
@@ -72,9 +76,10 @@ impl Certificates {
     }
 
     fn look_now(&self) {
+        let Some(directory) = &self.directory else { return };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = match files::read(&self.directory) {
+        let found = match files::read(directory) {
             // Mostly a mount that is missing: what is served stays.
             Ok(found) if found.is_empty() => {
                 Err("it has no NAME.crt with NAME.key, and no NAME/fullchain.pem with NAME/privkey.pem"
@@ -87,12 +92,12 @@ impl Certificates {
             Ok(found) => {
                 reading.problem = None;
                 for news in reading.known.update(found, now) {
-                    tell(&self.directory, news);
+                    tell(directory, news);
                 }
             }
             Err(problem) => {
                 if reading.problem.as_ref() != Some(&problem) {
-                    let directory = self.directory.display();
+                    let directory = directory.display();
                     tracing::warn!(
                         "no certificates in {directory} (KUBELEET_CERTIFICATES): {problem}; those that were \
                          read before are served"
@@ -118,14 +123,15 @@ impl Certificates {
 
     fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        served.names.find(name).map(|index| served.keys[index].clone())
+        let from_file = served.names.find(name).map(|index| served.keys[index].clone());
+        from_file.or_else(|| self.stored.as_ref()?.find(name))
     }
 }
 
 impl fmt::Debug for Certificates {
     /// Without the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificates({})", self.directory.display())
+        write!(f, "Certificates({:?}, {:?})", self.directory, self.stored)
     }
 }
 

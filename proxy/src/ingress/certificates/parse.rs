@@ -13,10 +13,10 @@ use webpki::{EndEntityCert, KeyUsage};
 use super::choose::{Subject, Validity};
 
 /// A certificate that can be served.
-pub(super) struct Certificate {
-    pub(super) subject: Subject,
+pub(crate) struct Certificate {
+    pub(crate) subject: Subject,
     /// Its chain and its key.
-    pub(super) key: Arc<CertifiedKey>,
+    pub(crate) key: Arc<CertifiedKey>,
 }
 
 impl fmt::Debug for Certificate {
@@ -28,7 +28,7 @@ impl fmt::Debug for Certificate {
 
 /// Why a certificate is not used. A sentence about its file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CertificateError {
+pub(crate) enum CertificateError {
     /// A file cannot be read.
     #[error(
         "{file} cannot be read: {error}; it and the directories above it have to be readable for the proxy"
@@ -64,7 +64,7 @@ pub(super) enum CertificateError {
 ///
 /// # Errors
 /// Why it is none. Nothing of the key is in the error.
-pub(super) fn parse(
+pub(crate) fn parse(
     file: &str,
     chain: &[u8],
     key_file: &str,

@@ -44,7 +44,8 @@ fn https_rule(port: u16) -> IngressRule {
 fn with_https(directory: &Path) -> IngressConfig {
     let look_every = Duration::from_millis(20);
     let listen = "127.0.0.1:0".parse().unwrap();
-    let https = HttpsConfig { look_every, ..HttpsConfig::new(listen, directory.to_owned()) };
+    let certificates = Some(directory.to_owned());
+    let https = HttpsConfig { look_every, certificates, ..HttpsConfig::new(listen) };
     IngressConfig { https: Some(https), ..IngressConfig::default() }
 }
 

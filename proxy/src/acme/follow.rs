@@ -1,0 +1,262 @@
+//! Loads the certificates that were ordered, and keeps them in a file for a proxy that starts while Redis is away.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use common::backoff::Backoff;
+use common::certificate::{CertificateStatus, StoredCertificate};
+use common::store::{Store, StoreError, channel};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::AutoHosts;
+use super::stored::{Standing, StoredCertificates};
+use crate::ingress::measure;
+use crate::known_file;
+
+/// Between two looks at the certificates of all hosts when no message arrives.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// A certificate is warned of when this part of its life is left: it should have been renewed at a third.
+const WARN_AT: u64 = 6;
+
+/// A certificate in the file; as in Redis, with its key encrypted.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    host: String,
+    id: String,
+    chain: String,
+    key: String,
+    not_before: u64,
+    not_after: u64,
+    directory: String,
+}
+
+/// Loads certificates.
+pub(super) struct Follow {
+    pub(super) store: Store,
+    pub(super) stored: Arc<StoredCertificates>,
+    pub(super) hosts: AutoHosts,
+    /// The directory that is ordered from.
+    pub(super) directory: String,
+    pub(super) file: PathBuf,
+}
+
+impl Follow {
+    /// Serves what the process before has saved.
+    pub(super) fn read_file(&self) {
+        let saved: Result<Vec<Saved>, String> = match std::fs::read(&self.file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return,
+            Err(error) => Err(error.to_string()),
+        };
+        let serve = |Saved { host, id, chain, key, not_before, not_after, directory }| {
+            let sealed_key = key;
+            self.stored.serve(StoredCertificate { host, id, chain, sealed_key, not_before, not_after, directory })
+        };
+        let problem = match saved {
+            Ok(saved) => saved.into_iter().filter_map(|saved| serve(saved).err()).next(),
+            Err(error) => Some(error),
+        };
+        if let Some(problem) = problem {
+            let file = self.file.display();
+            tracing::warn!("certificates in {file} cannot be read: {problem}; they are read from Redis");
+        }
+    }
+
+    /// Follows until `shutdown`.
+    pub(super) async fn run(mut self, shutdown: CancellationToken) {
+        tokio::select! {
+            () = self.follow() => {}
+            () = shutdown.cancelled() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut messages = self.store.subscribe(channel::CERTIFICATES);
+        let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+        let mut logged = Logged::default();
+        loop {
+            let hosts = self.hosts.hosts();
+            match self.look(&hosts, &mut logged).await {
+                Ok(()) => {
+                    backoff.reset();
+                    tokio::select! {
+                        _hint = messages.next() => {}
+                        () = self.hosts.changed() => {}
+                        () = sleep(CHECK_INTERVAL) => {}
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "certificates cannot be read: those that are known are served");
+                    sleep(backoff.next()).await;
+                }
+            }
+        }
+    }
+
+    async fn look(&self, hosts: &[String], logged: &mut Logged) -> Result<(), StoreError> {
+        let gone = self.stored.retain(hosts);
+        for host in &gone {
+            measure::certificate_expires(&metric_name(host), f64::NAN);
+            tracing::info!("no rule wants the certificate of {host} any more: it is not served");
+        }
+        logged.retain(hosts);
+        let mut has_changed = !gone.is_empty();
+        if !hosts.is_empty() {
+            let (now, statuses) = self.store.certificate_statuses(hosts).await?;
+            for (host, status) in hosts.iter().zip(statuses) {
+                match status {
+                    Ok(status) => {
+                        has_changed |= self.load(host, &status, logged).await?;
+                        let (read_at, wait) = (Instant::now(), status.wait(&self.directory, now));
+                        self.stored.set_standing(host, Standing { status, read_at, wait });
+                    }
+                    // Only this host is affected, and what is served of it stays.
+                    Err(error) => logged.problem(host, &error.to_string()),
+                }
+            }
+        }
+        self.measure(logged);
+        if has_changed {
+            self.save().await;
+        }
+        Ok(())
+    }
+
+    /// Serves a certificate if it is another one. A missing one takes nothing away: a Redis that lost everything is
+    /// given it back.
+    async fn load(
+        &self,
+        host: &str,
+        status: &CertificateStatus,
+        logged: &mut Logged,
+    ) -> Result<bool, StoreError> {
+        let Some(issued) = &status.certificate else { return Ok(false) };
+        if self.stored.id(host).as_ref() == Some(&issued.id) || logged.is_faulty(host, &issued.id) {
+            return Ok(false);
+        }
+        let problem = match self.store.certificate(host).await {
+            Ok(Some(certificate)) => {
+                let (id, end) = (certificate.id.clone(), certificate.not_after);
+                match self.stored.serve(certificate) {
+                    Ok(()) => {
+                        let days = seconds_left(end) / 86_400;
+                        tracing::info!("the certificate of {host} is loaded; it expires in {days} days");
+                        logged.loaded(host);
+                        return Ok(true);
+                    }
+                    Err(problem) => {
+                        logged.faulty(host, id);
+                        problem
+                    }
+                }
+            }
+            Ok(None) => return Ok(false),
+            Err(error) if error.is_broken_key() => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        logged.problem(host, &problem);
+        Ok(false)
+    }
+
+    fn measure(&self, logged: &mut Logged) {
+        for certificate in self.stored.all() {
+            let left = seconds_left(certificate.not_after);
+            measure::certificate_expires(&metric_name(&certificate.host), left as f64);
+            let life = certificate.not_after.saturating_sub(certificate.not_before);
+            if left < (life / WARN_AT).cast_signed() && logged.may_warn(&certificate.host) {
+                let (host, hours) = (&certificate.host, left / 3600);
+                tracing::warn!(
+                    "the certificate of {host} expires in {hours} h and was not renewed: see `kubeleet route ls`"
+                );
+            }
+        }
+    }
+
+    async fn save(&self) {
+        let saved = |one: StoredCertificate| Saved {
+            host: one.host,
+            id: one.id,
+            chain: one.chain,
+            key: one.sealed_key,
+            not_before: one.not_before,
+            not_after: one.not_after,
+            directory: one.directory,
+        };
+        let all: Vec<Saved> = self.stored.all().into_iter().map(saved).collect();
+        let text = serde_json::to_string(&all).expect("texts and numbers serialize");
+        let file = self.file.clone();
+        let written = tokio::task::spawn_blocking(move || known_file::write(&file, &text)).await;
+        if let Ok(Err(error)) = written {
+            let file = self.file.display();
+            tracing::warn!(
+                "{file} cannot be written: {error}; a proxy that is restarted without Redis has no such certificates"
+            );
+        }
+    }
+}
+
+/// As it is called in the metric, beside those from files.
+fn metric_name(host: &str) -> String {
+    format!("certificate:{host}")
+}
+
+fn seconds_left(end: u64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    end.cast_signed().saturating_sub(now.cast_signed())
+}
+
+/// What was told of each host: each problem once, and what expires once a day.
+#[derive(Default)]
+struct Logged {
+    problems: HashMap<String, String>,
+    /// The id of a certificate that cannot be served.
+    faulty: HashMap<String, String>,
+    warned: HashMap<String, Instant>,
+}
+
+impl Logged {
+    fn retain(&mut self, hosts: &[String]) {
+        let is_known = |host: &String| hosts.binary_search(host).is_ok();
+        self.problems.retain(|host, _| is_known(host));
+        self.faulty.retain(|host, _| is_known(host));
+        self.warned.retain(|host, _| is_known(host));
+    }
+
+    fn problem(&mut self, host: &str, problem: &str) {
+        if self.problems.get(host).is_none_or(|known| known != problem) {
+            tracing::warn!(
+                "the certificate of {host} is not served as it is in Redis (certificate:{host}): {problem}. \
+                 DEL it to have it ordered again"
+            );
+            self.problems.insert(host.to_owned(), problem.to_owned());
+        }
+    }
+
+    fn faulty(&mut self, host: &str, id: String) {
+        self.faulty.insert(host.to_owned(), id);
+    }
+
+    fn is_faulty(&self, host: &str, id: &str) -> bool {
+        self.faulty.get(host).is_some_and(|known| known == id)
+    }
+
+    fn loaded(&mut self, host: &str) {
+        self.problems.remove(host);
+        self.faulty.remove(host);
+        self.warned.remove(host);
+    }
+
+    fn may_warn(&mut self, host: &str) -> bool {
+        let is_due = self.warned.get(host).is_none_or(|at| at.elapsed() >= DAY);
+        if is_due {
+            self.warned.insert(host.to_owned(), Instant::now());
+        }
+        is_due
+    }
+}

@@ -1,0 +1,177 @@
+//! The ordered certificates that this proxy serves, and how the orders of the others stand.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use common::certificate::{CertificateStatus, StoredCertificate};
+use common::secret_key::SecretKey;
+use rustls::sign::CertifiedKey;
+
+use crate::ingress::certificates::{Certificate, parse};
+
+/// How the order for a host stands.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    pub(super) status: CertificateStatus,
+    /// When that was read, and how long it was then until the next order.
+    pub(super) read_at: Instant,
+    pub(super) wait: Duration,
+}
+
+struct Served {
+    certificate: Certificate,
+    /// As it is in Redis, to be saved and put back.
+    stored: StoredCertificate,
+}
+
+#[derive(Default)]
+struct Known {
+    served: HashMap<String, Served>,
+    standings: HashMap<String, Standing>,
+}
+
+/// The ordered certificates by host.
+pub struct StoredCertificates {
+    key: SecretKey,
+    known: RwLock<Known>,
+}
+
+impl StoredCertificates {
+    /// Nothing is known yet.
+    pub(crate) fn new(key: SecretKey) -> Self {
+        Self { key, known: RwLock::default() }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the certificate of a host, for a handshake.
+    pub(crate) fn find(&self, host: &str) -> Option<Arc<CertifiedKey>> {
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        self.read().served.get(&host).map(|served| served.certificate.key.clone())
+    }
+
+    /// Serves a certificate from now on.
+    ///
+    /// # Errors
+    /// Why it cannot be served; the one before is served further on.
+    pub(super) fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
+        let certificate = open(&stored, &self.key)?;
+        self.write().served.insert(stored.host.clone(), Served { certificate, stored });
+        Ok(())
+    }
+
+    /// Returns the id of the certificate that is served for a host.
+    pub(super) fn id(&self, host: &str) -> Option<String> {
+        self.read().served.get(host).map(|served| served.stored.id.clone())
+    }
+
+    /// Returns what is served, as it is stored, by host.
+    pub(super) fn all(&self) -> Vec<StoredCertificate> {
+        let mut all: Vec<_> = self.read().served.values().map(|served| served.stored.clone()).collect();
+        all.sort_by(|a, b| a.host.cmp(&b.host));
+        all
+    }
+
+    /// Returns the certificate that is served for a host, as it is stored.
+    pub(super) fn stored(&self, host: &str) -> Option<StoredCertificate> {
+        self.read().served.get(host).map(|served| served.stored.clone())
+    }
+
+    /// Forgets hosts that no rule names any more. Returns those whose certificate is not served any more.
+    pub(super) fn retain(&self, hosts: &[String]) -> Vec<String> {
+        let is_gone = |host: &String| hosts.binary_search(host).is_err();
+        let mut known = self.write();
+        let gone: Vec<String> = known.served.keys().filter(|host| is_gone(host)).cloned().collect();
+        known.served.retain(|host, _| !is_gone(host));
+        known.standings.retain(|host, _| !is_gone(host));
+        gone
+    }
+
+    pub(super) fn set_standing(&self, host: &str, standing: Standing) {
+        self.write().standings.insert(host.to_owned(), standing);
+    }
+
+    /// Says why there is no certificate for a host. A sentence.
+    pub(crate) fn why_none(&self, host: &str) -> String {
+        match self.read().standings.get(host) {
+            None => "Its certificate was not read from Redis yet.".to_owned(),
+            Some(standing) => standing.why_none(),
+        }
+    }
+}
+
+impl Standing {
+    fn why_none(&self) -> String {
+        let wait = self.wait.saturating_sub(self.read_at.elapsed());
+        match &self.status.failure {
+            _ if self.status.begun_at.is_some() => "Its certificate is being ordered.".to_owned(),
+            Some(failure) if wait.is_zero() => {
+                format!("The last order of its certificate failed: {}. It is tried again now.", failure.error)
+            }
+            Some(failure) => format!(
+                "The last order of its certificate failed: {}. It is tried again in {} s.",
+                failure.error,
+                wait.as_secs() + 1
+            ),
+            None if self.status.certificate.is_some() => {
+                "Its certificate cannot be read; the log of this proxy says why.".to_owned()
+            }
+            None => "Its certificate is to be ordered, by a proxy that has HTTPS and the key of secrets.".to_owned(),
+        }
+    }
+}
+
+/// Makes a certificate that can be served of what is stored.
+///
+/// # Errors
+/// Why it is none. Nothing of the key is in the text.
+pub(super) fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, String> {
+    let pem = stored.open(Some(key)).map_err(|error| format!("its key cannot be read: {error}"))?;
+    let name = format!("certificate:{}", stored.host);
+    let certificate = parse(&name, stored.chain.as_bytes(), "its key", pem.expose().as_bytes())
+        .map_err(|error| error.to_string())?;
+    if !certificate.subject.names.contains(&stored.host) {
+        return Err(format!("it is for {}", certificate.subject.names.join(", ")));
+    }
+    Ok(certificate)
+}
+
+impl fmt::Debug for StoredCertificates {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.read().served.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::certificate::OrderFailure;
+
+    use super::*;
+
+    #[test]
+    fn it_says_why_there_is_no_certificate_and_when_it_is_tried_again() {
+        let failure = OrderFailure { error: "no address".to_owned(), at: 1, wait: Duration::from_secs(60) };
+        let failed =
+            CertificateStatus { attempts: 1, failure: Some(failure), ..CertificateStatus::default() };
+        let ordering = CertificateStatus { begun_at: Some(1), ..failed.clone() };
+        for (status, wait, expected) in [
+            (CertificateStatus::default(), 0, "is to be ordered"),
+            (ordering, 0, "is being ordered"),
+            (failed.clone(), 0, "failed: no address. It is tried again now"),
+            (failed, 30, "failed: no address. It is tried again in 30 s"),
+        ] {
+            let wait = Duration::from_secs(wait);
+            let text = Standing { status, read_at: Instant::now(), wait }.why_none();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+}
