@@ -173,8 +173,8 @@ impl ApiProblem {
     pub(crate) fn no_secret_key() -> Self {
         Self::new(
             ProblemKind::SecretKeyMissing,
-            "this API has no key for secrets: write one with `kubeleet secret key > FILE`, give it to all APIs and \
-             workers, set their KUBELEET_SECRET_KEY_FILE, and start them again",
+            "this API has no key for secrets and certificates: write one with `kubeleet secret key > FILE`, give it to \
+             all APIs, workers and proxies, set their KUBELEET_SECRET_KEY_FILE, and start them again",
         )
     }
 

@@ -20,6 +20,7 @@ pub mod journal;
 pub mod kept_log;
 pub mod keyspace;
 pub mod overlap;
+pub mod pebble;
 pub mod pod_life;
 pub mod processes;
 pub mod proxy;

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use common::api::{List, RouteView};
+use common::api::{CertificateView, List, RouteView};
+use common::ingress::IngressRule;
 
 use crate::params::{Paging, Params, page_size};
 use crate::problem::ApiProblem;
@@ -18,13 +19,40 @@ pub(crate) async fn list_cluster_routes(
 ) -> Result<Json<List<RouteView>>, ApiProblem> {
     let limit = page_size(paging.limit)?;
     let routes = app.store.routes().await?.into_iter();
-    let view =
-        |(service, rule): (_, common::ingress::IngressRule)| RouteView { route: rule.route(), service, rule };
+    let view = |(service, rule): (_, IngressRule)| RouteView {
+        route: rule.route(),
+        service,
+        rule,
+        certificate: None,
+    };
     let mut items: Vec<RouteView> = routes.map(view).collect();
     items.retain(|item| paging.after.as_ref().is_none_or(|after| item.route > *after));
     items.sort_by(|a, b| a.route.cmp(&b.route));
     let has_more = items.len() > limit;
     items.truncate(limit);
+    add_certificates(&app, &mut items).await?;
     let next = items.last().filter(|_| has_more).map(|item| item.route.clone());
     Ok(Json(List { items, next }))
+}
+
+/// Adds how it stands with the certificates that are ordered.
+async fn add_certificates(app: &AppState, items: &mut [RouteView]) -> Result<(), ApiProblem> {
+    let ordered: Vec<(usize, String)> = items
+        .iter()
+        .enumerate()
+        .filter_map(|(index, item)| Some((index, item.rule.auto_host()?.to_owned())))
+        .collect();
+    if ordered.is_empty() {
+        return Ok(());
+    }
+    let hosts: Vec<String> = ordered.iter().map(|(_, host)| host.clone()).collect();
+    let (_, statuses) = app.store.certificate_statuses(&hosts).await?;
+    for ((index, _), status) in ordered.into_iter().zip(statuses) {
+        let view = status.map_or_else(
+            |error| CertificateView { error: Some(error.to_string()), ..CertificateView::default() },
+            CertificateView::from,
+        );
+        items[index].certificate = Some(view);
+    }
+    Ok(())
 }

@@ -75,6 +75,7 @@ pub(crate) async fn create_service(
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
+    check_ingress(&app, &desired)?;
     check_dependencies(&app, &desired).await?;
     app.admit(Growth::of(&desired, None)).await?;
     check_new(&app, &desired, options).await?;
@@ -166,6 +167,7 @@ pub(crate) async fn put_service(
         IfMatch::Exists => (PutMode::Replace, None),
         IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
+    check_ingress(&app, &desired)?;
     check_dependencies(&app, &desired).await?;
     let existing = app.store.service(&name).await?;
     app.admit(Growth::of(&desired, existing.as_ref())).await?;
@@ -374,6 +376,12 @@ async fn check_new(
         Err(problem) if app.store.service(&desired.name).await?.is_none() => Err(problem),
         _ => Ok(()),
     }
+}
+
+/// Refuses rules whose certificates could not be stored.
+fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
+    let has_auto = desired.ingress.iter().any(|rule| rule.auto_host().is_some());
+    if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }
 }
 
 fn check_name(name: &ServiceName, input: &ServiceInput) -> Result<(), ApiProblem> {

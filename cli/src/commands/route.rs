@@ -1,8 +1,9 @@
 //! `route`: list, and explain where a request goes.
 
 use clap::{Args, Subcommand};
-use common::api::RouteView;
+use common::api::{CertificateView, RouteView};
 use common::ids::ServiceName;
+use jiff::Timestamp;
 use proxy::route::RouteTable;
 
 use super::context::{self, Context};
@@ -72,14 +73,16 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, CommandError> {
     let target = Target::parse(&url).map_err(CommandError::Usage)?;
     let known = context.client.routes().await?;
+    let certificate = target.certificate(&known);
     let Some((service, port)) = target.service(known) else {
         let detail = format!("no route matches {url}: `kubeleet route ls` lists them");
         return Err(CommandError::Other(detail));
     };
     let filter = PodFilter { service: Some(service.to_string()), ..PodFilter::default() };
     let pods = context.client.pods(&filter).await?.iter().map(Candidate::of).collect();
-    let explanation = Explanation { url, service, port, pods };
-    context.output.print_object(&explanation, || routes::describe(&explanation))?;
+    let explanation = Explanation { url, service, port, certificate, pods };
+    let now = Timestamp::now();
+    context.output.print_object(&explanation, || routes::describe(&explanation, now))?;
     Ok(Exit::Ok)
 }
 
@@ -101,6 +104,13 @@ impl Target {
         let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
         let path = if path.is_empty() { "/" } else { path };
         Ok(Self::Http { host: host.to_owned(), path: path.to_owned() })
+    }
+
+    /// Returns the certificate of the host, if that is ordered.
+    fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
+        let Self::Http { host, .. } = self else { return None };
+        let name = host.split(':').next()?.to_ascii_lowercase();
+        routes.iter().find(|route| route.rule.auto_host() == Some(&name))?.certificate.clone()
     }
 
     /// Returns the service, and the port of its pods.
@@ -126,7 +136,7 @@ mod tests {
         let routes = [("web.example/", "web 80"), ("web.example/api", "api 81"), ("tcp:5432", "db 5433")];
         let routes = routes.map(|(route, target)| {
             let (service, rule) = IngressRule::parse(route, target).unwrap();
-            RouteView { route: route.to_owned(), service, rule }
+            RouteView { route: route.to_owned(), service, rule, certificate: None }
         });
         for (url, expected) in [
             ("http://web.example", Some(("web", 80))),

@@ -14,6 +14,15 @@ pub(crate) fn age(rfc3339: &str, now: Timestamp) -> String {
     }
 }
 
+/// Returns when a time in the future is: `in 5m`. A time in the past is `now`, an invalid one `-`.
+pub(crate) fn until(rfc3339: &str, now: Timestamp) -> String {
+    match rfc3339.parse::<Timestamp>().map(|then| then.as_second() - now.as_second()) {
+        Ok(seconds) if seconds > 0 => format!("in {}", span(seconds)),
+        Ok(_) => "now".to_owned(),
+        Err(_) => "-".to_owned(),
+    }
+}
+
 fn span(seconds: i64) -> String {
     let seconds = seconds.max(0);
     match seconds {

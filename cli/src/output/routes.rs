@@ -1,6 +1,6 @@
 //! Routes as table rows, and where a request goes.
 
-use common::api::{PodView, RouteView};
+use common::api::{CertificateView, PodView, RouteView};
 use common::ids::ServiceName;
 use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use common::lifecycle::Phase;
@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::describe_layout::DescribeLayout;
-use super::{TableRow, pods};
+use super::{TableRow, humanize, pods};
 
 impl TableRow for RouteView {
     fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["ROUTE", "SERVICE", "PORT", "PROTOCOL"]
+        vec!["ROUTE", "SERVICE", "PORT", "PROTOCOL", "CERTIFICATE"]
     }
 
-    fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let protocol = match &self.rule {
             IngressRule::Tcp(_) => "tcp",
             IngressRule::Http(HttpRule { protocol, tls, .. }) => match (protocol, tls) {
@@ -26,11 +26,28 @@ impl TableRow for RouteView {
             },
         };
         let port = self.rule.port().to_string();
-        vec![self.route.clone(), self.service.to_string(), port, protocol.to_owned()]
+        let certificate = self.certificate.as_ref().map(|one| certificate_words(one, now)).unwrap_or_default();
+        vec![self.route.clone(), self.service.to_string(), port, protocol.to_owned(), certificate]
     }
 
     fn name(&self) -> String {
         format!("route/{}", self.route)
+    }
+}
+
+/// Says in few words how it stands with a certificate.
+fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
+    let until = |time: &String| humanize::until(time, now);
+    let state = match (&view.expires_at, view.is_being_ordered, &view.error) {
+        (Some(time), ..) => format!("expires {}", until(time)),
+        (None, true, _) => "being ordered".to_owned(),
+        (None, false, Some(_)) => "none".to_owned(),
+        (None, false, None) => "to be ordered".to_owned(),
+    };
+    match (&view.error, &view.next_order_at) {
+        (Some(_), Some(time)) => format!("{state}; last order failed, next {}", until(time)),
+        (Some(_), None) => format!("{state}; unreadable"),
+        (None, _) => state,
     }
 }
 
@@ -43,6 +60,9 @@ pub(crate) struct Explanation {
     pub(crate) service: ServiceName,
     /// The port of its pods.
     pub(crate) port: u16,
+    /// The certificate of its host, if that is ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<CertificateView>,
     /// Its pods.
     pub(crate) pods: Vec<Candidate>,
 }
@@ -95,10 +115,16 @@ impl TableRow for Explanation {
 }
 
 /// Describes where a request goes.
-pub(crate) fn describe(explanation: &Explanation) -> String {
-    let Explanation { url, service, port, pods } = explanation;
+pub(crate) fn describe(explanation: &Explanation, now: Timestamp) -> String {
+    let Explanation { url, service, port, certificate, pods } = explanation;
     let mut layout = DescribeLayout::default();
     layout.field("URL", url).field("Service", service.as_str()).field("Port of pods", port.to_string());
+    if let Some(certificate) = certificate {
+        layout.field("Certificate", certificate_words(certificate, now));
+        if let Some(error) = &certificate.error {
+            layout.field("Last order", error);
+        }
+    }
     let line = |one: &Candidate| {
         let node = one.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         match one.is_ready {
@@ -128,8 +154,26 @@ mod tests {
             ("web 80 h2c tls", "https+h2c"),
         ] {
             let (service, rule) = IngressRule::parse("web.example/", target).unwrap();
-            let view = RouteView { route: rule.route(), service, rule };
+            let view = RouteView { route: rule.route(), service, rule, certificate: None };
             assert_eq!(view.cells(false, Timestamp::UNIX_EPOCH)[3], expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_ordered_says_when_it_expires_or_why_there_is_none() {
+        let view = |json| serde_json::from_value::<CertificateView>(json).unwrap();
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let failed = serde_json::json!({"error": "no address", "next_order_at": "2026-01-01T00:02:00Z"});
+        let mut renewing = failed.clone();
+        renewing["expires_at"] = "2026-01-11T00:00:00Z".into();
+        for (json, expected) in [
+            (serde_json::json!({"expires_at": "2026-03-01T00:00:00Z"}), "expires in 59d"),
+            (serde_json::json!({"is_being_ordered": true}), "being ordered"),
+            (serde_json::json!({}), "to be ordered"),
+            (failed, "none; last order failed, next in 2m"),
+            (renewing, "expires in 10d; last order failed, next in 2m"),
+        ] {
+            assert_eq!(certificate_words(&view(json), now), expected);
         }
     }
 
@@ -145,9 +189,10 @@ mod tests {
             url: "http://web.example/".to_owned(),
             service: ServiceName::new("web").unwrap(),
             port: 80,
+            certificate: None,
             pods: vec![candidate("web-0", ""), candidate("web-1", "running: Unhealthy")],
         };
-        let text = describe(&explanation);
+        let text = describe(&explanation, Timestamp::UNIX_EPOCH);
         assert!(text.contains("Pods that get requests\n  web-0 on worker1\n"), "{text}");
         assert!(text.contains("why not\n  web-1 on worker1: running: Unhealthy\n"), "{text}");
     }

@@ -31,7 +31,7 @@ pub use problem::{FieldProblem, NodeShortage, Problem};
 pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
 pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
 pub use registries::{RegistryInput, RegistryView};
-pub use routes::RouteView;
+pub use routes::{CertificateView, RouteView};
 pub use services::{
     DurabilityState, DurabilityView, GenerationView, RolloutState, RolloutView, ScaleInput, ServiceStatus,
     ServiceView,

@@ -4,6 +4,7 @@
 
 mod ablations;
 mod addresses;
+mod certificates;
 mod channels;
 mod checks;
 mod clocks;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use common::address::AddressName;
+use common::certificate::StoredCertificate;
 use common::channel::{ChannelRequest, Purpose};
+use common::config::Secret;
 use common::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use common::lifecycle::Phase;
 use common::node::NodeInfo;
@@ -15,7 +17,7 @@ use common::secret_key::SecretKey;
 use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
+    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
     RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError,
     Unpark, WriteOutcome,
 };
@@ -141,6 +143,9 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
         "value_put" | "value_delete" | "value_restore" | "rollout_done" => values(fixture, case).await,
         "cron_tick" | "job_count" | "job_end" => jobs(fixture, case).await,
         "registry_put" | "registry_delete" | "registry_restore" => registries(fixture, case).await,
+        "certificate_begin" | "certificate_challenge" | "certificate_fail" | "certificate_store" => {
+            certificates(fixture, case).await
+        }
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
         "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
         | "service_forget" | "pods_create" | "pods_keep" | "pods_replace" | "pods_stop" | "pods_restore"
@@ -237,6 +242,36 @@ async fn registries(fixture: &Fixture, case: Case) -> Operation {
         return operation!(None, [store, host] store.delete_login(&host));
     }
     operation!(None, [store, login] store.put_login(&login, 10))
+}
+
+async fn certificates(fixture: &Fixture, case: Case) -> Operation {
+    let store = fixture.store.clone();
+    assert!(store.lease("acme", &"w1-1", DEAD_AFTER).await.unwrap());
+    if case.script == "certificate_begin" {
+        return operation!(None, [store] store.begin_certificate("a.example", "acme", "w1-1", "first"));
+    }
+    store.begin_certificate("a.example", "acme", "w1-1", "first").await.unwrap();
+    let challenge = Challenge { token: "t".to_owned(), authorization: "t.k".to_owned() };
+    if case.script == "certificate_challenge" {
+        return operation!(None, [store, challenge] store.put_challenge("a.example", "first", &challenge));
+    }
+    store.put_challenge("a.example", "first", &challenge).await.unwrap();
+    if case.script == "certificate_fail" {
+        return operation!(None, [store] {
+            store.fail_certificate("a.example", "first", "why", Duration::from_secs(60))
+        });
+    }
+    let certificate = certificate("a.example", 4_000_000_000);
+    operation!(None, [store, certificate] store.put_certificate(&certificate))
+}
+
+/// A certificate until this second, with a text and a key that are none.
+pub(crate) fn certificate(host: &str, not_after: u64) -> StoredCertificate {
+    let key = SecretKey::parse(&"0f".repeat(32)).unwrap();
+    let chain = format!("chain until {not_after}");
+    let validity = (not_after - 90 * 86_400, not_after);
+    let directory = "https://ca.example/directory";
+    StoredCertificate::seal(host, directory, chain, &Secret::new("key"), validity, &key).unwrap()
 }
 
 async fn jobs(fixture: &Fixture, case: Case) -> Operation {

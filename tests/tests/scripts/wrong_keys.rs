@@ -9,7 +9,7 @@ use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
 
 /// The keys of the whole cluster, but those that every script moves out of its way.
-const CLUSTER_KEYS: [&str; 18] = [
+const CLUSTER_KEYS: [&str; 19] = [
     "sq",
     "dq",
     "uq",
@@ -28,6 +28,7 @@ const CLUSTER_KEYS: [&str; 18] = [
     "registries",
     "rollouts",
     "routes",
+    "acme_accounts",
 ];
 
 async fn overwrite(fixture: &Fixture, key: &str) {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::dependencies::check_dependencies;
 use super::history::undone;
 use super::stored::{not_found, read, respond, revision_conflict};
-use super::{check_capacity, check_name};
+use super::{check_capacity, check_ingress, check_name};
 use crate::capacity::Demand;
 use crate::growth::Growth;
 use crate::params::{IfMatch, PlacementOptions};
@@ -58,6 +58,7 @@ impl Change {
                 return Err(revision_conflict(name, service.revision));
             }
             let desired = self.desired(app, &service).await?;
+            check_ingress(app, &desired)?;
             check_dependencies(app, &desired).await?;
             app.admit(Growth::of(&desired, Some(&service))).await?;
             check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
