@@ -178,7 +178,8 @@ fn millis(duration: Duration) -> RedisMillis {
     duration.as_millis().try_into().unwrap_or(RedisMillis::MAX)
 }
 
-/// Returns how long nothing is ordered for a host after so many failed orders. `asked` is what the server asked for.
+/// Returns how long nothing is ordered for a host after so many failed orders. `asked` is the wait in the
+/// `Retry-After` of the server.
 pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
     let own = match failures {
         0 => Duration::ZERO,
@@ -265,9 +266,8 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_from_a_minute_to_a_day_unless_the_server_asks_for_more() {
-        let seconds = |failures, asked: Option<u64>| {
-            wait_after(failures, asked.map(Duration::from_secs)).as_secs()
-        };
+        let seconds =
+            |failures, asked: Option<u64>| wait_after(failures, asked.map(Duration::from_secs)).as_secs();
         for (failures, asked, expected) in [
             (0, None, 0),
             (1, None, 60),

@@ -149,9 +149,9 @@ fn tunnel(
 fn ingress_config(config: &Config) -> Option<IngressConfig> {
     let listen = config.ingress_listen?;
     let trusted = config.trusted_proxies.clone();
-    let https = config.ingress_tls_listen.map(|listen| {
-        HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) }
-    });
+    let https = config
+        .ingress_tls_listen
+        .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..IngressConfig::default() })
 }

@@ -244,7 +244,9 @@ mod tests {
         let rules = rules.map(|(route, target)| IngressRule::parse(route, target).unwrap());
         let table = RouteTable::new(rules.to_vec());
         assert_eq!(table.auto_hosts().collect::<Vec<_>>(), ["b.example"]);
-        for (host, expected) in [("b.example", true), ("B.example.:80", true), ("c.example", false), ("", false)] {
+        for (host, expected) in
+            [("b.example", true), ("B.example.:80", true), ("c.example", false), ("", false)]
+        {
             assert_eq!(table.is_auto(host), expected, "{host}");
         }
     }

@@ -70,8 +70,11 @@ impl Pebble {
         names.stdout(Stdio::null()).stderr(Stdio::null());
         let mut pebble = Command::new("pebble");
         pebble.arg("-config").arg(&config_file).args(["-dnsserver", &format!("127.0.0.1:{dns}")]);
-        let quick: BTreeMap<&str, &str> =
-            BTreeMap::from([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "0"), ("PEBBLE_AUTHZREUSE", "0")]);
+        let quick: BTreeMap<&str, &str> = BTreeMap::from([
+            ("PEBBLE_VA_NOSLEEP", "1"),
+            ("PEBBLE_WFE_NONCEREJECT", "0"),
+            ("PEBBLE_AUTHZREUSE", "0"),
+        ]);
         pebble.envs(quick).envs(environment.iter().copied());
         let output = std::fs::File::create(&log).unwrap();
         pebble.stdout(output.try_clone().unwrap()).stderr(output);
@@ -93,7 +96,8 @@ impl Pebble {
     }
 
     fn get(&self, url: &str) -> String {
-        let output = Command::new("curl").args(["-sS", "--cacert"]).arg(&self.ca_file).arg(url).output().unwrap();
+        let output =
+            Command::new("curl").args(["-sS", "--cacert"]).arg(&self.ca_file).arg(url).output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 

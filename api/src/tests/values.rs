@@ -178,3 +178,32 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
     let login = api.app.store.login(&host).await.unwrap().unwrap().open(key).unwrap();
     assert_eq!((login.user.as_str(), login.password.expose()), ("bob", &b"hunter3"[..]));
 }
+
+#[tokio::test]
+async fn a_certificate_is_ordered_only_with_a_key_and_routes_say_how_it_stands() {
+    let Some(api) = start_with_key() else { return };
+    let Some(keyless) = Api::start() else { return };
+    let service = r#"{"name":"web","image":"x","replicas":0,"ingress":[
+        {"host":"web.example","port":80,"tls":"auto"},{"port":80}]}"#;
+    let refused = keyless.post("/service", service).await.problem(409, "secret-key-missing");
+    assert!(refused["detail"].to_string().contains("certificates"), "{refused}");
+    assert_eq!(api.post("/service", service).await.status, 201);
+    let wildcard = service.replace("web.example", "*.example").replace("\"web\"", "\"other\"");
+    let refused = api.post("/service", &wildcard).await.problem(422, "invalid-service");
+    assert_eq!(refused["errors"][0]["pointer"], "/ingress/0/tls", "{refused}");
+    let certificate = async || {
+        let routes = api.get("/route").await.expect(200);
+        let items = routes["items"].as_array().unwrap().clone();
+        assert!(items[0]["certificate"].is_null(), "{routes}");
+        items[1]["certificate"].clone()
+    };
+    assert_eq!(certificate().await, serde_json::json!({"is_being_ordered": false}));
+    let store = &api.app.store;
+    assert!(store.lease("acme", &"p", std::time::Duration::from_secs(60)).await.unwrap());
+    store.begin_certificate("web.example", "acme", "p", "1").await.unwrap();
+    assert_eq!(certificate().await["is_being_ordered"], true);
+    store.fail_certificate("web.example", "1", "why", std::time::Duration::from_secs(60)).await.unwrap();
+    let failed = certificate().await;
+    assert_eq!(failed["error"], "why");
+    assert!(failed["next_order_at"].is_string() && failed["expires_at"].is_null(), "{failed}");
+}

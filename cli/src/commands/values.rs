@@ -35,8 +35,11 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
 /// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as a rule of a service's ingress; `,tls` after the port
 /// of the first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks its values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
-    let invalid =
-        || format!("{text:?} is no rule: write web.example:80, web.example/api:80,tls=auto, :80 or tcp:5432:5432");
+    let invalid = || {
+        format!(
+            "{text:?} is no rule: write web.example:80, web.example/api:80,tls=auto, :80 or tcp:5432:5432"
+        )
+    };
     let port = |text: &str| text.parse::<u16>().map_err(|_| invalid());
     let (matched, target) = text.rsplit_once(':').ok_or_else(invalid)?;
     if let Some(tcp) = matched.strip_prefix("tcp:") {
@@ -108,7 +111,13 @@ mod tests {
             let web = common::ids::ServiceName::new("web").unwrap();
             assert_eq!(ingress_rule(text).unwrap().target(&web), expected, "{text}");
         }
-        for wrong in ["web.example", "web.example:80,TLS", "web.example:80,tls=", "web.example:,tls", "tcp:5432:5432,tls"] {
+        for wrong in [
+            "web.example",
+            "web.example:80,TLS",
+            "web.example:80,tls=",
+            "web.example:,tls",
+            "tcp:5432:5432,tls",
+        ] {
             assert!(ingress_rule(wrong).unwrap_err().contains("tcp:5432:5432"), "{wrong}");
         }
     }

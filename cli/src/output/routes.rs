@@ -26,7 +26,8 @@ impl TableRow for RouteView {
             },
         };
         let port = self.rule.port().to_string();
-        let certificate = self.certificate.as_ref().map(|one| certificate_words(one, now)).unwrap_or_default();
+        let certificate =
+            self.certificate.as_ref().map(|one| certificate_words(one, now)).unwrap_or_default();
         vec![self.route.clone(), self.service.to_string(), port, protocol.to_owned(), certificate]
     }
 

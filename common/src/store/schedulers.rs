@@ -85,7 +85,8 @@ impl Store {
         holder: &impl fmt::Display,
         period: Duration,
     ) -> Result<bool, StoreError> {
-        let lease = lease::Head { lease_key: keys::lease(name), caller: holder.to_string(), period_ms: period };
+        let lease =
+            lease::Head { lease_key: keys::lease(name), caller: holder.to_string(), period_ms: period };
         Ok(read::<u8>("taking a lease", self.link.script(&lease.call()).await?)? == 1)
     }
 }

@@ -73,3 +73,34 @@ async fn answer_all(store: Store, mut questions: mpsc::Receiver<Question>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use common::store::LinkOptions;
+    use testkit::redis::Redis;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn however_many_ask_redis_is_asked_a_few_times_a_second() {
+        testkit::need_redis!();
+        let redis = Redis::start().await;
+        let (challenges, answering) =
+            Challenges::new(Store::new(redis.url().parse().unwrap(), LinkOptions::default()));
+        tokio::spawn(answering);
+        let () = redis.cli(&["HSET", "certificate:a.example", "token", "t", "authorization", "t.k"]).await;
+        let () = redis.cli(&["CONFIG", "RESETSTAT"]).await;
+        let begun = Instant::now();
+        for number in 0..2000 {
+            let (host, token) = (["a.example", "b.example"][number % 2], format!("guess{number}"));
+            assert_eq!(challenges.authorization(host, &token).await, None);
+        }
+        assert_eq!(challenges.authorization("a.example", "t").await.as_deref(), Some("t.k"));
+        assert_eq!(challenges.authorization("b.example", "t").await, None, "a token is of one host");
+        let statistics: String = redis.cli(&["INFO", "commandstats"]).await;
+        let line = statistics.lines().find(|line| line.starts_with("cmdstat_hmget:calls=")).unwrap();
+        let calls: u128 = line["cmdstat_hmget:calls=".len()..].split(',').next().unwrap().parse().unwrap();
+        let most = 2 * (begun.elapsed().as_millis() / CACHED_FOR.as_millis() + 1);
+        assert!(calls <= most, "{calls} of at most {most}");
+    }
+}

@@ -56,7 +56,15 @@ impl Follow {
         };
         let serve = |Saved { host, id, chain, key, not_before, not_after, directory }| {
             let sealed_key = key;
-            self.stored.serve(StoredCertificate { host, id, chain, sealed_key, not_before, not_after, directory })
+            self.stored.serve(StoredCertificate {
+                host,
+                id,
+                chain,
+                sealed_key,
+                not_before,
+                not_after,
+                directory,
+            })
         };
         let problem = match saved {
             Ok(saved) => saved.into_iter().filter_map(|saved| serve(saved).err()).next(),
@@ -80,15 +88,25 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
+        // The host that a message names. Others are read by the next check, so that many orders at once are not many
+        // times many reads.
+        let mut named = None;
+        let mut check_at = Instant::now();
         loop {
             let hosts = self.hosts.hosts();
-            match self.look(&hosts, &mut logged).await {
+            let is_check = Instant::now() >= check_at;
+            let named_now = named.take().filter(|host| !is_check && hosts.contains(host));
+            let looked_at = named_now.map_or_else(|| hosts.clone(), |host| vec![host]);
+            match self.look(&hosts, &looked_at, &mut logged).await {
                 Ok(()) => {
                     backoff.reset();
+                    if looked_at.len() == hosts.len() {
+                        check_at = Instant::now() + CHECK_INTERVAL;
+                    }
                     tokio::select! {
-                        _hint = messages.next() => {}
+                        hint = messages.next() => named = String::from_utf8(hint.to_vec()).ok(),
                         () = self.hosts.changed() => {}
-                        () = sleep(CHECK_INTERVAL) => {}
+                        () = sleep(check_at.saturating_duration_since(Instant::now())) => {}
                     }
                 }
                 Err(error) => {
@@ -99,7 +117,13 @@ impl Follow {
         }
     }
 
-    async fn look(&self, hosts: &[String], logged: &mut Logged) -> Result<(), StoreError> {
+    /// Looks at some of the hosts that rules name.
+    async fn look(
+        &self,
+        hosts: &[String],
+        looked_at: &[String],
+        logged: &mut Logged,
+    ) -> Result<(), StoreError> {
         let gone = self.stored.retain(hosts);
         for host in &gone {
             measure::certificate_expires(&metric_name(host), f64::NAN);
@@ -107,9 +131,9 @@ impl Follow {
         }
         logged.retain(hosts);
         let mut has_changed = !gone.is_empty();
-        if !hosts.is_empty() {
-            let (now, statuses) = self.store.certificate_statuses(hosts).await?;
-            for (host, status) in hosts.iter().zip(statuses) {
+        if !looked_at.is_empty() {
+            let (now, statuses) = self.store.certificate_statuses(looked_at).await?;
+            for (host, status) in looked_at.iter().zip(statuses) {
                 match status {
                     Ok(status) => {
                         has_changed |= self.load(host, &status, logged).await?;

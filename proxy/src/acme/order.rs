@@ -21,8 +21,10 @@ use crate::ingress::certificates::parse;
 /// The longest time of an order.
 const ORDER_WITHIN: Duration = Duration::from_secs(5 * 60);
 /// How the server is asked whether it has decided.
-const POLL: RetryPolicy =
-    RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_secs(90));
+const POLL: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(90));
 /// How often a request is sent again whose nonce the server did not take. The library tries three times itself.
 const NONCE_TRIES: u32 = 10;
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
@@ -39,7 +41,9 @@ pub(super) enum OrderError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The credentials of the account are encrypted otherwise.
-    #[error("the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made")]
+    #[error(
+        "the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made"
+    )]
     Account {
         /// The URL of the directory.
         server: String,
@@ -123,7 +127,9 @@ impl Ordering {
         let authority = match Authority::new(&self.settings) {
             Ok(authority) => authority,
             Err(problem) => {
-                return self.failed(host, attempt, wait_after(attempts, None), &OrderError::Settings(problem)).await;
+                return self
+                    .failed(host, attempt, wait_after(attempts, None), &OrderError::Settings(problem))
+                    .await;
             }
         };
         let ordered = timeout(ORDER_WITHIN, self.with_account(&authority, host, attempt)).await;
@@ -143,10 +149,12 @@ impl Ordering {
         let host = &certificate.host;
         tracing::info!("the certificate of {host} was ordered from {}", self.settings.directory);
         let mut backoff = Backoff::starting_at(Duration::from_millis(200));
-        // It is worth some patience: authorities count what they issue.
+        // Not given up: authorities count what they issue.
         while let Err(error) = self.store.put_certificate(certificate).await {
             if error.is_broken_key() {
-                tracing::error!("the certificate of {host} cannot be stored: {error}; DEL certificate:{host}");
+                tracing::error!(
+                    "the certificate of {host} cannot be stored: {error}; DEL certificate:{host}"
+                );
                 return;
             }
             tracing::warn!("the certificate of {host} cannot be stored: {error}; it is tried again");
@@ -156,7 +164,9 @@ impl Ordering {
 
     async fn failed(&self, host: &str, attempt: &str, wait: Duration, error: &OrderError) {
         let seconds = wait.as_secs();
-        tracing::warn!("the certificate of {host} cannot be ordered: {error}; it is tried again in {seconds} s");
+        tracing::warn!(
+            "the certificate of {host} cannot be ordered: {error}; it is tried again in {seconds} s"
+        );
         let failure = error.to_string();
         let mut backoff = Backoff::starting_at(Duration::from_millis(200));
         while let Err(error) = self.store.fail_certificate(host, attempt, &failure, wait).await {
@@ -193,7 +203,8 @@ impl Ordering {
         let directory = &self.settings.directory;
         let Some(sealed) = self.store.acme_account(directory).await? else { return Ok(None) };
         let unreadable = |why: String| OrderError::Account { server: directory.clone(), why };
-        let text = open_account(directory, &sealed, &self.key).map_err(|error| unreadable(error.to_string()))?;
+        let text =
+            open_account(directory, &sealed, &self.key).map_err(|error| unreadable(error.to_string()))?;
         let credentials: AccountCredentials =
             serde_json::from_str(text.expose()).map_err(|_| unreadable("it is none".to_owned()))?;
         let builder = Account::builder_with_http(Box::new(authority.clone()));
@@ -201,15 +212,15 @@ impl Ordering {
     }
 
     /// Makes an account. If another process does so at the same time, the one that is stored first is used from then on;
-    /// if this one dies before it is stored, the server has one that nobody uses.
+    /// if this one dies before it is stored, the server has one that is not used.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
         let contact: Vec<&str> = contact.as_deref().into_iter().collect();
-        let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let create = || {
-            Account::builder_with_http(Box::new(authority.clone())).create(&new, directory.clone(), None)
-        };
+        let new =
+            NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let create =
+            || Account::builder_with_http(Box::new(authority.clone())).create(&new, directory.clone(), None);
         let (account, credentials) = with_nonces!(create().await)?;
         let text = serde_json::to_string(&credentials).map_err(Error::from)?;
         let sealed = seal_account(directory, &text, &self.key).map_err(OrderError::Settings)?;
@@ -230,7 +241,11 @@ impl Ordering {
         match with_nonces!(order.poll_ready(&POLL).await) {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
             // The order has failed; the challenge says why.
-            Ok(_) => return Err(refusal(&mut order).await.map_or(OrderError::RefusedSilently, OrderError::Refused)),
+            Ok(_) => {
+                return Err(refusal(&mut order)
+                    .await
+                    .map_or(OrderError::RefusedSilently, OrderError::Refused));
+            }
             Err(OrderError::Acme(Error::Api(problem))) => {
                 return Err(OrderError::Refused(refusal(&mut order).await.unwrap_or(problem)));
             }

@@ -92,7 +92,9 @@ impl Orderer {
                 Ok(status) => status,
                 Err(error) => {
                     if self.unreadable.insert(host.clone()) {
-                        tracing::warn!("no certificate is ordered for {host}: {error}; DEL certificate:{host}");
+                        tracing::warn!(
+                            "no certificate is ordered for {host}: {error}; DEL certificate:{host}"
+                        );
                     }
                     continue;
                 }

@@ -124,7 +124,8 @@ impl Standing {
             None if self.status.certificate.is_some() => {
                 "Its certificate cannot be read; the log of this proxy says why.".to_owned()
             }
-            None => "Its certificate is to be ordered, by a proxy that has HTTPS and the key of secrets.".to_owned(),
+            None => "Its certificate is to be ordered, by a proxy that has HTTPS and the key of secrets."
+                .to_owned(),
         }
     }
 }

@@ -166,6 +166,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_node_without_a_certificate_says_what_it_lacks() {
+        let config = HttpsConfig::new(([127, 0, 0, 1], 0).into());
+        let without_files = Https::new(config.clone());
+        let with_files = Https::new(HttpsConfig { certificates: Some("/nowhere".into()), ..config });
+        for (https, tls, expected) in [
+            (None, Tls::Files, "set KUBELEET_CERTIFICATES"),
+            (Some(&without_files), Tls::Files, "set KUBELEET_CERTIFICATES"),
+            (Some(&with_files), Tls::Files, "No certificate in the directory KUBELEET_CERTIFICATES"),
+            (None, Tls::Auto, "set KUBELEET_INGRESS_TLS_LISTEN"),
+            (Some(&with_files), Tls::Auto, "set KUBELEET_SECRET_KEY_FILE"),
+        ] {
+            let text = why_none(https, tls, "web.example");
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
     fn a_redirect_keeps_path_and_query_and_names_the_port_unless_it_is_the_usual_one() {
         for (port, target, expected) in [
             (443, "/", "https://web.example/"),

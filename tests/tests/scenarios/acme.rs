@@ -14,7 +14,7 @@ use testkit::ports::free_port;
 
 use crate::sleeper;
 
-/// An order with a lease that has to run out first, and some patience.
+/// Long enough for an order, and for a lease that has to run out first.
 const LONG: Duration = Duration::from_secs(90);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -112,7 +112,7 @@ impl Site {
     async fn orderer(&self) -> usize {
         let holder = async || self.cluster.redis.cli::<Option<String>>(&["GET", "lease:acme"]).await;
         eventually_within(LONG, "a proxy orders", || async {
-            check(holder().await.is_some(), || "nobody holds the lease".to_owned())
+            check(holder().await.is_some(), || "no proxy holds the lease".to_owned())
         })
         .await;
         holder().await.and_then(|id| id.strip_prefix("proxy")?[..1].parse().ok()).expect("an id")
@@ -165,7 +165,7 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
     assert!(redirected.contains("http/1.1 308") && redirected.contains("location: https://web.example"));
     // The host that failed says why, and where nothing is expected a request takes its ordinary way.
     eventually_within(LONG, "all proxies know why", || async {
-        let text = site.http(other, "lost.example", "/.well-known/acme-challenge/stranger");
+        let text = site.http(other, "lost.example", "/.well-known/acme-challenge/unknown");
         check(text.contains("503") && text.contains("It is tried again in"), || text)
     })
     .await;
@@ -216,7 +216,8 @@ async fn an_order_whose_proxy_dies_is_made_by_another_one() {
     let listener = tokio::net::TcpListener::bind((silent, site.pebble.http_port)).await.unwrap();
     site.pebble.set_address("web.example", silent);
     site.serve("web", "web.example").await;
-    let _connection = tokio::time::timeout(LONG, listener.accept()).await.expect("the authority looks").unwrap();
+    let _connection =
+        tokio::time::timeout(LONG, listener.accept()).await.expect("the authority looks").unwrap();
     let orderer = site.orderer().await;
     assert!(site.certificate("web.example").await["is_being_ordered"] == true);
     site.proxies[orderer].kill();

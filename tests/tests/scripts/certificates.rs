@@ -32,7 +32,7 @@ fn challenge(token: &str) -> Challenge {
 async fn only_the_holder_of_the_lease_begins_an_order() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
-    assert_eq!(store.begin_certificate(HOST, "acme", "w1", "1").await.unwrap(), None, "nobody holds it");
+    assert_eq!(store.begin_certificate(HOST, "acme", "w1", "1").await.unwrap(), None, "no process holds it");
     assert_eq!(begin(&fixture, "1").await, Some(1));
     let other = store.begin_certificate(HOST, "acme", "w2", "2");
     assert_eq!(changing_nothing(&fixture, other).await.unwrap(), None);

@@ -17,9 +17,9 @@ use common::secret_key::SecretKey;
 use common::slot::Slot;
 use common::spec::{HostPorts, ServiceInput};
 use common::store::{
-    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode, ReplacedPod,
-    RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError,
-    Unpark, WriteOutcome,
+    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, Parked, PodOutcome, PodRef, PutMode,
+    ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport, StatusReport, Store,
+    StoreError, Unpark, WriteOutcome,
 };
 use common::value::{StoredValue, ValueBytes, ValueKind};
 use common::volume::{VolumeClaim, VolumeScope, VolumeSize};
