@@ -178,8 +178,7 @@ fn millis(duration: Duration) -> RedisMillis {
     duration.as_millis().try_into().unwrap_or(RedisMillis::MAX)
 }
 
-/// Returns how long nothing is ordered for a host after so many failed orders. `asked` is the wait in the
-/// `Retry-After` of the server.
+/// Returns the wait after a number of failed orders for a host. `asked` is the `Retry-After` of the server.
 pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
     let own = match failures {
         0 => Duration::ZERO,
