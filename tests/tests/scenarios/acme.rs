@@ -252,7 +252,11 @@ async fn a_proxy_serves_what_it_has_while_redis_is_away_and_gives_it_back_to_one
     site.proxies[0].start_again();
     site.is_served(0, "web.example").await;
     site.cluster.redis.thaw();
-    let _: Value = site.cluster.redis.cli::<String>(&["FLUSHALL"]).await.into();
-    assert!(site.https(0, "web.example").0, "an emptied Redis takes nothing away");
+    let () = site.cluster.redis.cli(&["FLUSHALL"]).await;
+    eventually_within(LONG, "an emptied Redis is given it back", || async {
+        assert!(site.https(0, "web.example").0, "and takes nothing away");
+        check(site.id("web.example").await.as_ref() == Some(&id), || site.proxies[0].log())
+    })
+    .await;
     assert_eq!(site.pebble.issued(), 1);
 }
