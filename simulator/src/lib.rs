@@ -22,6 +22,8 @@
 //! Each run needs a fresh process, because some state behind production code is per process. Tokio, for
 //! example, seeds the branch order of `select!` from a counter that all runtimes of a process share.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bus;
 mod checks;
 mod clients;
