@@ -14,6 +14,8 @@ use crate::ids::{ContainerName, NodeName, PodId, ServiceName};
 
 /// A request and its answer expire this number of seconds after the last read.
 const EXPIRE_SECONDS: u64 = 30;
+/// Requests that a worker takes in one round trip.
+const REQUESTS_AT_ONCE: usize = 100;
 /// The number of chunks that are kept for a reader, at most. A worker waits for its reader long before.
 const MAX_CHUNKS: usize = 500;
 
@@ -148,10 +150,23 @@ impl Store {
     /// See [`StoreError`].
     pub async fn take_log_requests(&self, node: &NodeName) -> Result<Vec<AnyLogRequest>, StoreError> {
         let mut pop = cmd("LPOP");
-        pop.arg(keys::log_requests(node)).arg(100);
-        let found: Option<Vec<Vec<u8>>> = self.link.query(&pop).await?;
-        let requests = found.unwrap_or_default();
-        Ok(requests.iter().filter_map(|json| serde_json::from_slice(json).ok()).collect())
+        pop.arg(keys::log_requests(node)).arg(REQUESTS_AT_ONCE);
+        let mut requests = Vec::new();
+        // One hint may stand for many requests.
+        loop {
+            let found: Option<Vec<Vec<u8>>> = match self.link.query(&pop).await {
+                Ok(found) => found,
+                Err(error) if requests.is_empty() => return Err(error),
+                // What was taken is answered; the others ask again.
+                Err(_) => break,
+            };
+            let found = found.unwrap_or_default();
+            requests.extend(found.iter().filter_map(|json| serde_json::from_slice(json).ok()));
+            if found.len() < REQUESTS_AT_ONCE {
+                break;
+            }
+        }
+        Ok(requests)
     }
 
     /// Writes a chunk of the answer. Returns false if no client reads it any more.
