@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::gate::Pass;
+use crate::tunnel::{KeptStream, NotBegun};
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -120,6 +121,8 @@ pub(super) struct Http1 {
     /// `None` when the connection has ended.
     driver: Option<Driver>,
     idle_since: Instant,
+    /// Asks the gate between two requests, if the pod is on another host.
+    tunnel: Option<KeptStream>,
 }
 
 impl Connection {
@@ -140,7 +143,7 @@ impl Connection {
             HttpProtocol::Http => {
                 let (sender, driver) = http1::handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
-                Ok(Self::Http1(Http1 { sender, driver, idle_since: Instant::now() }))
+                Ok(Self::Http1(Http1 { sender, driver, idle_since: Instant::now(), tunnel: None }))
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -152,6 +155,44 @@ impl Connection {
                 tokio::spawn(driver);
                 Ok(Self::Http2(sender))
             }
+        }
+    }
+
+    /// Begins to speak HTTP/1.1 on a connection through the tunnel whose first request was let in.
+    pub(super) async fn kept(stream: KeptStream) -> io::Result<Self> {
+        let mut connection = Self::over(stream.clone(), HttpProtocol::Http).await?;
+        if let Self::Http1(http1) = &mut connection {
+            http1.tunnel = Some(stream);
+        }
+        Ok(connection)
+    }
+
+    /// Asks the gate of the other host to let a request in, if the connection goes through it, and waits for the answer if
+    /// the request may not be sent twice.
+    ///
+    /// # Errors
+    /// If it does not, or the connection has ended.
+    pub(super) async fn begin(&mut self, is_repeatable: bool) -> Result<(), NotBegun> {
+        match self.tunnel() {
+            Some(tunnel) if is_repeatable => {
+                tunnel.begin();
+                Ok(())
+            }
+            Some(tunnel) => tunnel.begun().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the gate of the other host that the request was answered. Returns whether the connection can be kept.
+    pub(super) fn end(&self, cx: &mut Context<'_>) -> bool {
+        self.tunnel().is_some_and(|tunnel| tunnel.end(cx))
+    }
+
+    /// Returns the way to the gate of the other host, if the connection goes through it.
+    pub(super) fn tunnel(&self) -> Option<&KeptStream> {
+        match self {
+            Self::Http1(http1) => http1.tunnel.as_ref(),
+            Self::Http2(_) => None,
         }
     }
 
@@ -234,6 +275,11 @@ impl Key {
     /// Returns the key of this thread's connections.
     pub(super) fn new(start: u64, port: u16, protocol: HttpProtocol) -> Self {
         Self { start, port, protocol, thread: thread::current().id() }
+    }
+
+    /// The same for a pod of another host. The proxy there knows to which start a connection leads.
+    pub(super) fn of_other_host(port: u16) -> Self {
+        Self::new(0, port, HttpProtocol::Http)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -13,14 +14,14 @@ use common::ingress::HttpProtocol;
 use crate::gate::Pass;
 use crate::retry::{self, NoAnswer};
 use crate::route::HttpRoute;
-use crate::tunnel::TunnelStream;
+use crate::tunnel::{KeptStream, TunnelStream};
 
 use super::Shared;
 use super::answer::Problem;
 use super::connection::{Connection, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
-use super::search::{NoPod, Search, Target};
+use super::search::{HttpRequest, NoPod, Search, Target};
 use super::way::{self, Way};
 
 /// A request as pods get it.
@@ -36,6 +37,18 @@ struct Failure {
     why: NoAnswer,
     detail: String,
     is_timeout: bool,
+    at: FailedAt,
+}
+
+/// What a request got as far as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailedAt {
+    /// The pod.
+    Pod,
+    /// Its gate, on another host, which has refused.
+    Gate,
+    /// Its host, which says nothing.
+    Host,
 }
 
 impl Outgoing {
@@ -51,6 +64,10 @@ impl Outgoing {
             _ => ToPod::Empty,
         };
         Request::from_parts(self.head.clone(), body)
+    }
+
+    fn on_used_connections(&self) -> HttpRequest {
+        HttpRequest { is_repeatable: self.head.method.is_idempotent() && self.body.is_none() }
     }
 
     /// Returns whether the pod may have seen a part of the body.
@@ -72,7 +89,11 @@ pub(super) async fn exchange(
     route: &HttpRoute,
     mut request: Outgoing,
 ) -> Result<Response<FromPod>, Problem> {
-    let mut search = Search::new(shared, Target { service: &route.service, slot: None, port: route.port });
+    let target = Target { service: &route.service, slot: None, port: route.port };
+    let mut search = match route.protocol {
+        HttpProtocol::Http => Search::for_request(shared, target, request.on_used_connections()),
+        HttpProtocol::H2c => Search::new(shared, target),
+    };
     if let Some(service) = search.service() {
         service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, Instant::now());
     }
@@ -86,7 +107,9 @@ pub(super) async fn exchange(
         if request.progress.as_ref().is_some_and(|progress| progress.has_failed()) {
             return Err(Problem::bad_request("The body did not arrive whole, or is malformed."));
         }
-        pod.failed(&route.service, Instant::now());
+        if failure.at == FailedAt::Pod {
+            pod.failed(&route.service, Instant::now());
+        }
         seen_by += u32::from(failure.why != NoAnswer::Refused);
         let has_budget = || {
             let budget = search.service().map(|service| service.budget.clone());
@@ -100,7 +123,14 @@ pub(super) async fn exchange(
         if let Some(service) = search.service() {
             service.metrics.repeats.increment(1);
         }
-        search.rule_out(&pod, failure.why == NoAnswer::Refused);
+        match failure.at {
+            FailedAt::Pod => search.rule_out(&pod, failure.why == NoAnswer::Refused),
+            FailedAt::Gate => {
+                pod.pools.clear();
+                search.rule_out(&pod, false);
+            }
+            FailedAt::Host => search.rule_out_node(&pod),
+        }
     }
 }
 
@@ -116,7 +146,7 @@ fn no_pod(route: &HttpRoute, why: NoPod) -> Problem {
 
 impl Failure {
     fn new(why: NoAnswer, detail: String) -> Self {
-        Self { why, detail, is_timeout: false }
+        Self { why, detail, is_timeout: false, at: FailedAt::Pod }
     }
 
     fn problem(self, route: &HttpRoute, pod: &Pod) -> Problem {
@@ -145,9 +175,10 @@ async fn attempt(
             let source = Source::Pod((pass.address(), route.port).into(), key);
             (Some(pass), source)
         }
+        Way::Http(connection) => (None, Source::OtherHost(connection)),
         Way::There { stream, .. } => (None, Source::Tunnel(stream, route.protocol)),
     };
-    let key = source.key();
+    let key = source.key(route.port);
     let mut cut = way::cut(pass.as_ref());
     let sent = async {
         let mut connection = connect(shared, request, pod, source).await?;
@@ -182,14 +213,17 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 enum Source {
     /// The pod's pool, or the pod itself.
     Pod(SocketAddr, Key),
+    /// A connection through the tunnel, by which the gate was asked.
+    OtherHost(Box<Connection>),
     /// A connection of its own, through the tunnel.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl Source {
-    fn key(&self) -> Option<Key> {
+    fn key(&self, port: u16) -> Option<Key> {
         match self {
             Source::Pod(_, key) => Some(*key),
+            Source::OtherHost(_) => Some(Key::of_other_host(port)),
             Source::Tunnel(..) => None,
         }
     }
@@ -203,6 +237,7 @@ async fn connect(
 ) -> Result<Connection, Failure> {
     match source {
         Source::Pod(address, key) => from_pool(shared, request, pod, address, key).await,
+        Source::OtherHost(connection) => Ok(*connection),
         Source::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
             Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
         }),
@@ -216,8 +251,7 @@ async fn from_pool(
     address: SocketAddr,
     key: Key,
 ) -> Result<Connection, Failure> {
-    let is_repeatable = request.head.method.is_idempotent() && request.body.is_none();
-    if let Some(connection) = pod.pools.take(key, is_repeatable) {
+    if let Some(connection) = pod.pools.take(key, request.on_used_connections().is_repeatable) {
         return Ok(connection);
     }
     let connecting = Connection::connect(address, key.protocol);
@@ -241,7 +275,7 @@ async fn from_pool(
                 key.port,
                 shared.config.connect_within.as_secs()
             );
-            Err(Failure { why: NoAnswer::NotConnected, detail, is_timeout: true })
+            Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::NotConnected, detail) })
         }
     }
 }
@@ -253,21 +287,38 @@ async fn send(
     request: &mut Outgoing,
     connection: &mut Connection,
 ) -> Result<Response<Incoming>, Failure> {
-    let answer = connection.send(request.take_request());
-    tokio::pin!(answer);
-    let within = shared.config.answer_within;
-    let failure = loop {
-        match tokio::time::timeout(within, &mut answer).await {
-            Ok(Ok(response)) => return Ok(response),
-            Ok(Err(failure)) => break failure,
-            Err(_) if !request.has_ended() => {}
-            Err(_) => {
-                let detail = format!("no answer within {} s", within.as_secs());
-                return Err(Failure { why: NoAnswer::BodySent, detail, is_timeout: true });
+    let tunnel = connection.tunnel().cloned();
+    let is_heard = || tunnel.as_ref().is_none_or(KeptStream::has_heard);
+    let mut within = if is_heard() { shared.config.answer_within } else { shared.config.connect_within };
+    let failure = {
+        let mut answer = pin!(connection.send(request.take_request()));
+        loop {
+            match tokio::time::timeout(within, &mut answer).await {
+                Err(_) if !is_heard() => {
+                    let detail =
+                        format!("the proxy of the pod's host says nothing within {} s", within.as_secs());
+                    let failure = Failure::new(NoAnswer::Unanswered, detail);
+                    return Err(Failure { is_timeout: true, at: FailedAt::Host, ..failure });
+                }
+                Err(_) if within < shared.config.answer_within => within = shared.config.answer_within,
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(failure)) => break failure,
+                Err(_) if !request.has_ended() => {}
+                Err(_) => {
+                    let detail = format!("no answer within {} s", within.as_secs());
+                    return Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::BodySent, detail) });
+                }
             }
         }
     };
-    Err(not_sent(request, failure))
+    let failure = not_sent(request, failure);
+    Err(match tunnel.and_then(|tunnel| tunnel.refusal()) {
+        Some(refusal) => Failure {
+            at: FailedAt::Gate,
+            ..Failure::new(NoAnswer::Refused, format!("its gate refuses: {refusal}"))
+        },
+        None => failure,
+    })
 }
 
 fn not_sent(

@@ -26,7 +26,7 @@ pub(super) struct FromPod {
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(super) struct Lease {
     pub(super) connection: Connection,
-    /// The pool that keeps the connection; `None` for one through the tunnel.
+    /// The pool that keeps the connection; `None` for one that is not kept.
     pub(super) key: Option<Key>,
     pub(super) pod: Arc<Pod>,
     /// The request's own body, if it has one.
@@ -44,6 +44,7 @@ impl Lease {
         let is_sent = progress.is_none_or(|progress| progress.has_ended());
         match (key, &pass) {
             (Some(key), Some(pass)) if is_sent && pod.pools.keeps(pass) => pod.pools.put(key, connection, cx),
+            (Some(key), None) if is_sent && connection.end(cx) => pod.pools.put(key, connection, cx),
             _ => drop(connection),
         }
         drop((in_flight, pass));

@@ -87,6 +87,11 @@ impl Pod {
         }
     }
 
+    /// Notes that its host cannot be reached. Returns for how long it is set aside from now on, if it was not before.
+    pub(super) fn unreachable(&self, now: Instant) -> Option<Duration> {
+        self.health().failures.unreachable(now)
+    }
+
     fn cost(&self, now: Instant) -> f64 {
         cost(self.health().latency.at(now), self.in_flight.load(Ordering::Relaxed))
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
+use common::ingress::HttpProtocol;
 use tokio::time::Instant;
 
-use crate::tunnel::{Dialer, TunnelError};
+use crate::tunnel::{Dialer, HttpStream, NotBegun, TunnelError};
 
 use super::Shared;
+use super::connection::{Connection, Key};
 use super::pods::{Pod, Service, Table};
 use super::way::Way;
 
@@ -26,10 +28,19 @@ pub(crate) struct Target<'a> {
     pub(crate) port: u16,
 }
 
+/// What a request says about connections that were used before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HttpRequest {
+    /// Whether it may be sent again if the connection ends at that moment: pods may see it twice, and it has no body.
+    pub(super) is_repeatable: bool,
+}
+
 /// The search for a pod of one service, for one request or connection.
 pub(super) struct Search<'a> {
     shared: &'a Shared,
     target: Target<'a>,
+    /// The request, if it is HTTP/1.1; `None` for what has a connection of its own.
+    request: Option<HttpRequest>,
     table: Arc<Table>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
@@ -62,11 +73,17 @@ impl<'a> Search<'a> {
         Self {
             shared,
             target,
+            request: None,
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
             deadline: None,
         }
+    }
+
+    /// As [`new`](Self::new), for an HTTP/1.1 request.
+    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, request: HttpRequest) -> Self {
+        Self { request: Some(request), ..Self::new(shared, target) }
     }
 
     /// Returns the service as it is known now.
@@ -110,10 +127,7 @@ impl<'a> Search<'a> {
                     self.rule_out(&pod, true);
                 }
                 Err(NoWay::Unreachable) => {
-                    for lost in service.all().filter(|other| other.endpoint.node == pod.endpoint.node) {
-                        lost.failed(self.target.service, now);
-                        self.rule_out(lost, true);
-                    }
+                    self.rule_out_node(&pod);
                     if Instant::now() >= self.deadline_since(begun) {
                         return None;
                     }
@@ -128,7 +142,12 @@ impl<'a> Search<'a> {
             None => gates.enter(&endpoint.pod, &endpoint.assignment),
             Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
                 Some(entered) => entered,
-                None => return self.enter_through(tunnel, endpoint).await,
+                None => {
+                    return match self.request {
+                        Some(request) => self.enter_with_request(tunnel, pod, request).await,
+                        None => self.enter_through(tunnel, endpoint).await,
+                    };
+                }
             },
         };
         entered.map(Way::Here).map_err(|_| NoWay::Refused)
@@ -137,13 +156,46 @@ impl<'a> Search<'a> {
     /// Asks the proxy of the pod's own host.
     async fn enter_through(&self, tunnel: &Dialer, endpoint: &Endpoint) -> Result<Way, NoWay> {
         let begun = Instant::now();
-        match tunnel.connect(endpoint, self.target.port, self.shared.config.connect_within).await {
+        let connected = tunnel.connect(endpoint, self.target.port, self.shared.config.connect_within).await;
+        match connected {
             Ok(stream) => Ok(Way::There { stream: Box::new(stream), took: begun.elapsed() }),
-            Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => Err(NoWay::Refused),
-            Err(TunnelError::NotListening(_)) => Err(NoWay::NotListening),
-            Err(error @ TunnelError::Unreachable { .. }) => {
+            Err(error) => Err(self.no_way(endpoint, &error)),
+        }
+    }
+
+    /// As [`enter_through`](Self::enter_through), by a connection that requests of this thread have used, if there is one.
+    async fn enter_with_request(
+        &self,
+        tunnel: &Dialer,
+        pod: &Pod,
+        request: HttpRequest,
+    ) -> Result<Way, NoWay> {
+        let (port, within) = (self.target.port, self.shared.config.connect_within);
+        let key = Key::of_other_host(port);
+        while let Some(mut connection) = pod.pools.take(key, request.is_repeatable) {
+            match tokio::time::timeout(within, connection.begin(request.is_repeatable)).await {
+                Ok(Ok(())) => return Ok(Way::Http(Box::new(connection))),
+                Ok(Err(NotBegun::Refused)) => return Err(NoWay::Refused),
+                // Nothing was sent on it.
+                Ok(Err(NotBegun::Ended)) => {}
+                Err(_) => return Err(NoWay::Unreachable),
+            }
+        }
+        let connected = tunnel.connect_for_requests(&pod.endpoint, port, within).await;
+        let connection = match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
+            HttpStream::Kept(stream) => Connection::kept(stream).await,
+            HttpStream::Once(stream) => Connection::over(*stream, HttpProtocol::Http).await,
+        };
+        connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
+    }
+
+    fn no_way(&self, endpoint: &Endpoint, error: &TunnelError) -> NoWay {
+        match error {
+            TunnelError::Refused(_) | TunnelError::NoProxy(_) => NoWay::Refused,
+            TunnelError::NotListening(_) => NoWay::NotListening,
+            TunnelError::Unreachable { .. } => {
                 tracing::debug!(service = %self.target.service, pod = %endpoint.pod, %error, "Not connected");
-                Err(NoWay::Unreachable)
+                NoWay::Unreachable
             }
         }
     }
@@ -152,6 +204,25 @@ impl<'a> Search<'a> {
     pub(super) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
         self.has_refused_connection |= has_refused_connection;
         self.refused.push(pod.endpoint.pod.clone());
+    }
+
+    /// Rules out all pods of the node: the proxy of its host does not answer.
+    pub(super) fn rule_out_node(&mut self, pod: &Pod) {
+        let Some(service) = self.service().cloned() else { return };
+        let now = Instant::now().into_std();
+        let mut set_aside = None;
+        for lost in service.all().filter(|other| other.endpoint.node == pod.endpoint.node) {
+            set_aside = set_aside.max(lost.unreachable(now));
+            lost.pools.clear();
+            self.rule_out(lost, true);
+        }
+        if let Some(set_aside) = set_aside {
+            tracing::warn!(
+                service = %self.target.service, node = %pod.endpoint.node,
+                "The proxy of the node does not answer; the pods there get no requests for {} s if others are ready",
+                set_aside.as_secs()
+            );
+        }
     }
 
     /// Returns when the search ends: what held it up first began at `begun`.

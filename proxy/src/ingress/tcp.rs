@@ -162,6 +162,8 @@ async fn connect(shared: &Shared, target: Target<'_>) -> Option<ToPod> {
                 pod.answered(took, Instant::now());
                 return Some(ToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
+            // Only found for requests.
+            Way::Http(_) => return None,
         };
         match connect_to(shared, &pod, &pass, port).await {
             Ok(stream) => return Some(ToPod { stream: Either::Left(stream), pass: Some(pass), in_flight }),

@@ -6,12 +6,16 @@ use std::time::Duration;
 use crate::gate::Pass;
 use crate::tunnel::TunnelStream;
 
+use super::connection::Connection;
+
 /// A way to a pod that has let in.
 pub(super) enum Way {
     /// The pod is on this host.
     Here(Pass),
+    /// A connection to the pod's port, through the tunnel, for requests.
+    Http(Box<Connection>),
     /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it is for one
-    /// request or connection, and is never kept.
+    /// connection, and is never kept.
     There {
         stream: Box<TunnelStream>,
         /// How long it took to connect.

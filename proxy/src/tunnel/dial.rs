@@ -11,14 +11,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::Reply;
+use super::kept::KeptStream;
 use super::key::ProxyKey;
 use super::peers::{Peer, Peers};
 use super::tls::client_config;
+use super::{KEPT_PROTOCOL, Reply, TCP_PROTOCOL};
 use crate::gate::Refusal;
 
 /// A connection to a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
+
+/// A connection for a request.
+pub enum HttpStream {
+    /// It can be kept for the next request.
+    Kept(KeptStream),
+    /// It ends with the request: the pod's host has a proxy of the version before.
+    Once(Box<TunnelStream>),
+}
 
 /// Why there is no connection. The pod has seen nothing.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +76,38 @@ impl Dialer {
         port: u16,
         within: Duration,
     ) -> Result<TunnelStream, TunnelError> {
+        self.connect_by(endpoint, port, within, &[TCP_PROTOCOL]).await
+    }
+
+    /// As [`connect`](Self::connect), for HTTP/1.1: one request after the other.
+    ///
+    /// # Errors
+    /// See [`TunnelError`].
+    pub async fn connect_for_requests(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+    ) -> Result<HttpStream, TunnelError> {
+        let stream = self.connect_by(endpoint, port, within, &[KEPT_PROTOCOL, TCP_PROTOCOL]).await?;
+        let is_kept = stream.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL);
+        Ok(if is_kept {
+            HttpStream::Kept(KeptStream::new(stream))
+        } else {
+            HttpStream::Once(Box::new(stream))
+        })
+    }
+
+    async fn connect_by(
+        &self,
+        endpoint: &Endpoint,
+        port: u16,
+        within: Duration,
+        protocols: &[&[u8]],
+    ) -> Result<TunnelStream, TunnelError> {
         let node = &endpoint.node;
         let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
-        let connected = tokio::time::timeout(within, self.connect_to(peer, endpoint, port)).await;
+        let connected = tokio::time::timeout(within, self.connect_to(peer, endpoint, port, protocols)).await;
         let answer = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match answer {
             Ok((stream, Reply::Connected)) => Ok(stream),
@@ -85,8 +123,9 @@ impl Dialer {
         peer: Peer,
         endpoint: &Endpoint,
         port: u16,
+        protocols: &[&[u8]],
     ) -> io::Result<(TunnelStream, Reply)> {
-        let config = client_config(&self.key, peer.fingerprint).map_err(io::Error::other)?;
+        let config = client_config(&self.key, peer.fingerprint, protocols).map_err(io::Error::other)?;
         let stream = TcpStream::connect(peer.address).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));

@@ -13,11 +13,11 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Reply;
 use super::key::ProxyKey;
 use super::peers::Peers;
 use super::tls::server_config;
-use crate::gate::{Gates, Pass, Refusal};
+use super::{KEPT_PROTOCOL, Reply, reply_of, serve_kept};
+use crate::gate::{Gates, Pass};
 use crate::listening::STOP_WITHIN;
 
 /// How long a handshake and the line that names the pod may take.
@@ -54,6 +54,15 @@ impl TunnelListener {
             io::Error::new(error.kind(), format!("the tunnel cannot listen on {address}: {error}"))
         })?;
         Ok(Self { listener, acceptor: Arc::new(config).into(), gates })
+    }
+
+    /// Makes it what it was before connections were kept.
+    #[cfg(test)]
+    pub(super) fn as_before_kept_connections(mut self) -> Self {
+        let mut config = rustls::ServerConfig::clone(self.acceptor.config());
+        config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
+        self.acceptor = Arc::new(config).into();
+        self
     }
 
     /// Returns the address that it is bound to.
@@ -104,6 +113,9 @@ async fn serve(acceptor: TlsAcceptor, gates: &Gates, stream: TcpStream) -> io::R
     });
     let (mut peer, target) = opened.await??;
     match connect(gates, &target).await {
+        Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
+            serve_kept::serve(gates, &target, peer, pod, pass).await
+        }
         Ok((pod, pass)) => pass_bytes(peer, pod, pass).await,
         Err(reply) => {
             peer.write_all(&[reply.byte()]).await?;
@@ -113,9 +125,9 @@ async fn serve(acceptor: TlsAcceptor, gates: &Gates, stream: TcpStream) -> io::R
 }
 
 /// A port of a pod under an assignment.
-struct Target {
-    pod: PodId,
-    assignment: AssignmentId,
+pub(super) struct Target {
+    pub(super) pod: PodId,
+    pub(super) assignment: AssignmentId,
     port: u16,
 }
 
@@ -141,10 +153,7 @@ fn parse_target(line: &[u8]) -> Option<Target> {
 }
 
 async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Reply> {
-    let pass = gates.enter(&target.pod, &target.assignment).map_err(|refusal| match refusal {
-        Refusal::Closed => Reply::Closed,
-        Refusal::Unknown => Reply::Unknown,
-    })?;
+    let pass = gates.enter(&target.pod, &target.assignment).map_err(reply_of)?;
     let connecting = TcpStream::connect((pass.address(), target.port));
     match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
         Ok(Ok(pod)) => Ok((pod, pass)),

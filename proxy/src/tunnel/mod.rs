@@ -1,26 +1,35 @@
 //! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with the key of each proxy pinned through
-//! Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another.
+//! Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another. That of an HTTP/1.1
+//! request is kept for the next one, which asks the pod's gate anew.
 //!
 //! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the public key:
 //! reading Redis reveals no secret key.
 
 mod dial;
+mod frame;
 mod host;
+mod kept;
 mod key;
 mod listen;
 mod peers;
+mod serve_kept;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use dial::{Dialer, TunnelError, TunnelStream};
+pub use dial::{Dialer, HttpStream, TunnelError, TunnelStream};
 pub(crate) use host::HostTunnel;
+pub(crate) use kept::{KeptStream, NotBegun};
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};
 
+use crate::gate::Refusal;
+
 /// What the two ends agree on in the handshake: one connection to one port of a pod.
 const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
+/// The same for one request after the other, in frames.
+const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
 
 /// The answer to the line that names a pod: one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,5 +58,20 @@ impl Reply {
 
     fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|reply| reply.byte() == byte)
+    }
+}
+
+fn reply_of(refusal: Refusal) -> Reply {
+    match refusal {
+        Refusal::Closed => Reply::Closed,
+        Refusal::Unknown => Reply::Unknown,
+    }
+}
+
+/// Returns what an answer means that does not let a request in.
+fn refusal_of(reply: Reply) -> Refusal {
+    match reply {
+        Reply::Closed => Refusal::Closed,
+        Reply::Connected | Reply::Unknown | Reply::NotListening => Refusal::Unknown,
     }
 }

@@ -55,6 +55,10 @@ struct Hosts {
 }
 
 async fn hosts() -> Hosts {
+    hosts_with(|listener| listener).await
+}
+
+async fn hosts_with(change: impl FnOnce(TunnelListener) -> TunnelListener) -> Hosts {
     let gates = Arc::new(Gates::default());
     gates.set(LocalPod { assignment: endpoint().assignment, start: 1, ..local_pod("p") });
     let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
@@ -67,7 +71,7 @@ async fn hosts() -> Hosts {
     let listener = TunnelListener::bind(any, &here, known.clone(), gates.clone()).await.unwrap();
     let pod_host = Peer { address: listener.address().unwrap(), fingerprint: here.fingerprint() };
     let stop = CancellationToken::new();
-    tokio::spawn(listener.run(stop.clone()));
+    tokio::spawn(change(listener).run(stop.clone()));
     let dialer = dialer(there, pod_host);
     Hosts { gates, known, pod_host, dialer, _stop: stop.drop_guard() }
 }
@@ -111,6 +115,124 @@ async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_ti
     assert_eq!(hosts.gates.drained(&pod, &assignment, Duration::from_millis(50)).await.unwrap().cut, 1);
     let ended = tokio::time::timeout(SOON, open.read_u8()).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
+}
+
+/// Returns a connection that is kept, after its first request.
+async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
+    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
+    let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
+    assert_eq!(ask(&mut stream, b"first").await.unwrap(), b"first");
+    end(&stream).await;
+    stream
+}
+
+/// Sends a request to the pod, which sends it back.
+async fn ask(stream: &mut KeptStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let mut answer = vec![0; request.len()];
+    tokio::time::timeout(SOON, stream.read_exact(&mut answer)).await.unwrap()?;
+    Ok(answer)
+}
+
+async fn end(stream: &KeptStream) {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(assert!(stream.end(cx)))).await;
+}
+
+/// Waits until nothing is in flight to the pod.
+async fn idle(hosts: &Hosts) {
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    let row = hosts.gates.row(&assignment).unwrap();
+    hosts.gates.close(&pod, &assignment);
+    assert_eq!(hosts.gates.drained(&pod, &assignment, SOON).await.unwrap().cut, 0);
+    hosts.gates.set(row);
+}
+
+#[tokio::test]
+async fn each_request_on_a_kept_connection_is_let_in_anew_and_an_idle_one_counts_nowhere() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let mut stream = kept(&hosts, port).await;
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    for waits in [false, true, false, true] {
+        idle(&hosts).await;
+        if waits {
+            stream.begun().await.unwrap()
+        } else {
+            stream.begin()
+        };
+        let request = vec![b'x'; 100_000];
+        assert!(ask(&mut stream, &request).await.unwrap() == request);
+        let row = hosts.gates.row(&assignment).unwrap();
+        assert_eq!(hosts.gates.close(&pod, &assignment), 1);
+        hosts.gates.set(row);
+        end(&stream).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    let (mut asks, waits) = (kept(&hosts, port).await, kept(&hosts, port).await);
+    idle(&hosts).await;
+    hosts.gates.close(&pod, &assignment);
+    asks.begin();
+    // More than the connection holds by itself.
+    let refused = async {
+        let _ = asks.write_all(&vec![b'x'; 4_000_000]).await;
+        asks.read_u8().await
+    };
+    assert!(tokio::time::timeout(SOON, refused).await.unwrap().is_err());
+    assert_eq!(asks.refusal(), Some(Refusal::Closed));
+    assert_eq!(waits.begun().await, Err(NotBegun::Refused));
+    assert_eq!(hosts.gates.drained(&pod, &assignment, SOON).await.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn a_kept_connection_to_containers_that_were_restarted_is_refused() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let stream = kept(&hosts, port).await;
+    idle(&hosts).await;
+    hosts.gates.set(LocalPod { assignment: endpoint().assignment, start: 2, ..local_pod("p") });
+    assert_eq!(stream.begun().await, Err(NotBegun::Refused));
+    assert_eq!(kept(&hosts, port).await.begun().await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_request_on_a_kept_connection_is_cut_when_its_time_is_over() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let mut stream = kept(&hosts, port).await;
+    stream.begun().await.unwrap();
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    hosts.gates.close(&pod, &assignment);
+    assert_eq!(hosts.gates.drained(&pod, &assignment, Duration::from_millis(50)).await.unwrap().cut, 1);
+    let ended = tokio::time::timeout(SOON, stream.read_u8()).await.unwrap();
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
+    let hosts = hosts().await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
+    let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
+    end(&stream).await;
+    stream.begin();
+    stream.write_all(b"x").await.unwrap();
+    stream.flush().await.unwrap();
+    assert!(!stream.has_heard());
+    let answer = tokio::time::timeout(Duration::from_secs(2), stream.read_u8()).await;
+    assert!(answer.is_err() && stream.has_heard(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
+    let (hosts, port) = (hosts_with(TunnelListener::as_before_kept_connections).await, echo().await);
+    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
+    let HttpStream::Once(mut stream) = stream else { panic!("it is kept") };
+    stream.write_all(b"x").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'x');
 }
 
 #[tokio::test]

@@ -14,9 +14,9 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::TCP_PROTOCOL;
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
+use super::{KEPT_PROTOCOL, TCP_PROTOCOL};
 
 /// Returns what the listening end needs: any proxy of this cluster may connect.
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {
@@ -26,14 +26,19 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.certified.clone())));
-    config.alpn_protocols = vec![TCP_PROTOCOL.to_vec()];
+    // The first that the other end offers.
+    config.alpn_protocols = vec![KEPT_PROTOCOL.to_vec(), TCP_PROTOCOL.to_vec()];
     // A resumed session would not show the peer's key again, and the key may have been taken off the list.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// Returns what the dialing end needs: only the proxy with this key is talked to.
-pub(super) fn client_config(key: &ProxyKey, expected: Fingerprint) -> Result<ClientConfig, Error> {
+/// Returns what the dialing end needs: only the proxy with this key is talked to, by one of these protocols.
+pub(super) fn client_config(
+    key: &ProxyKey,
+    expected: Fingerprint,
+    protocols: &[&[u8]],
+) -> Result<ClientConfig, Error> {
     let provider = provider();
     let verifier = Arc::new(PinnedPeer { expected, provider: provider.clone() });
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -41,7 +46,7 @@ pub(super) fn client_config(key: &ProxyKey, expected: Fingerprint) -> Result<Cli
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key.certified.clone())));
-    config.alpn_protocols = vec![TCP_PROTOCOL.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.resumption = rustls::client::Resumption::disabled();
     config.enable_sni = false;
     Ok(config)

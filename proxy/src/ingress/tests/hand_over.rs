@@ -136,9 +136,9 @@ async fn requests_fail_if_connections_belong_to_an_address() {
 }
 
 #[tokio::test]
-async fn no_request_fails_while_the_only_pod_of_another_host_is_replaced_20_times() {
-    let (requests, failed) = hand_over(Pods::OnAnotherHost, IngressConfig::default(), 20, 4_000).await;
-    println!("{requests} requests through 20 hand-overs on another host, {failed} failed");
+async fn no_request_fails_while_the_only_pod_of_another_host_is_replaced_50_times() {
+    let (requests, failed) = hand_over(Pods::OnAnotherHost, IngressConfig::default(), 50, 20_000).await;
+    println!("{requests} requests through 50 hand-overs on another host, {failed} failed");
     assert_eq!(failed, 0);
 }
 

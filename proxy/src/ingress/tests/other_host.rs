@@ -1,15 +1,26 @@
 //! What can go wrong between the ingress of one host and the pods of another.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use common::endpoint::{Endpoint, EndpointState};
 use common::ids::NodeName;
 use common::ingress::HttpProtocol;
-use http_body_util::Full;
-use hyper::{Request, StatusCode};
-use tokio::net::TcpListener;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 
-use super::fixture::{FakePod, Fixture, Pods, endpoint, get, row, rule, text};
+use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, get, row, rule, text};
 use crate::ingress::IngressConfig;
 use crate::tunnel::{Peer, ProxyKey};
 
@@ -18,7 +29,7 @@ async fn before_another_host(pod: &FakePod) -> Fixture {
     Fixture::start_with(Pods::OnAnotherHost, IngressConfig::default(), rules).await
 }
 
-fn post(body: Vec<u8>) -> Request<Full<bytes::Bytes>> {
+fn post(body: Vec<u8>) -> Request<Full<Bytes>> {
     Request::post("/").header("host", "web.example").body(Full::from(body)).unwrap()
 }
 
@@ -33,6 +44,117 @@ async fn an_answered_request_has_left_the_gate_of_the_other_host() {
     fixture.gates.close(&row.pod, &row.assignment);
     let drained = fixture.gates.drained(&row.pod, &row.assignment, Duration::from_secs(10)).await;
     assert_eq!(drained.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn the_requests_of_a_client_share_a_connection_to_the_pod() {
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let count = accepted.clone();
+    let pod = FakePod::with(0, move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let service = service_fn(async |request: Request<Incoming>| {
+                let length = request.into_body().collect().await.unwrap().to_bytes().len();
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(length.to_string())))
+            });
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        }
+    })
+    .await;
+    let fixture = before_another_host(&pod).await;
+    fixture.set_only_pod("p");
+    let mut client = Client::connect(fixture.address).await;
+    for length in [0, 1, 0, 100_000, 0, 0, 17] {
+        let request = if length == 0 { get("/") } else { post(vec![b'x'; length]) };
+        assert_eq!(text(client.send(request).await.unwrap()).await, length.to_string());
+    }
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_gate_that_has_closed_meanwhile_refuses_what_comes_on_kept_connections() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let fixture = before_another_host(&pod).await;
+    let mut client = Client::connect(fixture.address).await;
+    fixture.gates.set(row("a"));
+    fixture.set_endpoints(["a", "b"].map(|name| endpoint(name, EndpointState::Ready)).into());
+    for _ in 0..4 {
+        assert_eq!(client.send(get("/")).await.unwrap().status(), StatusCode::OK);
+    }
+    // The ingress is told nothing.
+    fixture.gates.set(row("b"));
+    fixture.gates.close(&row("a").pod, &row("a").assignment);
+    for number in 0..20 {
+        let request = if number % 2 == 0 { get("/") } else { post(vec![b'x'; 100]) };
+        assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
+    }
+    let drained = fixture.gates.drained(&row("a").pod, &row("a").assignment, Duration::ZERO).await;
+    assert_eq!(drained.unwrap().cut, 0);
+}
+
+#[tokio::test]
+async fn a_host_that_falls_silent_holds_a_request_on_a_kept_connection_up_for_as_long_as_a_connect() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let config = IngressConfig { threads: 1, ..IngressConfig::default() };
+    let connect_within = config.connect_within;
+    let fixture =
+        Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::Http)]).await;
+    fixture.gates.set(row("a"));
+    fixture.gates.set(row("b"));
+    let near = endpoint("a", EndpointState::Ready);
+    let far = Endpoint { node: NodeName::new("worker2").unwrap(), ..endpoint("b", EndpointState::Ready) };
+    let real = fixture.peers.of_node(&near.node).unwrap();
+    let wire = Wire::to(real.address).await;
+    fixture.peers.insert(far.node.clone(), Peer { address: wire.address, ..real });
+    for request in [|| get("/"), || post(vec![b'x'; 100])] {
+        fixture.set_endpoints(vec![far.clone()]);
+        let mut client = Client::connect(fixture.address).await;
+        assert_eq!(client.send(get("/")).await.unwrap().status(), StatusCode::OK);
+        fixture.set_endpoints(vec![far.clone(), near.clone()]);
+        wire.is_cut.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        for _ in 0..8 {
+            assert_eq!(client.send(request()).await.unwrap().status(), StatusCode::OK);
+        }
+        assert!(begun.elapsed() < connect_within * 3, "{:?}", begun.elapsed());
+        wire.is_cut.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A wire to a proxy, which can be cut: nothing is passed on then, and nothing ends.
+struct Wire {
+    address: SocketAddr,
+    is_cut: Arc<AtomicBool>,
+}
+
+impl Wire {
+    async fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let cut = is_cut.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (near, far) =
+                    (stream.into_split(), TcpStream::connect(target).await.unwrap().into_split());
+                tokio::spawn(pass_on_unless(cut.clone(), near.0, far.1));
+                tokio::spawn(pass_on_unless(cut.clone(), far.0, near.1));
+            }
+        });
+        Self { address, is_cut }
+    }
+}
+
+async fn pass_on_unless(is_cut: Arc<AtomicBool>, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        if is_cut.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if to.write_all(&buffer[..length]).await.is_err() {
+            return;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,156 @@
+//! What the two ends of a kept connection send each other. Pure.
+//!
+//! A frame is its kind (one byte), the length of what follows (two bytes, the higher first), and that.
+
+use std::io;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::Reply;
+
+/// The bytes before what a frame carries.
+pub(super) const HEADER: usize = 3;
+/// The most that a frame carries: with its header it fits one record of TLS.
+pub(super) const MAX_PAYLOAD: usize = 16 * 1024 - HEADER;
+
+const BEGIN: u8 = b'b';
+const BEGUN: u8 = b'+';
+const DATA: u8 = b'd';
+const END: u8 = b'e';
+const REFUSED: u8 = b'r';
+
+/// One frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// A request begins: the gate is asked to let it in.
+    Begin {
+        /// Whether `Begun` is waited for. Otherwise what the request says follows at once.
+        wants_answer: bool,
+    },
+    /// The gate has let the request in: the answer, or a sign of life where the pod takes long.
+    Begun,
+    /// Bytes for the pod, or of it.
+    Data(Bytes),
+    /// The request has been answered: it is not in flight any more.
+    End,
+    /// The request was not let in. The pod has seen nothing of it.
+    Refused(Reply),
+}
+
+impl Frame {
+    /// Appends the frame.
+    pub(super) fn write(&self, to: &mut BytesMut) {
+        match self {
+            Frame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),
+            Frame::Begun => put(to, BEGUN, &[]),
+            Frame::Data(bytes) => put_data(to, bytes),
+            Frame::End => put(to, END, &[]),
+            Frame::Refused(reply) => put(to, REFUSED, &[reply.byte()]),
+        }
+    }
+
+    /// Takes the first frame, if it has arrived whole.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(super) fn take(from: &mut BytesMut) -> io::Result<Option<Self>> {
+        let Some((&[kind, high, low], rest)) = from.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if length > MAX_PAYLOAD {
+            return Err(io::Error::other("a frame of the tunnel is too long"));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        from.advance(HEADER);
+        let payload = from.split_to(length).freeze();
+        let frame = match (kind, &payload[..]) {
+            (DATA, _) => Some(Frame::Data(payload)),
+            (BEGIN, [wants_answer @ (0 | 1)]) => Some(Frame::Begin { wants_answer: *wants_answer == 1 }),
+            (BEGUN, []) => Some(Frame::Begun),
+            (END, []) => Some(Frame::End),
+            (REFUSED, [reply]) => Reply::of_byte(*reply).map(Frame::Refused),
+            _ => None,
+        };
+        frame.map(Some).ok_or_else(|| io::Error::other("a frame of the tunnel is of no known kind"))
+    }
+}
+
+/// Returns the header of bytes for the pod, or of it: [`MAX_PAYLOAD`] at most.
+pub(super) fn data_header(length: usize) -> [u8; HEADER] {
+    header(DATA, length)
+}
+
+/// Appends as many of the bytes as one frame carries. Returns their number.
+pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
+    let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD)];
+    put_data(to, bytes);
+    bytes.len()
+}
+
+fn put_data(to: &mut BytesMut, bytes: &[u8]) {
+    put(to, DATA, bytes);
+}
+
+fn put(to: &mut BytesMut, kind: u8, payload: &[u8]) {
+    to.put_slice(&header(kind, payload.len()));
+    to.put_slice(payload);
+}
+
+fn header(kind: u8, length: usize) -> [u8; HEADER] {
+    debug_assert!(length <= MAX_PAYLOAD);
+    let [high, low] = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    [kind, high, low]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        vec![
+            Frame::Begin { wants_answer: true },
+            Frame::Begin { wants_answer: false },
+            Frame::Begun,
+            Frame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD])),
+            Frame::Data(Bytes::new()),
+            Frame::End,
+            Frame::Refused(Reply::Closed),
+            Frame::Refused(Reply::Unknown),
+        ]
+    }
+
+    #[test]
+    fn frames_are_read_as_they_were_written_in_whatever_pieces_they_arrive() {
+        let mut written = BytesMut::new();
+        frames().iter().for_each(|frame| frame.write(&mut written));
+        for piece in [1, 2, 7, 1000, written.len()] {
+            let (mut arrived, mut read) = (BytesMut::new(), Vec::new());
+            for bytes in written.chunks(piece) {
+                arrived.extend_from_slice(bytes);
+                while let Some(frame) = Frame::take(&mut arrived).unwrap() {
+                    read.push(frame);
+                }
+            }
+            assert_eq!(read, frames());
+            assert!(arrived.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_an_error() {
+        for bytes in [&b"x\0\0"[..], b"b\0\0", b"b\0\x01\x02", b"e\0\x01e", b"r\0\x01?", b"d\xff\xff"] {
+            assert!(Frame::take(&mut bytes.into()).is_err(), "{bytes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_read_past_their_end(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = BytesMut::from(&bytes[..]);
+            while let Ok(Some(_)) = Frame::take(&mut bytes) {}
+        }
+    }
+}
