@@ -1,7 +1,7 @@
 //! Ingress beside nginx, in one run on the same cores: requests per second, CPU per request and latency.
 //!
 //! `make bench ARGS=ingress`. Both pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
-//! them. Each proxy has two threads or workers. The rounds take turns, so that what else the machine does
+//! them. The third, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy has two threads or workers. The rounds take turns, so that what else the machine does
 //! harms both alike. Without nginx and wrk (`apt-get install nginx-light wrk`) nothing is measured. `SECONDS`
 //! and `ROUNDS` change the defaults.
 
@@ -28,6 +28,7 @@ use kubeleet_proxy::gate::Gates;
 use kubeleet_proxy::ingress::{Ingress, IngressConfig};
 use kubeleet_proxy::route::RouteTable;
 use kubeleet_proxy::snapshot::Snapshot;
+use kubeleet_proxy::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +40,7 @@ const IS_INGRESS: &str = "KUBELEET_BENCH_INGRESS";
 const POD_PORT: u16 = 18081;
 const NGINX_PORT: u16 = 18082;
 const INGRESS_PORT: u16 = 18083;
+const TWO_HOPS_PORT: u16 = 18084;
 
 fn main() {
     if std::env::var_os(IS_INGRESS).is_some() {
@@ -57,7 +59,7 @@ fn main() {
     measure(if is_smoke { (1, 1) } else { (5, 3) });
 }
 
-/// The ingress, with one pod.
+/// An ingress with one pod on its host, and one with that pod on another host.
 fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let service = ServiceName::new("web").unwrap();
@@ -86,9 +88,34 @@ fn serve() {
         endpoints: HashMap::from([(service, vec![endpoint])]),
     };
     let (_sender, snapshot) = watch::channel(Arc::new(snapshot));
-    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, INGRESS_PORT));
-    let config = IngressConfig { listen, ..IngressConfig::default() };
-    runtime.block_on(Ingress { snapshot, gates, tunnel: None, config }.run(CancellationToken::new()));
+    let at = |port| {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        IngressConfig { listen, ..IngressConfig::default() }
+    };
+    runtime.block_on(async {
+        let tunnel = Some(Arc::new(tunnel(&gates).await));
+        let two_hops =
+            Ingress { snapshot: snapshot.clone(), gates: Arc::default(), tunnel, config: at(TWO_HOPS_PORT) };
+        let ingress = Ingress { snapshot, gates, tunnel: None, config: at(INGRESS_PORT) };
+        let stop = CancellationToken::new();
+        tokio::join!(ingress.run(stop.clone()), two_hops.run(stop));
+    });
+}
+
+/// Returns the way to a host with these gates.
+async fn tunnel(gates: &Arc<Gates>) -> Dialer {
+    let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let only = |address, key: &ProxyKey| {
+        let peers = Peers::default();
+        let peer = Peer { address, fingerprint: key.fingerprint() };
+        peers.set(HashMap::from([(NodeName::new("worker1").unwrap(), peer)]));
+        Arc::new(peers)
+    };
+    let listener = TunnelListener::bind(any, &there, only(any, &here), gates.clone()).await.unwrap();
+    let peers = only(listener.address().unwrap(), &there);
+    tokio::spawn(listener.run(CancellationToken::new()));
+    Dialer::new(Arc::new(here), peers)
 }
 
 /// A process that ends with this.
@@ -208,8 +235,11 @@ fn measure(defaults: (u64, u64)) {
         println!("\n{connections} connections | requests/s | CPU µs/request | p50 | p99");
         let mut totals = HashMap::new();
         for _ in 0..rounds {
-            for (name, port, server) in [("nginx", NGINX_PORT, &nginx), ("kubeleet", INGRESS_PORT, &ingress)]
-            {
+            for (name, port, server) in [
+                ("nginx", NGINX_PORT, &nginx),
+                ("kubeleet", INGRESS_PORT, &ingress),
+                ("two hops", TWO_HOPS_PORT, &ingress),
+            ] {
                 let round = wrk(port, connections, seconds, server);
                 let Round { per_second, cpu_micros, p50, p99, requests } = &round;
                 println!("{name:>10} | {per_second:>9.0} | {cpu_micros:>6.1} | {p50:>8} | {p99:>8}");
@@ -219,11 +249,15 @@ fn measure(defaults: (u64, u64)) {
                 total.2 += requests;
             }
         }
-        let (ours, theirs) = (totals["kubeleet"], totals["nginx"]);
-        println!(
-            "of nginx: requests/s × {:.2}, CPU per request × {:.2}",
-            ours.0 / theirs.0,
-            (ours.1 / ours.2) / (theirs.1 / theirs.2)
-        );
+        for (name, one, other) in
+            [("one hop of nginx", "kubeleet", "nginx"), ("two hops of one", "two hops", "kubeleet")]
+        {
+            let (one, other): ((f64, f64, f64), (f64, f64, f64)) = (totals[one], totals[other]);
+            println!(
+                "{name}: requests/s × {:.2}, CPU per request × {:.2}",
+                one.0 / other.0,
+                (one.1 / one.2) / (other.1 / other.2)
+            );
+        }
     }
 }
