@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::gate::Pass;
-use crate::tunnel::{KeptStream, NotBegun};
+use crate::tunnel::{KeptStream, NotAccepted};
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -172,13 +172,13 @@ impl Connection {
     ///
     /// # Errors
     /// If it does not, or the connection has ended.
-    pub(super) async fn begin(&mut self, is_repeatable: bool) -> Result<(), NotBegun> {
+    pub(super) async fn begin(&mut self, is_repeatable: bool) -> Result<(), NotAccepted> {
         match self.tunnel() {
             Some(tunnel) if is_repeatable => {
                 tunnel.begin();
                 Ok(())
             }
-            Some(tunnel) => tunnel.begun().await,
+            Some(tunnel) => tunnel.begin_and_wait().await,
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use common::ids::{PodId, ServiceName};
 use common::ingress::HttpProtocol;
 use tokio::time::Instant;
 
-use crate::tunnel::{Dialer, HttpStream, NotBegun, TunnelError};
+use crate::tunnel::{Dialer, HttpStream, NotAccepted, TunnelError};
 
 use super::Shared;
 use super::connection::{Connection, Key};
@@ -175,9 +175,9 @@ impl<'a> Search<'a> {
         while let Some(mut connection) = pod.pools.take(key, request.is_repeatable) {
             match tokio::time::timeout(within, connection.begin(request.is_repeatable)).await {
                 Ok(Ok(())) => return Ok(Way::Http(Box::new(connection))),
-                Ok(Err(NotBegun::Refused)) => return Err(NoWay::Refused),
+                Ok(Err(NotAccepted::Refused)) => return Err(NoWay::Refused),
                 // Nothing was sent on it.
-                Ok(Err(NotBegun::Ended)) => {}
+                Ok(Err(NotAccepted::Ended)) => {}
                 Err(_) => return Err(NoWay::Unreachable),
             }
         }

@@ -14,7 +14,7 @@ pub(super) const HEADER: usize = 3;
 pub(super) const MAX_PAYLOAD: usize = 16 * 1024 - HEADER;
 
 const BEGIN: u8 = b'b';
-const BEGUN: u8 = b'+';
+const ACCEPTED: u8 = b'+';
 const DATA: u8 = b'd';
 const END: u8 = b'e';
 const REFUSED: u8 = b'r';
@@ -24,11 +24,11 @@ const REFUSED: u8 = b'r';
 pub(super) enum Frame {
     /// A request begins: the gate is asked to let it in.
     Begin {
-        /// Whether `Begun` is waited for. Otherwise what the request says follows at once.
+        /// Whether `Accepted` is waited for. Otherwise what the request says follows at once.
         wants_answer: bool,
     },
     /// The gate has let the request in: the answer, or a sign of life where the pod takes long.
-    Begun,
+    Accepted,
     /// Bytes for the pod, or of it.
     Data(Bytes),
     /// The request has been answered: it is not in flight any more.
@@ -42,7 +42,7 @@ impl Frame {
     pub(super) fn write(&self, to: &mut BytesMut) {
         match self {
             Frame::Begin { wants_answer } => put(to, BEGIN, &[u8::from(*wants_answer)]),
-            Frame::Begun => put(to, BEGUN, &[]),
+            Frame::Accepted => put(to, ACCEPTED, &[]),
             Frame::Data(bytes) => put_data(to, bytes),
             Frame::End => put(to, END, &[]),
             Frame::Refused(reply) => put(to, REFUSED, &[reply.byte()]),
@@ -67,7 +67,7 @@ impl Frame {
         let frame = match (kind, &payload[..]) {
             (DATA, _) => Some(Frame::Data(payload)),
             (BEGIN, [wants_answer @ (0 | 1)]) => Some(Frame::Begin { wants_answer: *wants_answer == 1 }),
-            (BEGUN, []) => Some(Frame::Begun),
+            (ACCEPTED, []) => Some(Frame::Accepted),
             (END, []) => Some(Frame::End),
             (REFUSED, [reply]) => Reply::of_byte(*reply).map(Frame::Refused),
             _ => None,
@@ -113,7 +113,7 @@ mod tests {
         vec![
             Frame::Begin { wants_answer: true },
             Frame::Begin { wants_answer: false },
-            Frame::Begun,
+            Frame::Accepted,
             Frame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD])),
             Frame::Data(Bytes::new()),
             Frame::End,

@@ -21,7 +21,7 @@ use crate::gate::Refusal;
 
 /// Why a request has not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotBegun {
+pub(crate) enum NotAccepted {
     /// The gate let nothing in.
     Refused,
     /// The connection has ended, or was not idle.
@@ -75,7 +75,7 @@ impl KeptStream {
     ///
     /// # Cancel safety
     /// The connection cannot be used after it was cancelled.
-    pub(crate) async fn begun(&self) -> Result<(), NotBegun> {
+    pub(crate) async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
         self.lock().begin(true);
         let answer = std::future::poll_fn(|cx| {
             let mut inner = self.lock();
@@ -83,16 +83,17 @@ impl KeptStream {
             inner.poll_frame(cx)
         });
         match answer.await {
-            Ok(Some(Frame::Begun)) => Ok(()),
-            Ok(Some(Frame::Refused(_))) => Err(NotBegun::Refused),
-            Ok(Some(_) | None) | Err(_) => Err(NotBegun::Ended),
+            Ok(Some(Frame::Accepted)) => Ok(()),
+            Ok(Some(Frame::Refused(_))) => Err(NotAccepted::Refused),
+            Ok(Some(_) | None) | Err(_) => Err(NotAccepted::Ended),
         }
     }
 
     /// Says that the request was answered. Returns whether that was sent at once; otherwise the connection has to end.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
-        if !inner.data.is_empty() {
+        // What the pod has said beyond its answer would be taken for the next one.
+        if !inner.data.is_empty() || !inner.received.is_empty() {
             return false;
         }
         Frame::End.write(&mut inner.unsent);
@@ -157,7 +158,7 @@ impl AsyncRead for KeptStream {
             match ready!(inner.poll_frame(cx))? {
                 Some(Frame::Data(bytes)) => inner.data = bytes,
                 // The pod takes its time.
-                Some(Frame::Begun) => {}
+                Some(Frame::Accepted) => {}
                 Some(Frame::Refused(reply)) => {
                     let refusal = refusal_of(reply);
                     inner.refusal = Some(refusal);

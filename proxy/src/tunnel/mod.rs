@@ -19,7 +19,7 @@ mod tls;
 
 pub use dial::{Dialer, HttpStream, TunnelError, TunnelStream};
 pub(crate) use host::HostTunnel;
-pub(crate) use kept::{KeptStream, NotBegun};
+pub(crate) use kept::{KeptStream, NotAccepted};
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};

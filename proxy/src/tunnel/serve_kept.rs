@@ -116,7 +116,7 @@ impl Requests<'_> {
                 }
                 (Some(Frame::End), true) => self.pass = None,
                 (Some(Frame::Begin { wants_answer }), false) => match self.enter() {
-                    Ok(()) if wants_answer => self.answering.send(&Frame::Begun).await?,
+                    Ok(()) if wants_answer => self.answering.send(&Frame::Accepted).await?,
                     Ok(()) => self.answering.is_due.store(true, Ordering::Relaxed),
                     Err(reply) => {
                         self.answering.send(&Frame::Refused(reply)).await?;
@@ -161,7 +161,7 @@ impl Answering {
         loop {
             let Ok(read) = timeout(SIGN_OF_LIFE_AFTER, pod.read(&mut buffer[HEADER..])).await else {
                 if self.is_due.load(Ordering::Relaxed) {
-                    self.send(&Frame::Begun).await?;
+                    self.send(&Frame::Accepted).await?;
                 }
                 continue;
             };

@@ -156,7 +156,7 @@ async fn each_request_on_a_kept_connection_is_let_in_anew_and_an_idle_one_counts
     for waits in [false, true, false, true] {
         idle(&hosts).await;
         if waits {
-            stream.begun().await.unwrap()
+            stream.begin_and_wait().await.unwrap()
         } else {
             stream.begin()
         };
@@ -184,7 +184,7 @@ async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
     };
     assert!(tokio::time::timeout(SOON, refused).await.unwrap().is_err());
     assert_eq!(asks.refusal(), Some(Refusal::Closed));
-    assert_eq!(waits.begun().await, Err(NotBegun::Refused));
+    assert_eq!(waits.begin_and_wait().await, Err(NotAccepted::Refused));
     assert_eq!(hosts.gates.drained(&pod, &assignment, SOON).await.unwrap().cut, 0);
 }
 
@@ -194,15 +194,15 @@ async fn a_kept_connection_to_containers_that_were_restarted_is_refused() {
     let stream = kept(&hosts, port).await;
     idle(&hosts).await;
     hosts.gates.set(LocalPod { assignment: endpoint().assignment, start: 2, ..local_pod("p") });
-    assert_eq!(stream.begun().await, Err(NotBegun::Refused));
-    assert_eq!(kept(&hosts, port).await.begun().await, Ok(()));
+    assert_eq!(stream.begin_and_wait().await, Err(NotAccepted::Refused));
+    assert_eq!(kept(&hosts, port).await.begin_and_wait().await, Ok(()));
 }
 
 #[tokio::test]
 async fn a_request_on_a_kept_connection_is_cut_when_its_time_is_over() {
     let (hosts, port) = (hosts().await, echo().await);
     let mut stream = kept(&hosts, port).await;
-    stream.begun().await.unwrap();
+    stream.begin_and_wait().await.unwrap();
     let (pod, assignment) = (endpoint().pod, endpoint().assignment);
     hosts.gates.close(&pod, &assignment);
     assert_eq!(hosts.gates.drained(&pod, &assignment, Duration::from_millis(50)).await.unwrap().cut, 1);

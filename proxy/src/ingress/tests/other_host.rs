@@ -104,30 +104,30 @@ async fn a_host_that_falls_silent_holds_a_request_on_a_kept_connection_up_for_as
     let near = endpoint("a", EndpointState::Ready);
     let far = Endpoint { node: NodeName::new("worker2").unwrap(), ..endpoint("b", EndpointState::Ready) };
     let real = fixture.peers.of_node(&near.node).unwrap();
-    let wire = Wire::to(real.address).await;
-    fixture.peers.insert(far.node.clone(), Peer { address: wire.address, ..real });
+    let cable = Cable::to(real.address).await;
+    fixture.peers.insert(far.node.clone(), Peer { address: cable.address, ..real });
     for request in [|| get("/"), || post(vec![b'x'; 100])] {
         fixture.set_endpoints(vec![far.clone()]);
         let mut client = Client::connect(fixture.address).await;
         assert_eq!(client.send(get("/")).await.unwrap().status(), StatusCode::OK);
         fixture.set_endpoints(vec![far.clone(), near.clone()]);
-        wire.is_cut.store(true, Ordering::SeqCst);
+        cable.is_cut.store(true, Ordering::SeqCst);
         let begun = Instant::now();
         for _ in 0..8 {
             assert_eq!(client.send(request()).await.unwrap().status(), StatusCode::OK);
         }
         assert!(begun.elapsed() < connect_within * 3, "{:?}", begun.elapsed());
-        wire.is_cut.store(false, Ordering::SeqCst);
+        cable.is_cut.store(false, Ordering::SeqCst);
     }
 }
 
-/// A wire to a proxy, which can be cut: nothing is passed on then, and nothing ends.
-struct Wire {
+/// A cable to a proxy, which can be cut: nothing is passed on then, and nothing ends.
+struct Cable {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
 }
 
-impl Wire {
+impl Cable {
     async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
