@@ -58,7 +58,7 @@ impl TunnelListener {
 
     /// Makes it what it was before connections were kept.
     #[cfg(test)]
-    pub(super) fn as_before_kept_connections(mut self) -> Self {
+    pub(super) fn without_kept_connections(mut self) -> Self {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
         config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
         self.acceptor = Arc::new(config).into();

@@ -136,7 +136,7 @@ async fn ask(stream: &mut KeptStream, request: &[u8]) -> std::io::Result<Vec<u8>
 }
 
 async fn end(stream: &KeptStream) {
-    std::future::poll_fn(|cx| std::task::Poll::Ready(assert!(stream.end(cx)))).await;
+    assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(stream.end(cx))).await);
 }
 
 /// Waits until nothing is in flight to the pod.
@@ -228,7 +228,7 @@ async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
 
 #[tokio::test]
 async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
-    let (hosts, port) = (hosts_with(TunnelListener::as_before_kept_connections).await, echo().await);
+    let (hosts, port) = (hosts_with(TunnelListener::without_kept_connections).await, echo().await);
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     let HttpStream::Once(mut stream) = stream else { panic!("it is kept") };
     stream.write_all(b"x").await.unwrap();
