@@ -20,8 +20,9 @@ use super::listen::Target;
 use super::{Reply, reply_of};
 use crate::gate::{Gates, Pass};
 
-/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s.
-const MOST_IDLE: Duration = Duration::from_secs(10);
+/// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends them when it
+/// learns that the pod leaves; if it does not, a pod that waits for idle connections when it is stopped waits so long.
+const MOST_IDLE: Duration = Duration::from_secs(5);
 /// A request of which nothing else has come back after this time is said to have begun: the other host knows then that this
 /// one is alive.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);

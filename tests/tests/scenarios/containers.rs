@@ -251,8 +251,13 @@ async fn logs_are_read_and_followed_through_the_api() {
         .await;
     http.runs(SOON, "talk", 1).await;
     let uuid = http.pods("service=talk").await[0]["uuid"].as_str().unwrap().to_owned();
-    let (status, text) = http.send(reqwest::Method::GET, &format!("/pod/{uuid}/log?tail=100"), None).await;
-    assert!(status.is_success() && text.as_str().unwrap().contains("line 1\n"), "{status}: {text}");
+    // A container runs before its program has written anything.
+    eventually_within(SOON, "the first line is read", || async {
+        let (status, text) = http.send(reqwest::Method::GET, &format!("/pod/{uuid}/log?tail=100"), None).await;
+        let is_there = status.is_success() && text.as_str().unwrap().contains("line 1\n");
+        if is_there { Ok(()) } else { Err(format!("{status}: {text}")) }
+    })
+    .await;
     let mut stream = http.stream(&format!("/pod/{uuid}/log?tail=1&follow=true")).await;
     let mut seen = String::new();
     while seen.lines().count() < 6 {
