@@ -253,7 +253,8 @@ async fn logs_are_read_and_followed_through_the_api() {
     let uuid = http.pods("service=talk").await[0]["uuid"].as_str().unwrap().to_owned();
     // A container runs before its program has written anything.
     eventually_within(SOON, "the first line is read", || async {
-        let (status, text) = http.send(reqwest::Method::GET, &format!("/pod/{uuid}/log?tail=100"), None).await;
+        let (status, text) =
+            http.send(reqwest::Method::GET, &format!("/pod/{uuid}/log?tail=100"), None).await;
         let is_there = status.is_success() && text.as_str().unwrap().contains("line 1\n");
         if is_there { Ok(()) } else { Err(format!("{status}: {text}")) }
     })
