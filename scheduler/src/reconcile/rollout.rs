@@ -2,8 +2,8 @@
 //!
 //! Only services with an `update` policy are judged, and each generation until it has settled: until all pods were
 //! good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it ended or was
-//! restarted before, if its image cannot be pulled, if it is unhealthy, or if it is not ready in time; otherwise it is
-//! *young*, and holds up the next one.
+//! restarted before, if its image cannot be pulled or its program not started, if it is unhealthy, or if it is not ready
+//! in time; otherwise it is *young*, and holds up the next one.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use common::spec::{OnFailure, UpdatePolicy};
 /// The time within which a new pod must be ready, waiting for a node and for its image among it.
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 /// Reasons of a pod that do not go away by waiting a little longer.
-const BAD_REASONS: [&str; 4] = ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "Unhealthy"];
+const BAD_REASONS: [&str; 5] =
+    ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "StartFailed", "Unhealthy"];
 
 /// What a new pod shows of its generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,6 +201,7 @@ mod tests {
             (pod(Phase::Pending, 601, reason("Unschedulable")), "bad", "for too long"),
             (pod(Phase::Running, 3, reason("CrashLoopBackOff")), "bad", "it crashes"),
             (pod(Phase::Assigned, 3, reason("ImagePullBackOff")), "bad", "there is no such image"),
+            (pod(Phase::Assigned, 3, reason("StartFailed")), "bad", "there is no such program"),
             (pod(Phase::Running, 3, |p| p.restarts = 1), "bad", "it crashed once"),
             (pod(Phase::Running, 30, |p| p.restarts = 1), "good", "and recovered"),
             (pod(Phase::Failed, 3, |_| {}), "bad", "it ended with an error"),
