@@ -233,7 +233,8 @@ async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped(
         }
         let _: u64 = cluster.server.cli(&["DEL", &key]).await;
         if let Some(dump) = before {
-            let restore = [&b"RESTORE"[..], key.as_bytes(), b"0", &dump];
+            // A daemon may have written it again meanwhile.
+            let restore = [&b"RESTORE"[..], key.as_bytes(), b"0", &dump, b"REPLACE"];
             let _: String = cluster.server.cli(&restore).await;
         }
     }
