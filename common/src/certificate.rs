@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::backoff;
@@ -21,8 +22,8 @@ const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// wrong by years must not make one order after the other.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An ordered certificate as it is stored: its key is encrypted.
-#[derive(Clone, PartialEq, Eq)]
+/// An ordered certificate as it is stored, in Redis and by each proxy on its disk: its key is encrypted.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCertificate {
     /// The host that it is for.
     pub host: String,
@@ -31,6 +32,7 @@ pub struct StoredCertificate {
     /// The certificate and those of its authorities, in PEM.
     pub chain: String,
     /// The private key in PEM, encrypted.
+    #[serde(rename = "key")]
     pub sealed_key: String,
     /// When its life begins, in seconds since 1970.
     pub not_before: u64,

@@ -149,7 +149,7 @@ pub fn has_dot_segments(path: &str) -> bool {
 }
 
 /// Returns the host in lower case, without its port and the dot of a fully qualified name.
-pub(crate) fn host_name(host: &str) -> Cow<'_, str> {
+pub fn host_name(host: &str) -> Cow<'_, str> {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,

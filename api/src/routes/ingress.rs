@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use common::api::{CertificateView, List, RouteView};
 use common::ingress::IngressRule;
+use common::store::StoreError;
 
 use crate::params::{Paging, Params, page_size};
 use crate::problem::ApiProblem;
@@ -37,22 +38,19 @@ pub(crate) async fn list_cluster_routes(
 
 /// Adds how it stands with the certificates that are ordered.
 async fn add_certificates(app: &AppState, items: &mut [RouteView]) -> Result<(), ApiProblem> {
-    let ordered: Vec<(usize, String)> = items
-        .iter()
-        .enumerate()
-        .filter_map(|(index, item)| Some((index, item.rule.auto_host()?.to_owned())))
-        .collect();
-    if ordered.is_empty() {
+    let hosts: Vec<String> =
+        items.iter().filter_map(|item| item.rule.auto_host()).map(str::to_owned).collect();
+    if hosts.is_empty() {
         return Ok(());
     }
-    let hosts: Vec<String> = ordered.iter().map(|(_, host)| host.clone()).collect();
     let (_, statuses) = app.store.certificate_statuses(&hosts).await?;
-    for ((index, _), status) in ordered.into_iter().zip(statuses) {
-        let view = status.map_or_else(
-            |error| CertificateView { error: Some(error.to_string()), ..CertificateView::default() },
-            CertificateView::from,
-        );
-        items[index].certificate = Some(view);
+    let ordered = items.iter_mut().filter(|item| item.rule.auto_host().is_some());
+    for (item, status) in ordered.zip(statuses) {
+        let unreadable = |error: StoreError| CertificateView {
+            error: Some(error.to_string()),
+            ..CertificateView::default()
+        };
+        item.certificate = Some(status.map_or_else(unreadable, CertificateView::from));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use common::api::{CertificateView, RouteView};
 use common::ids::ServiceName;
 use jiff::Timestamp;
-use proxy::route::RouteTable;
+use proxy::route::{RouteTable, host_name};
 
 use super::context::{self, Context};
 use super::error::CommandError;
@@ -109,8 +109,8 @@ impl Target {
     /// Returns the certificate of the host, if that is ordered.
     fn certificate(&self, routes: &[RouteView]) -> Option<CertificateView> {
         let Self::Http { host, .. } = self else { return None };
-        let name = host.split(':').next()?.to_ascii_lowercase();
-        routes.iter().find(|route| route.rule.auto_host() == Some(&name))?.certificate.clone()
+        let name = host_name(host);
+        routes.iter().find(|route| route.rule.auto_host() == Some(&*name))?.certificate.clone()
     }
 
     /// Returns the service, and the port of its pods.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use common::backoff::Backoff;
 use common::certificate::{CertificateStatus, StoredCertificate};
 use common::store::{Store, StoreError, channel};
-use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -24,18 +23,6 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A certificate is warned of when this part of its life is left: it should have been renewed at a third.
 const WARN_AT: u64 = 6;
 
-/// A certificate in the file; as in Redis, with its key encrypted.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    host: String,
-    id: String,
-    chain: String,
-    key: String,
-    not_before: u64,
-    not_after: u64,
-    directory: String,
-}
-
 /// Loads certificates.
 pub(super) struct Follow {
     pub(super) store: Store,
@@ -49,25 +36,17 @@ pub(super) struct Follow {
 impl Follow {
     /// Serves what the process before has saved.
     pub(super) fn read_file(&self) {
-        let saved: Result<Vec<Saved>, String> = match std::fs::read(&self.file) {
+        let saved: Result<Vec<StoredCertificate>, String> = match std::fs::read(&self.file) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
             Err(error) if error.kind() == ErrorKind::NotFound => return,
             Err(error) => Err(error.to_string()),
         };
-        let serve = |Saved { host, id, chain, key, not_before, not_after, directory }| {
-            let sealed_key = key;
-            self.stored.serve(StoredCertificate {
-                host,
-                id,
-                chain,
-                sealed_key,
-                not_before,
-                not_after,
-                directory,
-            })
-        };
         let problem = match saved {
-            Ok(saved) => saved.into_iter().filter_map(|saved| serve(saved).err()).next(),
+            // All of them, also behind one that is faulty.
+            Ok(saved) => {
+                let faults = saved.into_iter().filter_map(|saved| self.stored.serve(saved).err());
+                faults.reduce(|first, _| first)
+            }
             Err(error) => Some(error),
         };
         if let Some(problem) = problem {
@@ -203,17 +182,7 @@ impl Follow {
     }
 
     async fn save(&self) {
-        let saved = |one: StoredCertificate| Saved {
-            host: one.host,
-            id: one.id,
-            chain: one.chain,
-            key: one.sealed_key,
-            not_before: one.not_before,
-            not_after: one.not_after,
-            directory: one.directory,
-        };
-        let all: Vec<Saved> = self.stored.all().into_iter().map(saved).collect();
-        let text = serde_json::to_string(&all).expect("texts and numbers serialize");
+        let text = serde_json::to_string(&self.stored.all()).expect("texts and numbers serialize");
         let file = self.file.clone();
         let written = tokio::task::spawn_blocking(move || known_file::write(&file, &text)).await;
         if let Ok(Err(error)) = written {
@@ -282,5 +251,41 @@ impl Logged {
             self.warned.insert(host.to_owned(), Instant::now());
         }
         is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::config::Secret;
+    use common::secret_key::SecretKey;
+    use common::store::LinkOptions;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::route::RouteTable;
+    use crate::snapshot::Snapshot;
+
+    #[tokio::test]
+    async fn a_faulty_certificate_in_the_file_keeps_no_other_from_being_served() {
+        let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
+        let stored = |host: &str| {
+            let made = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
+            let pem = Secret::new(made.signing_key.serialize_pem());
+            StoredCertificate::seal(host, "d", made.cert.pem(), &pem, (1, 2), &key).unwrap()
+        };
+        let faulty = StoredCertificate { chain: "none".to_owned(), ..stored("a.example") };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("certificates.json");
+        std::fs::write(&file, serde_json::to_string(&[faulty, stored("b.example")]).unwrap()).unwrap();
+        let snapshot = Snapshot { routes: RouteTable::default(), endpoints: HashMap::new() };
+        let follow = Follow {
+            store: Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default()),
+            stored: Arc::new(StoredCertificates::new(key.clone())),
+            hosts: AutoHosts::new(watch::channel(Arc::new(snapshot)).1),
+            directory: "d".to_owned(),
+            file,
+        };
+        follow.read_file();
+        assert_eq!(["a.example", "b.example"].map(|host| follow.stored.id(host).is_some()), [false, true]);
     }
 }

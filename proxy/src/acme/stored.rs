@@ -10,6 +10,7 @@ use common::secret_key::SecretKey;
 use rustls::sign::CertifiedKey;
 
 use crate::ingress::certificates::{Certificate, parse};
+use crate::route::host_name;
 
 /// How the order for a host stands.
 #[derive(Debug, Clone)]
@@ -54,8 +55,7 @@ impl StoredCertificates {
 
     /// Returns the certificate of a host, for a handshake.
     pub(crate) fn find(&self, host: &str) -> Option<Arc<CertifiedKey>> {
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        self.read().served.get(&host).map(|served| served.certificate.key.clone())
+        self.read().served.get(&*host_name(host)).map(|served| served.certificate.key.clone())
     }
 
     /// Serves a certificate from now on.

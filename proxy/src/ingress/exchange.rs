@@ -21,7 +21,7 @@ use super::answer::Problem;
 use super::connection::{Connection, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
-use super::search::{HttpRequest, NoPod, Search, Target};
+use super::search::{NoPod, Search, Target};
 use super::way::{self, Way};
 
 /// A request as pods get it.
@@ -66,8 +66,9 @@ impl Outgoing {
         Request::from_parts(self.head.clone(), body)
     }
 
-    fn on_used_connections(&self) -> HttpRequest {
-        HttpRequest { is_repeatable: self.head.method.is_idempotent() && self.body.is_none() }
+    /// Returns whether it may be sent again if the connection ends at that moment.
+    fn is_repeatable(&self) -> bool {
+        self.head.method.is_idempotent() && self.body.is_none()
     }
 
     /// Returns whether the pod may have seen a part of the body.
@@ -91,7 +92,7 @@ pub(super) async fn exchange(
 ) -> Result<Response<FromPod>, Problem> {
     let target = Target { service: &route.service, slot: None, port: route.port };
     let mut search = match route.protocol {
-        HttpProtocol::Http => Search::for_request(shared, target, request.on_used_connections()),
+        HttpProtocol::Http => Search::for_request(shared, target, request.is_repeatable()),
         HttpProtocol::H2c => Search::new(shared, target),
     };
     if let Some(service) = search.service() {
@@ -107,8 +108,16 @@ pub(super) async fn exchange(
         if request.progress.as_ref().is_some_and(|progress| progress.has_failed()) {
             return Err(Problem::bad_request("The body did not arrive whole, or is malformed."));
         }
-        if failure.at == FailedAt::Pod {
-            pod.failed(&route.service, Instant::now());
+        match failure.at {
+            FailedAt::Pod => {
+                pod.failed(&route.service, Instant::now());
+                search.rule_out(&pod, failure.why == NoAnswer::Refused);
+            }
+            FailedAt::Gate => {
+                pod.pools.clear();
+                search.rule_out(&pod, false);
+            }
+            FailedAt::Host => search.rule_out_node(&pod),
         }
         seen_by += u32::from(failure.why != NoAnswer::Refused);
         let has_budget = || {
@@ -122,14 +131,6 @@ pub(super) async fn exchange(
         }
         if let Some(service) = search.service() {
             service.metrics.repeats.increment(1);
-        }
-        match failure.at {
-            FailedAt::Pod => search.rule_out(&pod, failure.why == NoAnswer::Refused),
-            FailedAt::Gate => {
-                pod.pools.clear();
-                search.rule_out(&pod, false);
-            }
-            FailedAt::Host => search.rule_out_node(&pod),
         }
     }
 }
@@ -251,7 +252,7 @@ async fn from_pool(
     address: SocketAddr,
     key: Key,
 ) -> Result<Connection, Failure> {
-    if let Some(connection) = pod.pools.take(key, request.on_used_connections().is_repeatable) {
+    if let Some(connection) = pod.pools.take(key, request.is_repeatable()) {
         return Ok(connection);
     }
     let connecting = Connection::connect(address, key.protocol);

@@ -204,7 +204,8 @@ async fn serve(
     let entrance = Entrance { shared: &served.shared, threads, clients: Arc::default() };
     tokio::select! {
         // These end only when nothing keeps the snapshot any more.
-        () = async { tokio::join!(following, tcp, entrance.http(http), entrance.https(https)); } => {}
+        // HTTPS before HTTP, which redirects to its port.
+        () = async { tokio::join!(following, tcp, entrance.https(https), entrance.http(http)); } => {}
         () = shutdown.cancelled() => {}
     }
     drop(entrance);

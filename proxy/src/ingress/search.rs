@@ -28,19 +28,13 @@ pub(crate) struct Target<'a> {
     pub(crate) port: u16,
 }
 
-/// What a request says about connections that were used before.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HttpRequest {
-    /// Whether it may be sent again if the connection ends at that moment: pods may see it twice, and it has no body.
-    pub(super) is_repeatable: bool,
-}
-
 /// The search for a pod of one service, for one request or connection.
 pub(super) struct Search<'a> {
     shared: &'a Shared,
     target: Target<'a>,
-    /// The request, if it is HTTP/1.1; `None` for what has a connection of its own.
-    request: Option<HttpRequest>,
+    /// Whether the request may be sent again if its connection ends at that moment, if this is for an HTTP/1.1 request;
+    /// `None` for what has a connection of its own.
+    is_repeatable: Option<bool>,
     table: Arc<Table>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
@@ -73,7 +67,7 @@ impl<'a> Search<'a> {
         Self {
             shared,
             target,
-            request: None,
+            is_repeatable: None,
             table: shared.table.borrow().clone(),
             refused: Vec::new(),
             has_refused_connection: false,
@@ -82,8 +76,8 @@ impl<'a> Search<'a> {
     }
 
     /// As [`new`](Self::new), for an HTTP/1.1 request.
-    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, request: HttpRequest) -> Self {
-        Self { request: Some(request), ..Self::new(shared, target) }
+    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, is_repeatable: bool) -> Self {
+        Self { is_repeatable: Some(is_repeatable), ..Self::new(shared, target) }
     }
 
     /// Returns the service as it is known now.
@@ -143,8 +137,8 @@ impl<'a> Search<'a> {
             Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
                 Some(entered) => entered,
                 None => {
-                    return match self.request {
-                        Some(request) => self.enter_with_request(tunnel, pod, request).await,
+                    return match self.is_repeatable {
+                        Some(is_repeatable) => self.enter_with_request(tunnel, pod, is_repeatable).await,
                         None => self.enter_through(tunnel, endpoint).await,
                     };
                 }
@@ -168,12 +162,12 @@ impl<'a> Search<'a> {
         &self,
         tunnel: &Dialer,
         pod: &Pod,
-        request: HttpRequest,
+        is_repeatable: bool,
     ) -> Result<Way, NoWay> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
         let key = Key::of_other_host(port);
-        while let Some(mut connection) = pod.pools.take(key, request.is_repeatable) {
-            match tokio::time::timeout(within, connection.begin(request.is_repeatable)).await {
+        while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
+            match tokio::time::timeout(within, connection.begin(is_repeatable)).await {
                 Ok(Ok(())) => return Ok(Way::Http(Box::new(connection))),
                 Ok(Err(NotAccepted::Refused)) => return Err(NoWay::Refused),
                 // Nothing was sent on it.

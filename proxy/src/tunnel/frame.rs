@@ -1,10 +1,14 @@
-//! What the two ends of a kept connection send each other. Pure.
+//! What the two ends of a kept connection send each other.
 //!
 //! A frame is its kind (one byte), the length of what follows (two bytes, the higher first), and that.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::AsyncRead;
+use tokio_util::io::poll_read_buf;
 
 use super::Reply;
 
@@ -73,6 +77,36 @@ impl Frame {
             _ => None,
         };
         frame.map(Some).ok_or_else(|| io::Error::other("a frame of the tunnel is of no known kind"))
+    }
+}
+
+/// What has arrived and was not taken yet.
+#[derive(Default)]
+pub(super) struct Arrived(BytesMut);
+
+impl Arrived {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads the next frame; `None` at the end of the connection. Nothing that arrived is lost if it is not polled again.
+    ///
+    /// # Errors
+    /// If the connection fails, or what has arrived is no frame.
+    pub(super) fn poll_frame<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Frame>>> {
+        loop {
+            if let Some(frame) = Frame::take(&mut self.0)? {
+                return Poll::Ready(Ok(Some(frame)));
+            }
+            self.0.reserve(MAX_PAYLOAD);
+            if ready!(poll_read_buf(Pin::new(&mut *from), cx, &mut self.0))? == 0 {
+                return Poll::Ready(Ok(None));
+            }
+        }
     }
 }
 

@@ -12,10 +12,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_util::io::poll_read_buf;
 
 use super::dial::TunnelStream;
-use super::frame::{Frame, MAX_PAYLOAD, put_some_data};
+use super::frame::{Arrived, Frame, MAX_PAYLOAD, put_some_data};
 use super::refusal_of;
 use crate::gate::Refusal;
 
@@ -35,7 +34,7 @@ pub struct KeptStream(Arc<Mutex<Inner>>);
 
 struct Inner {
     stream: TunnelStream,
-    received: BytesMut,
+    arrived: Arrived,
     /// Bytes of the pod that were not read yet.
     data: Bytes,
     /// Frames that were not written yet.
@@ -54,8 +53,8 @@ impl fmt::Debug for KeptStream {
 impl KeptStream {
     /// Takes a connection whose first request was let in.
     pub(super) fn new(stream: TunnelStream) -> Self {
-        let (received, data, unsent) = (BytesMut::new(), Bytes::new(), BytesMut::new());
-        Self(Arc::new(Mutex::new(Inner { stream, received, data, unsent, refusal: None, has_heard: true })))
+        let (arrived, data, unsent) = (Arrived::default(), Bytes::new(), BytesMut::new());
+        Self(Arc::new(Mutex::new(Inner { stream, arrived, data, unsent, refusal: None, has_heard: true })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -93,7 +92,7 @@ impl KeptStream {
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
         // What the pod has said beyond its answer would be taken for the next one.
-        if !inner.data.is_empty() || !inner.received.is_empty() {
+        if !inner.data.is_empty() || !inner.arrived.is_empty() {
             return false;
         }
         Frame::End.write(&mut inner.unsent);
@@ -119,16 +118,9 @@ impl Inner {
 
     /// Reads the next frame; `None` at the end of the connection.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame>>> {
-        loop {
-            if let Some(frame) = Frame::take(&mut self.received)? {
-                self.has_heard = true;
-                return Poll::Ready(Ok(Some(frame)));
-            }
-            self.received.reserve(MAX_PAYLOAD);
-            if ready!(poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.received))? == 0 {
-                return Poll::Ready(Ok(None));
-            }
-        }
+        let frame = ready!(self.arrived.poll_frame(&mut self.stream, cx))?;
+        self.has_heard |= frame.is_some();
+        Poll::Ready(Ok(frame))
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

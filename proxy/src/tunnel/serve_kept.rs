@@ -1,6 +1,7 @@
 //! The listening end of a connection that is kept from one request to the next: each request is let in at the pod's gate
 //! anew.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::frame::{Frame, HEADER, MAX_PAYLOAD, data_header};
+use super::frame::{Arrived, Frame, HEADER, MAX_PAYLOAD, data_header};
 use super::listen::Target;
 use super::{Reply, reply_of};
 use crate::gate::{Gates, Pass};
@@ -52,7 +53,7 @@ pub(super) async fn serve(
         start: pass.pod().start,
         pass: None,
         cut: Box::pin(pass.cut()),
-        reader: FrameReader { peer: peer_read, received: BytesMut::new() },
+        reader: FrameReader { peer: peer_read, arrived: Arrived::default() },
         pod: pod_write,
         answering: &answering,
     };
@@ -192,7 +193,7 @@ impl Answering {
 /// Reads frames.
 struct FrameReader {
     peer: ReadHalf<Peer>,
-    received: BytesMut,
+    arrived: Arrived,
 }
 
 impl FrameReader {
@@ -201,15 +202,7 @@ impl FrameReader {
     /// # Cancel safety
     /// Nothing that arrived is lost.
     async fn next(&mut self) -> io::Result<Option<Frame>> {
-        loop {
-            if let Some(frame) = Frame::take(&mut self.received)? {
-                return Ok(Some(frame));
-            }
-            self.received.reserve(MAX_PAYLOAD);
-            if self.peer.read_buf(&mut self.received).await? == 0 {
-                return Ok(None);
-            }
-        }
+        poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }
 
     /// Reads and forgets what is still sent.
