@@ -234,6 +234,11 @@ impl MetricsServer {
     }
 }
 
+/// Keeps what is measured from now on, for a server that is bound later.
+pub fn keep_measurements() {
+    recorder();
+}
+
 fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
     let access = Arc::new(AccessControl::new(token, read_token));
     let router = Router::new()

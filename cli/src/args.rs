@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Run the worker of this node, and the guard process above it.
     Worker(WorkerOptions),
     /// Run the proxy of this host, through which traffic reaches pods; one for all workers of the host.
-    Proxy(SettingFlags),
+    Proxy(ProxyOptions),
     /// Prepare this host so that pods reach services by name.
     Net(NetOptions),
     /// Exit 0 if the daemon of this container or machine is healthy.
@@ -54,6 +54,17 @@ pub(crate) enum Command {
     SampleImage(SampleImageOptions),
     #[command(flatten)]
     User(UserCommand),
+}
+
+/// Arguments of `proxy`.
+#[derive(Args)]
+pub(crate) struct ProxyOptions {
+    /// Take the place of the proxy that runs, whose connections go on until they end; SIGHUP makes a proxy start its
+    /// program again with this option
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 /// Arguments of `worker`.

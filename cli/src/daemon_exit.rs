@@ -23,7 +23,7 @@ pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<ProxyError>() {
         return match error {
             ProxyError::NoSocket | ProxyError::Local(LocalError::Socket { .. }) => Exit::Usage,
-            ProxyError::Local(LocalError::InUse(_)) => Exit::Conflict,
+            ProxyError::Local(LocalError::InUse(_) | LocalError::TakeOver { .. }) => Exit::Conflict,
         };
     }
     match error.downcast_ref::<SupervisorError>() {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::api::metrics::MetricsServer;
+use ::proxy::Start;
+use ::proxy::listening::Listening;
 use ::worker::LivenessPipe;
 use ::worker::supervisor::{self, Program};
 use anyhow::Context;
@@ -15,8 +17,9 @@ use common::store::{LinkOptions, Severity, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::WorkerOptions;
+use crate::args::{ProxyOptions, WorkerOptions};
 use crate::settings::{BadSettings, SettingFlags};
+use crate::take_over;
 
 /// Signals within this time count as one: `timeout` and a terminal may each send one.
 const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
@@ -30,6 +33,9 @@ const SCHEDULER_METRICS_PORT: u16 = 7071;
 const WORKER_METRICS_PORT: u16 = 7072;
 /// Where the proxy serves its metrics unless the operator says otherwise.
 const PROXY_METRICS_PORT: u16 = 7073;
+/// How long the metrics of a proxy are tried for that takes the place of another.
+const FORMER_METRICS_END_WITHIN: Duration = Duration::from_secs(10);
+const METRICS_RETRY: Duration = Duration::from_millis(100);
 
 /// Runs `kubeleet api`.
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
@@ -53,14 +59,38 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
 }
 
 /// Runs `kubeleet proxy`. It starts without Redis as well: pods are served as they were known last.
-pub(crate) async fn proxy(flags: &SettingFlags) -> anyhow::Result<()> {
-    let config = Arc::new(flags.load()?);
+pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
+    let config = Arc::new(options.settings.load()?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    with_metrics(&config, PROXY_METRICS_PORT, &shutdown, async {
-        Ok(::proxy::run(Arc::clone(&config), shutdown.clone()).await?)
-    })
-    .await
+    let listening = Listening::from(shutdown);
+    tokio::spawn(take_over::Next::of_this_process()?.start_when_asked(listening.stopped()));
+    let start = if options.take_over { Start::TakeOver } else { Start::Alone };
+    let run = ::proxy::run(Arc::clone(&config), start, listening.clone(), take_over::tell_systemd);
+    let run = async { Ok(run.await?) };
+    match start {
+        Start::Alone => with_metrics(&config, PROXY_METRICS_PORT, &listening.stopped(), run).await,
+        Start::TakeOver => {
+            ::api::metrics::keep_measurements();
+            tokio::spawn(metrics_after_another(Arc::clone(&config), listening.stopped()));
+            run.await
+        }
+    }
+}
+
+/// Serves the metrics of a proxy as soon as the process before it does so no longer.
+async fn metrics_after_another(config: Arc<Config>, stopped: CancellationToken) {
+    let Some(address) = metrics_address(&config, PROXY_METRICS_PORT) else { return };
+    let begun = Instant::now();
+    loop {
+        match MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await {
+            Ok(server) => return server.run(stopped).await,
+            Err(error) if begun.elapsed() > FORMER_METRICS_END_WITHIN => {
+                return tracing::warn!("metrics are not served: cannot listen on {address}: {error}");
+            }
+            Err(_) => tokio::time::sleep(METRICS_RETRY).await,
+        }
+    }
 }
 
 /// Runs `kubeleet worker`: the supervisor, or with `--guarded` or without a supervisor the worker itself.
@@ -150,11 +180,7 @@ async fn with_metrics(
 
 /// Binds the address for metrics before the daemon starts, so that no measurement is lost.
 async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, BadSettings> {
-    let address = match config.metrics_listen {
-        MetricsListen::Off => return Ok(None),
-        MetricsListen::Default => SocketAddr::from((Ipv4Addr::LOCALHOST, default_port)),
-        MetricsListen::Address(address, _) => address,
-    };
+    let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
     let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;
     match (bound, config.metrics_listen) {
         (Ok(server), _) => Ok(Some(server)),
@@ -172,6 +198,15 @@ async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<Metri
             );
             Ok(None)
         }
+    }
+}
+
+/// Returns where metrics are served; `None` if they are not.
+fn metrics_address(config: &Config, default_port: u16) -> Option<SocketAddr> {
+    match config.metrics_listen {
+        MetricsListen::Off => None,
+        MetricsListen::Default => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, default_port))),
+        MetricsListen::Address(address, _) => Some(address),
     }
 }
 

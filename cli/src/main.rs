@@ -18,6 +18,7 @@ mod sample_image;
 mod sandbox;
 mod settings;
 mod stderr;
+mod take_over;
 
 use std::process::ExitCode;
 
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
         Command::Dev(options) => block_on(dev::run(options.with_token(token))).flatten(),
         Command::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
         Command::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
-        Command::Proxy(settings) => block_on(daemons::proxy(&settings)).flatten(),
+        Command::Proxy(options) => block_on(daemons::proxy(&options)).flatten(),
         // The guard must stay small: `worker` creates its own runtime, with one thread for a guard.
         Command::Worker(options) => {
             return daemons::worker(&options).map_or_else(report, ExitCode::from);

@@ -102,6 +102,10 @@ pub enum FromWorker {
     },
     /// Asks whether the proxy answers.
     Ping,
+    /// From the next proxy process of this host: hand me your sockets. From then on the connection is between the two.
+    TakeOver,
+    /// The next process has the sockets, and listens for workers: end what you have accepted.
+    Taken,
 }
 
 /// From the proxy to the worker.

@@ -9,6 +9,7 @@
 //! - [`ingress`] takes requests and connections from outside.
 //! - [`follow`] keeps what is known of routes and endpoints; [`endpoint_set`] decides what a message makes of them.
 //! - [`snapshot`] is what they decide from.
+//! - [`take_over`] lets a new process take the place of one that runs; `listening` has the sockets.
 //! - [`tunnel`] brings connections from and to the pods of other hosts.
 //! - [`acme`] orders certificates.
 //! - [`names`] lets pods reach services by name.
@@ -23,7 +24,7 @@ pub mod gate;
 pub mod headers;
 pub mod ingress;
 mod known_file;
-mod listening;
+pub mod listening;
 mod local;
 mod measure;
 pub mod names;
@@ -32,27 +33,30 @@ pub mod retry;
 pub mod route;
 mod saved_pods;
 pub mod snapshot;
+pub mod take_over;
 pub mod tunnel;
 mod turns;
 mod workers;
 
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::config::{Config, TunnelListen};
 use common::store::{LinkOptions, Store};
 use futures_util::future::OptionFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::acme::Acme;
 use crate::follow::Follower;
 use crate::gate::Gates;
 use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
-use crate::names::{Forwarder, HostNames, RESOLV_CONF, Resolver, Status};
+use crate::listening::Listening;
+use crate::names::{Forwarder, HostNames, NamesStatus, RESOLV_CONF, Resolver, Status};
 use crate::tunnel::{Dialer, HostTunnel, ProxyKey};
 
-pub use crate::local::{LocalError, LocalServer, ping};
+pub use crate::local::{LocalError, LocalServer, Served, ping};
 
 /// Why a proxy ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
@@ -65,25 +69,80 @@ pub enum ProxyError {
     Local(#[from] LocalError),
 }
 
-/// Runs the proxy of this host until `shutdown`.
+/// How long a socket of the process before is kept until something listens on it: routes and networks of pods are known
+/// a moment after the start.
+const INHERITED_KEPT: Duration = Duration::from_secs(60);
+
+/// Whether a process takes the place of one that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// It is the only one: another that runs is an error.
+    Alone,
+    /// It takes the sockets of one that runs, which ends what it has accepted.
+    TakeOver,
+}
+
+/// Runs the proxy of this host for as long as the process listens, and until what it has accepted has ended. `ready` is
+/// called when workers can reach it.
 ///
 /// # Errors
 /// If it cannot start.
-pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), ProxyError> {
+pub async fn run(
+    config: Arc<Config>,
+    start: Start,
+    listening: Listening,
+    ready: impl FnOnce(),
+) -> Result<(), ProxyError> {
     describe_metrics();
     let socket = config.proxy_socket.clone().ok_or(ProxyError::NoSocket)?;
     let gates = Arc::new(Gates::default());
     let status = watch::Sender::new((!config.names).then(Status::off));
-    let local = LocalServer::bind(socket.clone(), gates.clone()).await?.telling(status.subscribe());
+    let local = match start {
+        Start::Alone => LocalServer::bind(socket.clone(), gates.clone()).await?,
+        Start::TakeOver => LocalServer::take_over(socket.clone(), gates.clone(), &listening).await?,
+    };
+    let local = local.telling(status.subscribe()).giving(listening.clone());
     tracing::info!("serving the workers of this host at {}", socket.display());
+    ready();
+    // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
+    let (has_ended, must_end) = (CancellationToken::new(), CancellationToken::new());
+    let traffic = traffic(&config, &listening, gates, &local, status, has_ended.clone());
+    let serve = async {
+        must_end.run_until_cancelled(traffic).await;
+        has_ended.cancel();
+    };
+    let local = async {
+        if local.run(has_ended.clone()).await == Served::UntilNextEnded {
+            tracing::warn!("the next proxy process has ended: what this one has in flight is cut");
+            must_end.cancel();
+        }
+    };
+    let inherited = listening.stopped().run_until_cancelled_owned(async {
+        tokio::time::sleep(INHERITED_KEPT).await;
+        listening.drop_inherited();
+    });
+    tokio::join!(local, serve, inherited);
+    Ok(())
+}
+
+/// Passes traffic on, until the last of it has ended.
+fn traffic(
+    config: &Arc<Config>,
+    listening: &Listening,
+    gates: Arc<Gates>,
+    local: &LocalServer,
+    status: watch::Sender<NamesStatus>,
+    has_ended: CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    let socket = local.path().to_owned();
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    let tunnel = tunnel(&config, &socket, &store, &gates, &local);
+    let tunnel = tunnel(config, listening, &store, &gates, local);
     let dialer =
         tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
     let ways =
         |config| Ingress { snapshot: snapshot.clone(), gates: gates.clone(), tunnel: dialer.clone(), config };
-    let (mut ingress, acme) = (ingress_config(&config), Acme::new(&config, &store, &socket, &snapshot));
+    let (mut ingress, acme) = (ingress_config(config), Acme::new(config, &store, &socket, &snapshot));
     if let Some(ingress) = &mut ingress {
         acme.serve_by(ingress);
     }
@@ -96,33 +155,33 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
         let (shared, following) =
             ways(IngressConfig { wait: config.pod_wait, ..IngressConfig::default() }).share();
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
-        let file = socket.with_extension("names.json");
-        (HostNames { resolver, shared, gateways, status, file }, following)
+        let (file, listening) = (socket.with_extension("names.json"), listening.clone());
+        let connections = TaskTracker::new();
+        let names = HostNames { resolver, shared, gateways, status, file, listening, connections };
+        (names, following)
     });
-    // The socket stays until the last request has ended: a worker that finds none stops its pods at once.
-    let has_ended = CancellationToken::new();
-    let serve = async {
-        let ingress = ingress.map(|ingress| ingress.run(shutdown.clone()));
-        let tunnel = tunnel.map(|tunnel| tunnel.run(shutdown.clone()));
-        let names = names.map(|(names, following)| async {
+    let listening = listening.clone();
+    async move {
+        let ingress = OptionFuture::from(ingress.map(|ingress| ingress.run(listening.clone())));
+        let tunnel = OptionFuture::from(tunnel.map(HostTunnel::run));
+        let names = OptionFuture::from(names.map(|(names, following)| async {
             tokio::select! {
-                () = names.run(shutdown.clone()) => {}
+                () = names.run() => {}
                 () = following => {}
             }
-        });
-        let (ingress, tunnel) = (OptionFuture::from(ingress), OptionFuture::from(tunnel));
-        let acme = acme.run(shutdown.clone());
-        tokio::join!(follower.run(shutdown.clone()), ingress, acme, tunnel, OptionFuture::from(names));
-        has_ended.cancel();
-    };
-    tokio::join!(local.run(has_ended.clone()), serve);
-    Ok(())
+        }));
+        let all = async {
+            tokio::join!(ingress, acme.run(listening.stopped()), tunnel, names);
+            has_ended.cancel();
+        };
+        tokio::join!(follower.run(has_ended.clone()), all);
+    }
 }
 
 /// Returns this host's end of the tunnel to the others; `None` if it has none.
 fn tunnel(
     config: &Arc<Config>,
-    socket: &Path,
+    listening: &Listening,
     store: &Store,
     gates: &Arc<Gates>,
     local: &LocalServer,
@@ -130,7 +189,7 @@ fn tunnel(
     if config.tunnel_listen == TunnelListen::Off {
         return None;
     }
-    let file = socket.with_extension("key");
+    let file = local.path().with_extension("key");
     let key = match ProxyKey::load_or_create(&file) {
         Ok(key) => Arc::new(key),
         Err(error) => {
@@ -142,7 +201,8 @@ fn tunnel(
         }
     };
     let (config, store, gates) = (config.clone(), store.clone(), gates.clone());
-    Some(HostTunnel { config, store, key, peers: Arc::default(), gates, nodes: local.nodes() })
+    let (listening, nodes) = (listening.clone(), local.nodes());
+    Some(HostTunnel { config, store, key, peers: Arc::default(), gates, nodes, listening })
 }
 
 /// Returns the settings of the ingress; `None` if it is off.

@@ -1,12 +1,218 @@
-//! Listening on an address that may be in use for now.
+//! What this process listens on, until when, and how long what is in flight then has to end.
+//!
+//! A process ends by a shutdown, or because the next one has taken its sockets: see [`crate::take_over`].
 
+use std::collections::HashMap;
+use std::fmt;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::net::{TcpListener, UdpSocket};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
 /// How long what is in flight may take to end after the proxy was asked to stop.
-pub(crate) const STOP_WITHIN: Duration = Duration::from_secs(10);
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// How long it may take after the next process has taken the sockets: connections to databases last.
+const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The wait until an address that cannot be listened on is tried again.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The sockets of this process, and how long it uses them. Clones are of the same process.
+#[derive(Debug, Clone)]
+pub struct Listening(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shutdown: CancellationToken,
+    /// Cancelled by a shutdown, and when the sockets were handed over.
+    stopped: CancellationToken,
+    sockets: Mutex<Sockets>,
+}
+
+#[derive(Debug, Default)]
+struct Sockets {
+    open: HashMap<SocketName, OpenSocket>,
+    /// Those of the process before that were not asked for yet.
+    inherited: HashMap<SocketName, OwnedFd>,
+}
+
+/// What a socket is for: the transport, and the address as it was asked for, so that port 0 finds it as well.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct SocketName(String);
+
+impl SocketName {
+    fn tcp(address: SocketAddr) -> Self {
+        Self(format!("tcp {address}"))
+    }
+
+    fn udp(address: SocketAddr) -> Self {
+        Self(format!("udp {address}"))
+    }
+
+    pub(crate) fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+impl fmt::Display for SocketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A socket for as long as something listens on it.
+#[derive(Debug, Clone)]
+enum OpenSocket {
+    Tcp(Weak<TcpListener>),
+    Udp(Weak<UdpSocket>),
+}
+
+/// A socket that is being handed over.
+#[derive(Debug)]
+pub(crate) enum HeldSocket {
+    Tcp(Arc<TcpListener>),
+    Udp(Arc<UdpSocket>),
+}
+
+impl OpenSocket {
+    fn hold(&self) -> Option<HeldSocket> {
+        match self {
+            Self::Tcp(socket) => socket.upgrade().map(HeldSocket::Tcp),
+            Self::Udp(socket) => socket.upgrade().map(HeldSocket::Udp),
+        }
+    }
+}
+
+impl AsFd for HeldSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+impl From<CancellationToken> for Listening {
+    /// A process that listens until `shutdown`, and has inherited nothing.
+    fn from(shutdown: CancellationToken) -> Self {
+        let stopped = shutdown.child_token();
+        Self(Arc::new(Inner { shutdown, stopped, sockets: Mutex::default() }))
+    }
+}
+
+impl Listening {
+    /// Listens for connections at an address: on the socket of the process before, if it had one there.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on.
+    pub(crate) fn tcp(&self, address: SocketAddr) -> io::Result<Arc<TcpListener>> {
+        let name = SocketName::tcp(address);
+        let mut sockets = self.lock();
+        let listener = match sockets.inherited.remove(&name) {
+            Some(socket) => TcpListener::from_std(non_blocking(std::net::TcpListener::from(socket))?)?,
+            None => common::listen::listen(address)?,
+        };
+        let listener = Arc::new(listener);
+        sockets.open.insert(name, OpenSocket::Tcp(Arc::downgrade(&listener)));
+        Ok(listener)
+    }
+
+    /// Opens a socket for datagrams at an address, in the same way.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    pub(crate) fn udp(&self, address: SocketAddr) -> io::Result<Arc<UdpSocket>> {
+        let name = SocketName::udp(address);
+        let mut sockets = self.lock();
+        let socket = match sockets.inherited.remove(&name) {
+            Some(socket) => std::net::UdpSocket::from(socket),
+            None => std::net::UdpSocket::bind(address)?,
+        };
+        socket.set_nonblocking(true)?;
+        let socket = Arc::new(UdpSocket::from_std(socket)?);
+        sockets.open.insert(name, OpenSocket::Udp(Arc::downgrade(&socket)));
+        Ok(socket)
+    }
+
+    /// Keeps a socket of the process before until it is asked for.
+    pub(crate) fn inherit(&self, name: SocketName, socket: OwnedFd) {
+        self.lock().inherited.insert(name, socket);
+    }
+
+    /// Closes the sockets of the process before that nothing has asked for: their addresses are not configured any more.
+    pub(crate) fn drop_inherited(&self) {
+        for (name, _) in self.lock().inherited.drain() {
+            tracing::info!("the proxy before this one listened on {name}, and this one does not");
+        }
+    }
+
+    /// Returns all sockets that are listened on.
+    pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
+        let mut sockets = self.lock();
+        let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
+        let held: Vec<_> = sockets.open.iter().filter_map(held).collect();
+        sockets.open.retain(|name, _| held.iter().any(|(other, _)| other == name));
+        held
+    }
+
+    /// Returns what is cancelled when nothing more is to be accepted.
+    pub fn stopped(&self) -> CancellationToken {
+        self.0.stopped.clone()
+    }
+
+    /// Completes when nothing more is to be accepted.
+    pub(crate) async fn until_stopped(&self) {
+        self.0.stopped.cancelled().await;
+    }
+
+    /// Completes at a shutdown, and not when the sockets are handed over.
+    pub(crate) async fn until_shutdown(&self) {
+        self.0.shutdown.cancelled().await;
+    }
+
+    /// The next process listens from now on.
+    pub(crate) fn hand_over(&self) {
+        self.0.stopped.cancel();
+    }
+
+    /// Returns whether the next process listens, and this one only ends what it has accepted.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.0.stopped.is_cancelled() && !self.0.shutdown.is_cancelled()
+    }
+
+    /// Waits until what was accepted has ended, and not longer than it may: 10 s after a shutdown, a day after the sockets
+    /// were handed over. Returns whether it has.
+    pub(crate) async fn have_ended(&self, connections: &TaskTracker) -> bool {
+        connections.close();
+        let too_long = async {
+            tokio::select! {
+                () = self.until_shutdown() => tokio::time::sleep(STOP_WITHIN).await,
+                () = async {
+                    self.until_stopped().await;
+                    tokio::time::sleep(HANDED_OVER_WITHIN).await;
+                } => {}
+            }
+        };
+        tokio::select! {
+            biased;
+            () = connections.wait() => true,
+            () = too_long => false,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sockets> {
+        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn non_blocking(listener: std::net::TcpListener) -> io::Result<std::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
 
 /// Tries until it works. Says once why it does not, with `advice`, which is a sentence.
 pub(crate) async fn until_it_works<T, F>(advice: &str, mut listen: impl FnMut() -> F) -> T

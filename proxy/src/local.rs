@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromWorker, lines, to_line};
+use common::handover::{FromWorker, Lines, lines, to_line};
 use common::ids::NodeName;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -23,8 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
 use crate::gate::Gates;
+use crate::listening::Listening;
 use crate::names::NamesStatus;
 use crate::saved_pods;
+use crate::take_over::{self, Former, TakeOverError};
 use crate::workers::{ConnectionId, Workers};
 
 /// The most connections at a time: far more than a host has workers, with one of a supervisor each.
@@ -39,9 +41,18 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub enum LocalError {
     /// Another process serves it.
     #[error(
-        "another proxy of this host serves {0}: one is enough for all workers; stop this one or the other"
+        "another proxy of this host serves {0}: one is enough for all workers; stop this one or the other, or take its \
+         place with `kubeleet proxy --take-over`"
     )]
     InUse(PathBuf),
+    /// The process that serves it does not hand over.
+    #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
+    TakeOver {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: TakeOverError,
+    },
     /// It cannot be created.
     #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
     Socket {
@@ -59,6 +70,17 @@ pub struct LocalServer {
     workers: Arc<Workers>,
     gates: Arc<Gates>,
     names: watch::Receiver<NamesStatus>,
+    /// The sockets that the next process may ask for.
+    listening: Listening,
+}
+
+/// Why a socket is served no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// As long as it was to be.
+    UntilShutdown,
+    /// The next process took its place, and has ended: what this one has in flight must end at once.
+    UntilNextEnded,
 }
 
 impl LocalServer {
@@ -70,19 +92,67 @@ impl LocalServer {
         if UnixStream::connect(&path).await.is_ok() {
             return Err(LocalError::InUse(path));
         }
+        let server = Self::in_place(path, gates)?;
+        server.workers.restore(saved_pods::read(&saved_pods::path(&server.path)));
+        Ok(server)
+    }
+
+    /// Takes the place of the process that serves the socket, and its other sockets. If none does, this is
+    /// [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// If that process does not hand over, or the socket cannot be created.
+    pub async fn take_over(
+        path: PathBuf,
+        gates: Arc<Gates>,
+        listening: &Listening,
+    ) -> Result<Self, LocalError> {
+        let Ok(stream) = UnixStream::connect(&path).await else { return Self::bind(path, gates).await };
+        let mut former = match take_over::ask(stream, listening).await {
+            Ok(former) => former,
+            Err(source) => return Err(LocalError::TakeOver { path, source }),
+        };
+        // Before the workers look for it: they find this one as soon as the former process leaves them.
+        let server = Self::in_place(path, gates)?;
+        match take_over::take(&mut former).await {
+            Ok(rows) => {
+                server.workers.restore(rows);
+                server.workers.keep_in_step(Former::connect(former));
+                tracing::info!("took the place of the proxy before, which ends what it has accepted");
+            }
+            Err(error) => {
+                tracing::warn!("the proxy before has ended instead of handing over: {error}");
+                server.workers.restore(saved_pods::read(&saved_pods::path(&server.path)));
+            }
+        }
+        Ok(server)
+    }
+
+    fn in_place(path: PathBuf, gates: Arc<Gates>) -> Result<Self, LocalError> {
         let listener = match bind_private(&path) {
             Ok(listener) => listener,
             Err(source) => return Err(LocalError::Socket { path, source }),
         };
         let workers = Arc::new(Workers::new(gates.clone()));
-        workers.restore(saved_pods::read(&saved_pods::path(&path)));
         let names = watch::Sender::default().subscribe();
-        Ok(Self { listener, path, workers, gates, names })
+        let listening = CancellationToken::new().into();
+        Ok(Self { listener, path, workers, gates, names, listening })
+    }
+
+    /// Hands these sockets to the next process when it asks for them. Else it gets that of the workers only.
+    #[must_use]
+    pub fn giving(self, listening: Listening) -> Self {
+        Self { listening, ..self }
     }
 
     /// Tells workers whether pods reach services by name. Else they are told nothing of it.
     pub(crate) fn telling(self, names: watch::Receiver<NamesStatus>) -> Self {
         Self { names, ..self }
+    }
+
+    /// Returns the path of the socket.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns the nodes whose workers are connected, as they come and go.
@@ -95,24 +165,30 @@ impl LocalServer {
         self.workers.gateways()
     }
 
-    /// Serves workers until `shutdown`.
-    pub async fn run(self, shutdown: CancellationToken) {
+    /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that one, until
+    /// `shutdown` or as long as it runs.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Served {
         let mut connections = JoinSet::new();
-        let saving = saved_pods::keep(self.workers.clone(), saved_pods::path(&self.path), shutdown.clone());
+        let stop_saving = shutdown.child_token();
+        let saving = saved_pods::keep(self.workers.clone(), saved_pods::path(&self.path), stop_saving.clone());
         let saving = tokio::spawn(saving);
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
         let mut next = ConnectionId(0);
-        loop {
+        let taken = loop {
             tokio::select! {
-                () = shutdown.cancelled() => break,
+                () = shutdown.cancelled() => break None,
                 _ = expiry.tick() => self.workers.expire(Instant::now()),
-                Some(_) = connections.join_next() => {}
+                Some(ended) = connections.join_next() => {
+                    if let Ok(Some(asking)) = ended
+                        && let Some(taken) = self.give(asking).await
+                    {
+                        break Some(taken);
+                    }
+                }
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         next.0 += 1;
-                        let (workers, gates) = (self.workers.clone(), self.gates.clone());
-                        let connection = Connection::new(next, workers, gates, self.names.clone(), stream);
-                        connections.spawn(connection.run());
+                        connections.spawn(self.connection(next, lines(stream)).run());
                     }
                     Err(error) => {
                         tracing::warn!("a connection to {} was not accepted: {error}", self.path.display());
@@ -120,11 +196,55 @@ impl LocalServer {
                     }
                 },
             }
+        };
+        if taken.is_none() {
+            // A worker that finds no socket does not wait for a drain: nothing is let in any more.
+            let _removed = std::fs::remove_file(&self.path);
         }
-        // A worker that finds no socket does not wait for a drain: nothing is let in any more.
-        let _removed = std::fs::remove_file(&self.path);
         connections.shutdown().await;
+        stop_saving.cancel();
         let _saved = saving.await;
+        match taken {
+            None => Served::UntilShutdown,
+            Some(next) => self.serve_next(next, shutdown).await,
+        }
+    }
+
+    fn connection(&self, id: ConnectionId, lines: Lines) -> Connection {
+        Connection::new(id, self.workers.clone(), self.gates.clone(), self.names.clone(), lines)
+    }
+
+    /// Hands the sockets over. Returns the connection to the next process once it has taken them; `None` if it has not.
+    async fn give(&mut self, mut next: Lines) -> Option<Lines> {
+        tracing::info!("the next proxy process asks for the sockets");
+        match take_over::give(&mut next, &self.listening).await {
+            Ok(()) => {
+                self.listening.hand_over();
+                Some(next)
+            }
+            Err(error) => {
+                tracing::warn!("the next proxy process did not take the sockets: {error}; this one serves on");
+                // It may have put its own socket in the place of this one.
+                match bind_private(&self.path) {
+                    Ok(listener) => self.listener = listener,
+                    Err(error) => {
+                        tracing::error!("the socket {} cannot be created again: {error}", self.path.display());
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Does at its gates what the next process does at its own.
+    async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> Served {
+        if take_over::tell(&mut next, self.workers.rows()).await.is_err() {
+            return Served::UntilNextEnded;
+        }
+        tracing::info!("the next proxy process serves; this one ends when what it has accepted has ended");
+        let id = ConnectionId(u64::MAX);
+        let ended = shutdown.run_until_cancelled(self.connection(id, next).of_next().run()).await;
+        if ended.is_some() { Served::UntilNextEnded } else { Served::UntilShutdown }
     }
 }
 

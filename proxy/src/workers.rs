@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use common::handover::LocalPod;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::gate::Gates;
+use crate::take_over::{Draining, Former};
 
 /// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis may be
 /// away, without which a restarted worker has no session and says nothing.
@@ -35,6 +36,8 @@ pub(crate) struct NotSpeaker;
 /// The tables of all nodes of this host.
 pub(crate) struct Workers {
     gates: Arc<Gates>,
+    /// The process before this one, if it ends what it has accepted: its gates do as these.
+    former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     /// Grows with each change that is to be saved.
     version: watch::Sender<u64>,
@@ -63,6 +66,7 @@ impl Workers {
     pub(crate) fn new(gates: Arc<Gates>) -> Self {
         Self {
             gates,
+            former: OnceLock::new(),
             nodes: Mutex::default(),
             version: watch::Sender::new(0),
             speaking: watch::Sender::default(),
@@ -89,6 +93,27 @@ impl Workers {
     pub(crate) fn add_gateway(&self, gateway: Ipv4Addr) {
         let is_room = |gateways: &BTreeSet<Ipv4Addr>| gateways.len() < MAX_GATEWAYS;
         self.gateways.send_if_modified(|gateways| is_room(gateways) && gateways.insert(gateway));
+    }
+
+    /// From now on the gates of the process before do as these.
+    pub(crate) fn keep_in_step(&self, former: Former) {
+        let _only_once = self.former.set(former);
+    }
+
+    /// Opens or closes the gate of a pod, which is new or has changed.
+    pub(crate) fn set_gate(&self, pod: LocalPod) {
+        if let Some(former) = self.former.get() {
+            former.set(pod.clone());
+        }
+        self.gates.set(pod);
+    }
+
+    /// Removes the gate of a pod that is not here any more, and cuts what is in flight to it.
+    pub(crate) fn remove_gate(&self, assignment: &AssignmentId) {
+        if let (Some(former), Some(row)) = (self.former.get(), self.gates.row(assignment)) {
+            former.remove(row.pod, row.assignment);
+        }
+        self.gates.remove(assignment);
     }
 
     /// Inserts what an earlier proxy has saved. Counts as said by a worker that is not connected any more.
@@ -154,11 +179,11 @@ impl Workers {
         let pods = std::mem::take(&mut table.begun);
         let now: HashSet<AssignmentId> = pods.iter().map(|pod| pod.assignment.clone()).collect();
         for gone in table.pods.difference(&now) {
-            self.gates.remove(gone);
+            self.remove_gate(gone);
         }
         table.pods = now;
         for pod in pods {
-            self.gates.set(pod);
+            self.set_gate(pod);
         }
         self.note_change();
         Ok(())
@@ -174,7 +199,7 @@ impl Workers {
         let mut nodes = self.lock();
         let table = speaking(&mut nodes, connection, node)?;
         table.pods.insert(pod.assignment.clone());
-        self.gates.set(pod);
+        self.set_gate(pod);
         self.note_change();
         Ok(())
     }
@@ -189,18 +214,25 @@ impl Workers {
         let mut nodes = self.lock();
         let table = speaking(&mut nodes, connection, node)?;
         if table.pods.remove(assignment) {
-            self.gates.remove(assignment);
+            self.remove_gate(assignment);
             self.note_change();
         }
         Ok(())
     }
 
     /// Closes the gate of a pod for any connection: a gate that is closed by mistake costs a request its way, one that is
-    /// open by mistake costs its answer. Returns what is in flight.
-    pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
+    /// open by mistake costs its answer. Returns what is in flight, and what the process before has in flight, which has
+    /// `within` to end.
+    pub(crate) fn close(
+        &self,
+        pod: &PodId,
+        assignment: &AssignmentId,
+        within: Duration,
+    ) -> (u64, Option<Draining>) {
+        let before = self.former.get().map(|former| former.close(pod.clone(), assignment.clone(), within));
         let in_flight = self.gates.close(pod, assignment);
         self.note_change();
-        in_flight
+        (in_flight, before)
     }
 
     /// Forgets the pods of workers that have been silent for [`ROWS_KEPT`].
@@ -221,7 +253,12 @@ impl Workers {
                  nothing is sent to them before a worker says so again",
                 ROWS_KEPT.as_secs() / 60
             );
-            table.pods.iter().for_each(|pod| self.gates.forget(pod));
+            for pod in &table.pods {
+                if let (Some(former), Some(row)) = (self.former.get(), self.gates.row(pod)) {
+                    drop(former.close(row.pod, row.assignment, ROWS_KEPT));
+                }
+                self.gates.forget(pod);
+            }
             false
         });
         if nodes.len() != before {
@@ -360,7 +397,7 @@ mod tests {
         let host = Host::new();
         host.hello(1, "n");
         host.replace(1, "n", &["a", "b"]).unwrap();
-        host.workers.close(&local_pod("b").pod, &local_pod("b").assignment);
+        let _ = host.workers.close(&local_pod("b").pod, &local_pod("b").assignment, Duration::ZERO);
         let next = Host::new();
         next.workers.restore(host.workers.rows());
         assert_eq!(next.open(), "a");

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use ::proxy::Start;
 use common::config::{Config, RuntimeKind, TunnelListen, proxy_socket_in};
 use common::ids::NodeName;
 use common::node::Resources;
@@ -232,7 +233,7 @@ impl Daemons {
         tasks.spawn(async move { Ok(::scheduler::run_with(shared, for_scheduler, token).await?) });
         if config.proxy_socket.is_some() {
             let (config, token) = (Arc::new(config.clone()), shutdown.clone());
-            tasks.spawn(async move { Ok(::proxy::run(config, token).await?) });
+            tasks.spawn(async move { Ok(::proxy::run(config, Start::Alone, token.into(), || {}).await?) });
         }
         for node in nodes {
             let mut config = config.clone();

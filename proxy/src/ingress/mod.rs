@@ -23,19 +23,20 @@ mod way;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use common::address_range::AddressRange;
+use futures_util::FutureExt;
 use futures_util::future::OptionFuture;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::acme::Challenges;
 use crate::gate::Gates;
-use crate::listening::{self, STOP_WITHIN};
+use crate::listening::{self, Listening};
 use crate::snapshot::Snapshot;
 use crate::tunnel::Dialer;
 
@@ -123,24 +124,25 @@ pub(crate) struct Shared {
 }
 
 impl Ingress {
-    /// Listens on the configured addresses and serves until `shutdown`; then what is in flight has 10 s to end.
-    /// While an address is in use it is tried again every 5 s: the pods of this host can be stopped safely
-    /// meanwhile.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let http = listen(self.config.listen, Scheme::Http);
-        let https = self.config.https.as_ref().map(|https| listen(https.listen, Scheme::Https));
-        self.serve(http, OptionFuture::from(https), shutdown).await;
+    /// Listens on the configured addresses and serves for as long as this process listens; then what is in flight may end.
+    /// While an address is in use it is tried again every 5 s: the pods of this host can be stopped safely meanwhile.
+    pub async fn run(self, listening: impl Into<Listening>) {
+        let listening = listening.into();
+        let http = listen(listening.clone(), self.config.listen, Scheme::Http);
+        let https = self.config.https.as_ref().map(|https| https.listen);
+        let https = https.map(|address| listen(listening.clone(), address, Scheme::Https));
+        self.serve(http, OptionFuture::from(https), listening.clone()).await;
     }
 
     /// As [`run`](Self::run), with the listeners of HTTP and HTTPS as they become available.
     async fn serve(
         self,
-        http: impl Future<Output = TcpListener>,
-        https: impl Future<Output = Option<TcpListener>>,
-        shutdown: CancellationToken,
+        http: impl Future<Output = Arc<TcpListener>>,
+        https: impl Future<Output = Option<Arc<TcpListener>>>,
+        listening: Listening,
     ) {
         let (shared, following) = self.share();
-        serve(shared, http, https, following, shutdown).await;
+        serve(shared, http, https, following, listening).await;
     }
 
     /// Returns the ways to pods, and the future that keeps them up to date.
@@ -160,14 +162,14 @@ impl Ingress {
     }
 }
 
-async fn listen(address: SocketAddr, scheme: Scheme) -> TcpListener {
+async fn listen(listening: Listening, address: SocketAddr, scheme: Scheme) -> Arc<TcpListener> {
     let setting = match scheme {
         Scheme::Http => "KUBELEET_INGRESS_LISTEN",
         Scheme::Https => "KUBELEET_INGRESS_TLS_LISTEN",
     };
     let advice = format!("Set {setting} to another address, or end the program that uses this one.");
-    let listener = listening::until_it_works(&advice, || async move {
-        common::listen::listen(address).map_err(|error| {
+    let listener = listening::until_it_works(&advice, || async {
+        listening.tcp(address).map_err(|error| {
             io::Error::new(error.kind(), format!("Ingress cannot listen on {address}: {error}"))
         })
     })
@@ -180,18 +182,18 @@ async fn listen(address: SocketAddr, scheme: Scheme) -> TcpListener {
 
 async fn serve(
     shared: Arc<Shared>,
-    http: impl Future<Output = TcpListener>,
-    https: impl Future<Output = Option<TcpListener>>,
+    http: impl Future<Output = Arc<TcpListener>>,
+    https: impl Future<Output = Option<Arc<TcpListener>>>,
     following: impl Future<Output = ()>,
-    shutdown: CancellationToken,
+    listening: Listening,
 ) {
     if let Some(https) = &shared.https {
         // Before a client can ask for one, also one that is to be redirected.
         https.certificates.look().await;
     }
     let connections = TaskTracker::new();
-    let tcp = tcp::run(shared.clone(), connections.clone(), shutdown.clone());
-    let served = Served { shared, connections: connections.clone(), shutdown: shutdown.clone() };
+    let tcp = tcp::run(shared.clone(), connections.clone(), listening.clone());
+    let served = Served { shared, connections: connections.clone(), listening: listening.clone() };
     let threads = match Threads::start(&served) {
         Ok(threads) => threads,
         Err(error) => {
@@ -201,19 +203,24 @@ async fn serve(
             return;
         }
     };
-    let entrance = Entrance { shared: &served.shared, threads, clients: Arc::default() };
+    let entrance = Entrance { shared: &served.shared, threads, clients: Arc::default(), connections: &connections };
+    let mut following = pin!(following.fuse());
     tokio::select! {
         // These end only when nothing keeps the snapshot any more.
         // HTTPS before HTTP, which redirects to its port.
-        () = async { tokio::join!(following, tcp, entrance.https(https), entrance.http(http)); } => {}
-        () = shutdown.cancelled() => {}
+        () = async { tokio::join!(following.as_mut(), tcp, entrance.https(https), entrance.http(http)); } => return,
+        () = listening.until_stopped() => {}
     }
     drop(entrance);
-    connections.close();
-    if tokio::time::timeout(STOP_WITHIN, connections.wait()).await.is_err() {
+    // The pods of connections that go on still come and go.
+    let have_ended = tokio::select! {
+        have_ended = listening.have_ended(&connections) => have_ended,
+        never = async { following.await; std::future::pending().await } => never,
+    };
+    if !have_ended {
         tracing::warn!(
             connections = connections.len(),
-            "Ingress stops: connections that did not end within 10 s are cut"
+            "Ingress stops: connections that did not end in time are cut"
         );
     }
 }
@@ -223,14 +230,16 @@ struct Entrance<'a> {
     shared: &'a Shared,
     threads: Threads,
     clients: Arc<Clients>,
+    connections: &'a TaskTracker,
 }
 
 impl Entrance<'_> {
-    async fn http(&self, listener: impl Future<Output = TcpListener>) {
-        self.accept_all(&listener.await, Scheme::Http).await;
+    async fn http(&self, listener: impl Future<Output = Arc<TcpListener>>) {
+        let listener = listener.await;
+        self.accept_all(&listener, Scheme::Http).await;
     }
 
-    async fn https(&self, listener: impl Future<Output = Option<TcpListener>>) {
+    async fn https(&self, listener: impl Future<Output = Option<Arc<TcpListener>>>) {
         let Some(https) = &self.shared.https else { return };
         let accepting = async {
             let Some(listener) = listener.await else { return };
@@ -248,7 +257,10 @@ impl Entrance<'_> {
                 Ok((stream, address)) => {
                     let address = address.ip().to_canonical();
                     match self.clients.enter(address, self.shared.config.connections_per_client) {
-                        Some(place) => self.threads.serve(Accepted { stream, address, scheme, place }),
+                        Some(place) => {
+                            let goes_on = self.connections.token();
+                            self.threads.serve(Accepted { stream, address, scheme, place, goes_on });
+                        }
                         None => measure::refused_connection(),
                     }
                 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,11 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio_util::sync::CancellationToken;
 
 use common::ingress::HttpProtocol;
 
 use crate::headers::{self, Origin};
+use crate::listening::Listening;
 use crate::route::{HttpRoute, has_dot_segments};
 
 use super::answer::{Answer, Problem, accepts_json};
@@ -61,6 +62,8 @@ struct Client {
     state: Arc<ConnectionState>,
     /// What pods are told of the client, for the host of the last request.
     origin: Mutex<Arc<Origin>>,
+    /// Whether the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
+    is_last: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -80,13 +83,13 @@ pub(super) async fn connection(
     stream: TcpStream,
     address: IpAddr,
     scheme: Scheme,
-    shutdown: CancellationToken,
+    listening: Listening,
 ) {
     let _ = stream.set_nodelay(true);
     let within = shared.config.head_within;
     let opened = tokio::select! {
         opened = tokio::time::timeout(within, open(&shared, stream, scheme)) => opened,
-        () = shutdown.cancelled() => return,
+        () = listening.until_shutdown() => return,
     };
     let (stream, is_http2) = match opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(opened) => opened,
@@ -102,12 +105,12 @@ pub(super) async fn connection(
     let state = Arc::new(ConnectionState::default());
     let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
     let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, scheme.as_str(), "")));
-    let client = Arc::new(Client { shared, address, scheme, is_trusted, state: state.clone(), origin });
+    let client = Arc::new(Client { shared, address, scheme, is_trusted, state: state.clone(), origin, is_last: Arc::default() });
     let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
     let served = if is_http2 {
-        serve_http2(client, io, shutdown).await
+        serve_http2(client, io, listening).await
     } else {
-        serve_http1(client, io, shutdown).await
+        serve_http1(client, io, listening).await
     };
     if let Err(error) = served {
         tracing::debug!(%error, client = %address, "Client's connection ended");
@@ -148,7 +151,8 @@ async fn is_http2(stream: &TcpStream) -> bool {
 
 type Io = TokioIo<Guarded<ClientStream>>;
 
-async fn serve_http1(client: Arc<Client>, io: Io, shutdown: CancellationToken) -> hyper::Result<()> {
+async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
+    let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), request));
     let mut builder = http1::Builder::new();
     // The guard has the timeouts.
@@ -156,12 +160,19 @@ async fn serve_http1(client: Arc<Client>, io: Io, shutdown: CancellationToken) -
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {
         served = connection.as_mut() => return served,
-        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = listening.until_stopped() => {}
+    }
+    // A request may be on its way: if there is time the connection ends with its answer.
+    is_last.store(true, Ordering::Relaxed);
+    tokio::select! {
+        biased;
+        () = listening.until_shutdown() => connection.as_mut().graceful_shutdown(),
+        served = connection.as_mut() => return served,
     }
     connection.await
 }
 
-async fn serve_http2(client: Arc<Client>, io: Io, shutdown: CancellationToken) -> hyper::Result<()> {
+async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
     let service = service_fn(|request| answer(client.clone(), request));
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
@@ -169,7 +180,7 @@ async fn serve_http2(client: Arc<Client>, io: Io, shutdown: CancellationToken) -
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
         served = connection.as_mut() => return served,
-        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+        () = listening.until_stopped() => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
@@ -181,7 +192,7 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Respo
     let log = AccessLog::begin(&client, &request, begun);
     let accepts_json = accepts_json(request.headers());
     let wants_upgrade = wants_upgrade(&request);
-    let response = match routed(&client, request, wants_upgrade).await {
+    let mut response = match routed(&client, request, wants_upgrade).await {
         Ok(response) => response,
         Err(problem) => problem.response(accepts_json),
     };
@@ -190,6 +201,9 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Respo
     }
     if let Some(log) = log {
         log.write(response.status());
+    }
+    if client.is_last.load(Ordering::Relaxed) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(response.map(|body| body.with_active_request(active_request)))
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::gate::Pass;
+use crate::listening::Listening;
 use crate::tunnel::TunnelStream;
 
 use super::Shared;
@@ -22,7 +23,7 @@ use super::way::{self, Way};
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Opens and closes ports until nothing keeps the table any more.
-pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, shutdown: CancellationToken) {
+pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, process: Listening) {
     let mut table = shared.table.clone();
     let mut open: HashMap<u16, CancellationToken> = HashMap::new();
     loop {
@@ -39,8 +40,8 @@ pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, shutdown:
             if open.contains_key(&port) {
                 continue;
             }
-            let listening = shutdown.child_token();
-            has_failed |= !listen(&shared, port, &connections, &listening).await;
+            let listening = process.stopped().child_token();
+            has_failed |= !listen(&shared, port, &connections, &process, &listening);
             if !has_failed {
                 open.insert(port, listening);
             }
@@ -55,14 +56,15 @@ pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, shutdown:
 }
 
 /// Opens a port. Returns whether that worked.
-async fn listen(
+fn listen(
     shared: &Arc<Shared>,
     port: u16,
     connections: &TaskTracker,
+    process: &Listening,
     listening: &CancellationToken,
 ) -> bool {
     let address = SocketAddr::from((shared.config.tcp_address, port));
-    match common::listen::listen(address) {
+    match process.tcp(address) {
         Ok(listener) => {
             let (shared, tracker, listening) = (shared.clone(), connections.clone(), listening.clone());
             connections.spawn(async move {
@@ -80,7 +82,7 @@ async fn listen(
     }
 }
 
-async fn accept_all(shared: Arc<Shared>, listener: TcpListener, port: u16, connections: TaskTracker) {
+async fn accept_all(shared: Arc<Shared>, listener: Arc<TcpListener>, port: u16, connections: TaskTracker) {
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {

@@ -11,12 +11,12 @@ use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::serve::{self, Scheme};
 use super::{Place, Shared};
-use crate::listening::STOP_WITHIN;
+use crate::listening::Listening;
 
 /// A client that was accepted.
 pub(super) struct Accepted {
@@ -27,6 +27,8 @@ pub(super) struct Accepted {
     pub(super) scheme: Scheme,
     /// Counts the connection until it has ended.
     pub(super) place: Place,
+    /// Counts it as one that goes on, also before its thread has it.
+    pub(super) goes_on: TaskTrackerToken,
 }
 
 /// What every thread has.
@@ -34,10 +36,10 @@ pub(super) struct Accepted {
 pub(super) struct Served {
     pub(super) shared: Arc<Shared>,
     pub(super) connections: TaskTracker,
-    pub(super) shutdown: CancellationToken,
+    pub(super) listening: Listening,
 }
 
-/// The threads. When this is dropped each ends with its last connection, or 10 s later.
+/// The threads. When this is dropped each ends with its last connection, or when no connection may go on.
 pub(super) struct Threads {
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     next: AtomicUsize,
@@ -70,19 +72,19 @@ fn start_one(served: Served) -> io::Result<mpsc::UnboundedSender<Accepted>> {
 
 fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<Accepted>) {
     runtime.block_on(async {
-        let Served { shared, connections, shutdown } = served;
+        let Served { shared, connections, listening } = served;
         while let Some(client) = clients.recv().await {
-            connections.spawn(connection(shared.clone(), client, shutdown.clone()));
+            connections.spawn(connection(shared.clone(), client, listening.clone()));
         }
-        let _ = tokio::time::timeout(STOP_WITHIN, connections.wait()).await;
+        listening.have_ended(&connections).await;
     });
 }
 
-async fn connection(shared: Arc<Shared>, client: Accepted, shutdown: CancellationToken) {
-    let Accepted { stream, address, scheme, place } = client;
+async fn connection(shared: Arc<Shared>, client: Accepted, listening: Listening) {
+    let Accepted { stream, address, scheme, place, goes_on } = client;
     match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => serve::connection(shared, stream, address, scheme, shutdown).await,
+        Ok(stream) => serve::connection(shared, stream, address, scheme, listening).await,
         Err(error) => tracing::warn!(%error, %address, "Ingress cannot serve a connection"),
     }
-    drop(place);
+    drop((place, goes_on));
 }

@@ -1,15 +1,15 @@
-//! One connection of a worker, or of its supervisor.
+//! One connection of a worker, of its supervisor, or of the next proxy process of this host.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handover::{FromProxy, FromWorker, Lines, lines, to_line};
+use common::handover::{FromProxy, FromWorker, Lines, to_line};
 use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
 use crate::gate::{Drained, Gates};
@@ -32,6 +32,14 @@ enum ConnectionError {
     NotReading,
 }
 
+/// Why a connection is served no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    ByItself,
+    /// It is the next process, which asks for the sockets.
+    TakeOver,
+}
+
 /// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
@@ -43,6 +51,8 @@ pub(super) struct Connection {
     lines: Lines,
     /// The node that it speaks for.
     node: Option<NodeName>,
+    /// Whether it is that of the next process, which speaks for all nodes.
+    is_of_next: bool,
     drains: JoinSet<EndedDrain>,
     handles: HashMap<AssignmentId, AbortHandle>,
     has_warned: bool,
@@ -54,32 +64,43 @@ impl Connection {
         workers: Arc<Workers>,
         gates: Arc<Gates>,
         names: watch::Receiver<NamesStatus>,
-        stream: UnixStream,
+        lines: Lines,
     ) -> Self {
         let drains = JoinSet::new();
         let handles = HashMap::new();
-        let lines = lines(stream);
-        Self { id, workers, gates, names, lines, node: None, drains, handles, has_warned: false }
+        let (node, is_of_next, has_warned) = (None, false, false);
+        Self { id, workers, gates, names, lines, node, is_of_next, drains, handles, has_warned }
+    }
+
+    /// Makes it that of the next process, which has taken the sockets.
+    pub(super) fn of_next(self) -> Self {
+        Self { is_of_next: true, ..self }
     }
 
     /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes on in its
-    /// next session.
-    pub(super) async fn run(mut self) {
-        if let Err(error) = self.serve().await {
+    /// next session. Returns the connection if it is one of the next process, which asks for the sockets.
+    pub(super) async fn run(mut self) -> Option<Lines> {
+        let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
             tracing::warn!(node, "the connection of a worker is ended: {error}");
-        }
+            Ended::ByItself
+        });
         if let Some(node) = &self.node {
             self.workers.disconnected(self.id, node);
         }
+        (ended == Ended::TakeOver).then_some(self.lines)
     }
 
-    async fn serve(&mut self) -> Result<(), ConnectionError> {
+    async fn serve(&mut self) -> Result<Ended, ConnectionError> {
         loop {
             tokio::select! {
                 line = self.lines.next() => match line {
-                    Some(line) => self.receive(&line?).await?,
-                    None => return Ok(()),
+                    Some(line) => {
+                        if self.receive(&line?).await? == Some(Ended::TakeOver) {
+                            return Ok(Ended::TakeOver);
+                        }
+                    }
+                    None => return Ok(Ended::ByItself),
                 },
                 // Only to workers: others ask one thing and end. Without names nothing is told for ever.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
@@ -93,12 +114,12 @@ impl Connection {
         }
     }
 
-    async fn receive(&mut self, line: &str) -> Result<(), ConnectionError> {
+    async fn receive(&mut self, line: &str) -> Result<Option<Ended>, ConnectionError> {
         let message = match serde_json::from_str(line) {
             Ok(message) => message,
             Err(error) => {
                 self.warn_once(&error);
-                return Ok(());
+                return Ok(None);
             }
         };
         match message {
@@ -116,8 +137,13 @@ impl Connection {
                 if pod.open {
                     self.abort_drain(&pod.assignment);
                 }
-                self.workers.set(self.id, self.speaker()?, pod)?;
+                if self.is_of_next {
+                    self.workers.set_gate(pod);
+                } else {
+                    self.workers.set(self.id, self.speaker()?, pod)?;
+                }
             }
+            FromWorker::Remove { assignment, .. } if self.is_of_next => self.workers.remove_gate(&assignment),
             FromWorker::Remove { assignment, .. } => {
                 self.workers.remove(self.id, self.speaker()?, &assignment)?;
             }
@@ -126,8 +152,10 @@ impl Connection {
                 self.close(pod, assignment, within).await?;
             }
             FromWorker::Ping => self.send(&FromProxy::Pong).await?,
+            FromWorker::TakeOver => return Ok(Some(Ended::TakeOver)),
+            FromWorker::Taken => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     fn speaker(&self) -> Result<&NodeName, NotSpeaker> {
@@ -148,13 +176,18 @@ impl Connection {
         assignment: AssignmentId,
         within: Duration,
     ) -> Result<(), ConnectionError> {
-        let in_flight = self.workers.close(&pod, &assignment);
+        let (in_flight, before) = self.workers.close(&pod, &assignment, within);
         self.send(&FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight }).await?;
         self.abort_drain(&assignment);
         let gates = self.gates.clone();
         let key = assignment.clone();
         let drain = async move {
-            let drained = gates.drained(&pod, &assignment, within).await;
+            let closed_at = Instant::now();
+            let mut drained = gates.drained(&pod, &assignment, within).await;
+            if let (Some(drained), Some(before)) = (&mut drained, before) {
+                drained.cut += before.ended().await;
+                drained.after = closed_at.elapsed();
+            }
             (pod, assignment, drained)
         };
         self.handles.insert(key, self.drains.spawn(drain));

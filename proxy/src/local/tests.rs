@@ -10,18 +10,18 @@ use crate::fixtures::local_pod;
 
 /// A proxy's socket, and the gates behind it.
 struct Host {
-    directory: tempfile::TempDir,
+    directory: Arc<tempfile::TempDir>,
     gates: Arc<Gates>,
     shutdown: CancellationToken,
-    served: JoinHandle<()>,
+    served: JoinHandle<Served>,
 }
 
 impl Host {
     async fn new() -> Self {
-        Self::in_directory(tempfile::tempdir().unwrap()).await
+        Self::in_directory(Arc::new(tempfile::tempdir().unwrap())).await
     }
 
-    async fn in_directory(directory: tempfile::TempDir) -> Self {
+    async fn in_directory(directory: Arc<tempfile::TempDir>) -> Self {
         let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());
         let server = LocalServer::bind(directory.path().join("proxy.sock"), gates.clone()).await.unwrap();
         let served = tokio::spawn(server.run(shutdown.clone()));
@@ -106,7 +106,7 @@ async fn only_its_user_can_open_the_socket_and_one_proxy_serves_it() {
 async fn a_socket_that_nobody_serves_any_more_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     drop(UnixListener::bind(directory.path().join("proxy.sock")).unwrap());
-    let host = Host::in_directory(directory).await;
+    let host = Host::in_directory(Arc::new(directory)).await;
     host.worker("n", &[]).await;
 }
 
@@ -234,4 +234,97 @@ async fn what_changes_is_on_disk_soon() {
     let file = saved_pods::path(&host.socket());
     let is_saved = || async { saved_pods::read(&file).iter().any(|(_, pods)| pods.contains(&a)) };
     eventually("the pod is in the file", is_saved).await;
+}
+
+impl Host {
+    /// Another process, which takes the place of this one.
+    async fn next(&self) -> Self {
+        let directory = self.directory.clone();
+        let (gates, shutdown) = (Arc::new(Gates::default()), CancellationToken::new());
+        let listening = Listening::from(shutdown.clone());
+        let server = LocalServer::take_over(self.socket(), gates.clone(), &listening).await.unwrap();
+        let served = tokio::spawn(server.giving(listening).run(shutdown.clone()));
+        Self { directory, gates, shutdown, served }
+    }
+
+    fn closes(&self, row: &LocalPod) -> bool {
+        !self.lets_in(row)
+    }
+}
+
+#[tokio::test]
+async fn a_gate_is_let_go_of_when_no_process_has_anything_in_flight() {
+    let first = Host::new().await;
+    let a = local_pod("a");
+    let mut worker = first.worker("n", &[&a]).await;
+    let in_first = first.gates.enter(&a.pod, &a.assignment).unwrap();
+    // Each process keeps the one before in step, and that one the one before it.
+    let second = first.next().await;
+    assert!(worker.is_ended().await, "a worker has to speak to the next process");
+    let in_second = second.gates.enter(&a.pod, &a.assignment).unwrap();
+    let third = second.next().await;
+    let mut worker = third.worker("n", &[&a]).await;
+    worker.close(&a, Duration::from_secs(60)).await;
+    assert!(matches!(worker.hear().await, FromProxy::Closed { .. }));
+    eventually("all gates are closed", async || first.closes(&a) && second.closes(&a) && third.closes(&a)).await;
+    worker.settled().await;
+    drop(in_second);
+    worker.settled().await;
+    drop(in_first);
+    let drained = worker.hear().await;
+    assert!(matches!(&drained, FromProxy::Drained { cut: 0, pod, .. } if *pod == a.pod), "{drained:?}");
+}
+
+#[tokio::test]
+async fn the_gates_of_the_process_before_do_as_those_of_the_next() {
+    let first = Host::new().await;
+    let (a, b) = (local_pod("a"), local_pod("b"));
+    let mut before = first.worker("n", &[&a]).await;
+    before.close(&a, Duration::from_secs(60)).await;
+    let second = first.next().await;
+    assert!(second.closes(&a), "a gate that was closed before is closed in the next process");
+    let mut worker = second.worker("n", &[&a, &b]).await;
+    eventually("a new pod is known, and one that is to run is opened again", async || {
+        first.lets_in(&a) && first.lets_in(&b)
+    })
+    .await;
+    let in_flight = first.gates.enter(&b.pod, &b.assignment).unwrap();
+    let (pod, assignment) = (b.pod.clone(), b.assignment.clone());
+    worker.say(&FromWorker::Remove { pod, assignment }).await;
+    in_flight.cut().await;
+    assert!(first.closes(&b) && second.closes(&b));
+}
+
+#[tokio::test]
+async fn a_process_whose_next_one_does_not_come_serves_on() {
+    let first = Host::new().await;
+    let a = local_pod("a");
+    let mut worker = first.worker("n", &[&a]).await;
+    // It gets the sockets, puts its own in the place of the first one's, and dies.
+    let stream = UnixStream::connect(first.socket()).await.unwrap();
+    let asked = take_over::ask(stream, &CancellationToken::new().into()).await.unwrap();
+    drop(bind_private(&first.socket()).unwrap());
+    drop(asked);
+    eventually("it can be reached again", async || ping(&first.socket()).await.is_ok()).await;
+    worker.settled().await;
+    assert!(first.lets_in(&a));
+}
+
+#[tokio::test]
+async fn a_process_ends_at_once_when_the_next_one_has_ended() {
+    let first = Host::new().await;
+    let second = first.next().await;
+    second.shutdown.cancel();
+    assert_eq!(first.served.await.unwrap(), Served::UntilNextEnded);
+}
+
+#[tokio::test]
+async fn without_a_process_to_follow_it_starts_as_any_other() {
+    let host = Host::new().await;
+    host.shutdown.cancel();
+    assert_eq!(host.served.await.unwrap(), Served::UntilShutdown);
+    let directory = host.directory;
+    let listening = Listening::from(CancellationToken::new());
+    let path = directory.path().join("proxy.sock");
+    LocalServer::take_over(path, Arc::default(), &listening).await.unwrap();
 }

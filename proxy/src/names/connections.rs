@@ -10,37 +10,41 @@ use std::time::Duration;
 use common::address::PoolAddress;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
 
 use super::resolver::Resolver;
 use crate::ingress::{Clients, Shared, Target, pass_on};
+use crate::listening::Listening;
 
 /// The port to which the host's rules redirect connections to services.
 pub(crate) const PORT: u16 = 7054;
 /// The most connections of one pod, and of all.
 const MAX_PER_POD: usize = 4_096;
 const MAX_CONNECTIONS: usize = 16_384;
-/// The wait after a failed `accept`, which mostly means that all file descriptors are in use.
+/// The wait after a failed `accept`, which mostly means that all file descriptors are in use, and at the limit.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Binds the port.
 ///
 /// # Errors
 /// If it is in use, or the address is not of this host.
-pub(super) async fn bind(address: Ipv4Addr) -> std::io::Result<TcpListener> {
-    TcpListener::bind((address, PORT)).await
+pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<Arc<TcpListener>> {
+    listening.tcp((address, PORT).into())
 }
 
-/// Accepts connections, for ever.
-pub(super) async fn accept_all(listener: TcpListener, resolver: Arc<Resolver>, shared: Arc<Shared>) {
+/// Accepts connections, for ever. Those that were accepted go on without it.
+pub(super) async fn accept_all(
+    listener: Arc<TcpListener>,
+    resolver: Arc<Resolver>,
+    shared: Arc<Shared>,
+    connections: TaskTracker,
+) {
     let clients = Arc::new(Clients::default());
-    let mut connections = JoinSet::new();
     loop {
         while connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
+            sleep(ACCEPT_RETRY).await;
         }
-        while connections.try_join_next().is_some() {}
         let (stream, client) = match listener.accept().await {
             Ok((stream, client)) => (stream, client.ip()),
             Err(error) => {

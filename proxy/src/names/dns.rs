@@ -1,7 +1,7 @@
 //! Listens for the questions of pods, over UDP and over TCP.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::answer::Transport;
 use super::forward::{read_message, write_message};
 use super::resolver::Resolver;
+use crate::listening::Listening;
 
 /// The port to which the host's rules redirect port 53 of the resolver's address.
 pub(crate) const PORT: u16 = 7053;
@@ -30,8 +31,8 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Both ports of the resolver on one address.
 pub(super) struct DnsListener {
-    udp: UdpSocket,
-    tcp: TcpListener,
+    udp: Arc<UdpSocket>,
+    tcp: Arc<TcpListener>,
 }
 
 impl DnsListener {
@@ -39,10 +40,9 @@ impl DnsListener {
     ///
     /// # Errors
     /// If one is in use, or the address is not of this host.
-    pub(super) async fn bind(address: Ipv4Addr) -> std::io::Result<Self> {
-        let udp = UdpSocket::bind((address, PORT)).await?;
-        let tcp = TcpListener::bind((address, PORT)).await?;
-        Ok(Self { udp, tcp })
+    pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<Self> {
+        let address = SocketAddr::from((address, PORT));
+        Ok(Self { udp: listening.udp(address)?, tcp: listening.tcp(address)? })
     }
 
     /// Answers questions, for ever.
@@ -51,8 +51,7 @@ impl DnsListener {
     }
 }
 
-async fn answer_datagrams(socket: UdpSocket, resolver: Arc<Resolver>) {
-    let socket = Arc::new(socket);
+async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>) {
     let waiting = Arc::new(Semaphore::new(MAX_WAITING));
     let mut rates = Rates::new(Instant::now());
     let mut tasks = JoinSet::new();
@@ -109,7 +108,7 @@ impl Rates {
     }
 }
 
-async fn accept_all(listener: TcpListener, resolver: Arc<Resolver>) {
+async fn accept_all(listener: Arc<TcpListener>, resolver: Arc<Resolver>) {
     let mut connections = JoinSet::new();
     loop {
         while connections.len() >= MAX_CONNECTIONS {

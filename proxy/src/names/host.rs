@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{self, RulesError};
 use super::{connections, probe, saved};
 use crate::ingress::Shared;
+use crate::listening::Listening;
 
 /// Between two looks at the rules while they lead here, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -52,18 +53,26 @@ pub(crate) struct HostNames {
     pub(crate) status: watch::Sender<NamesStatus>,
     /// The file of what is known.
     pub(crate) file: PathBuf,
+    pub(crate) listening: Listening,
+    /// Those of pods to services.
+    pub(crate) connections: TaskTracker,
 }
 
 /// The listeners, by address. When this is dropped they end.
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Serves until `shutdown`.
-    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+    /// Serves for as long as this process listens. Connections end with a shutdown; those that are there when the sockets
+    /// are handed over may end by themselves.
+    pub(crate) async fn run(mut self) {
+        let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.restore(saved::read(&self.file));
         let saving = saved::keep(self.resolver.clone(), self.file.clone());
         let serve = async { tokio::join!(self.serve(), saving) };
-        shutdown.run_until_cancelled(serve).await;
+        listening.stopped().run_until_cancelled(serve).await;
+        if listening.is_handed_over() {
+            listening.have_ended(&connections).await;
+        }
     }
 
     async fn serve(&mut self) {
@@ -71,7 +80,7 @@ impl HostNames {
         let mut refused = None;
         loop {
             // For people on the host, and for the probe. One of several proxies on a host has it.
-            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST).await;
+            let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST);
             // Without the right to set rules: root may have set them, which is found out without any right.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 refused = rules::set().await.err();
@@ -83,7 +92,7 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                match self.listen(&mut listeners, gateway).await {
+                match self.listen(&mut listeners, gateway) {
                     Ok(()) => drop(gateways.insert(gateway)),
                     // New containers are not to ask where nothing answers.
                     Err(error) => problem = Some(not_listening(gateway, &error)),
@@ -99,15 +108,16 @@ impl HostNames {
     }
 
     /// Listens on an address, unless it does already.
-    async fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr) -> io::Result<()> {
+    fn listen(&self, listeners: &mut Listeners, address: Ipv4Addr) -> io::Result<()> {
         if listeners.contains_key(&address) {
             return Ok(());
         }
-        let (questions, connections) = (DnsListener::bind(address).await?, connections::bind(address).await?);
+        let questions = DnsListener::bind(address, &self.listening)?;
+        let listener = connections::bind(address, &self.listening)?;
         let (resolver, shared) = (self.resolver.clone(), self.shared.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(questions.run(resolver.clone()));
-        tasks.spawn(connections::accept_all(connections, resolver, shared));
+        tasks.spawn(connections::accept_all(listener, resolver, shared, self.connections.clone()));
         listeners.insert(address, tasks);
         Ok(())
     }

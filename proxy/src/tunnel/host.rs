@@ -12,13 +12,12 @@ use common::ids::NodeName;
 use common::store::{Store, StoreError, channel};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
 use crate::gate::Gates;
-use crate::listening;
+use crate::listening::{self, Listening};
 
 /// The port, unless the operator says otherwise.
 const PORT: u16 = 7079;
@@ -32,18 +31,20 @@ pub(crate) struct HostTunnel {
     pub(crate) key: Arc<ProxyKey>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) gates: Arc<Gates>,
+    pub(crate) listening: Listening,
     /// The nodes of this host.
     pub(crate) nodes: watch::Receiver<BTreeSet<NodeName>>,
 }
 
 impl HostTunnel {
-    /// Serves the proxies of other hosts until `shutdown`.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
-        let listening = shutdown.run_until_cancelled(self.listen()).await;
-        let Some((listener, address)) = listening.flatten() else { return };
+    /// Serves the proxies of other hosts for as long as this process listens.
+    pub(crate) async fn run(self) {
+        let (listening, stopped) = (self.listening.clone(), self.listening.stopped());
+        let bound = stopped.run_until_cancelled(self.listen()).await;
+        let Some((listener, address)) = bound.flatten() else { return };
         tracing::info!("proxies of other hosts reach the pods of this one at {address}");
-        let announcing = shutdown.clone().run_until_cancelled_owned(self.announce(address));
-        tokio::join!(listener.run(shutdown), announcing);
+        let announcing = stopped.run_until_cancelled(self.announce(address));
+        tokio::join!(listener.run(listening), announcing);
     }
 
     /// Listens, and returns where others reach this host; `None` if they do not.
@@ -68,8 +69,10 @@ impl HostTunnel {
                 }
             },
         };
-        let listener =
-            TunnelListener::bind(listen, &self.key, self.peers.clone(), self.gates.clone()).await?;
+        let socket = self.listening.tcp(listen).map_err(|error| {
+            io::Error::new(error.kind(), format!("the tunnel cannot listen on {listen}: {error}"))
+        })?;
+        let listener = TunnelListener::on(socket, &self.key, self.peers.clone(), self.gates.clone())?;
         let mut address = listener.address()?;
         if address.ip().is_unspecified()
             && let Some(ip) = self.address_towards_redis().await?

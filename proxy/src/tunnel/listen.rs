@@ -10,7 +10,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::key::ProxyKey;
@@ -18,7 +17,7 @@ use super::peers::Peers;
 use super::tls::server_config;
 use super::{KEPT_PROTOCOL, Reply, reply_of, serve_kept};
 use crate::gate::{Gates, Pass};
-use crate::listening::STOP_WITHIN;
+use crate::listening::Listening;
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -33,7 +32,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// The bound port of the tunnel.
 pub struct TunnelListener {
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
     gates: Arc<Gates>,
 }
@@ -49,10 +48,20 @@ impl TunnelListener {
         peers: Arc<Peers>,
         gates: Arc<Gates>,
     ) -> io::Result<Self> {
+        Self::on(Arc::new(common::listen::listen(address)?), key, peers, gates)
+    }
+
+    /// Takes connections on a socket.
+    ///
+    /// # Errors
+    /// If the key cannot be used.
+    pub(super) fn on(
+        listener: Arc<TcpListener>,
+        key: &ProxyKey,
+        peers: Arc<Peers>,
+        gates: Arc<Gates>,
+    ) -> io::Result<Self> {
         let config = server_config(key, peers).map_err(io::Error::other)?;
-        let listener = common::listen::listen(address).map_err(|error| {
-            io::Error::new(error.kind(), format!("the tunnel cannot listen on {address}: {error}"))
-        })?;
         Ok(Self { listener, acceptor: Arc::new(config).into(), gates })
     }
 
@@ -73,13 +82,13 @@ impl TunnelListener {
         self.listener.local_addr()
     }
 
-    /// Serves other proxies until `shutdown`; then what was let in has 10 s to end.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let connections = TaskTracker::new();
+    /// Serves other proxies for as long as this process listens; then what was let in may end.
+    pub async fn run(self, listening: impl Into<Listening>) {
+        let (listening, connections) = (listening.into(), TaskTracker::new());
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = shutdown.cancelled() => break,
+                () = listening.until_stopped() => break,
             };
             match accepted {
                 Ok(_) if connections.len() >= MAX_CONNECTIONS => {
@@ -99,8 +108,8 @@ impl TunnelListener {
                 }
             }
         }
-        connections.close();
-        let _ = tokio::time::timeout(STOP_WITHIN, connections.wait()).await;
+        drop(self.listener);
+        listening.have_ended(&connections).await;
     }
 }
 

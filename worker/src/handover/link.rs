@@ -11,6 +11,7 @@ use common::control_loop::{Loop, Next};
 use common::handover::{FromWorker, Lines, lines, to_line};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
 use super::drain::LinkStatus;
@@ -52,24 +53,27 @@ impl Loop<LinkError> for HandoverLoop {
     async fn step(&mut self) -> Result<Next, LinkError> {
         let handover = &self.context.handover;
         let Some(socket) = self.context.worker.config.proxy_socket.clone() else { return Ok(Next::End) };
-        let Ok(stream) = dial(&socket).await else {
-            handover.set_status(LinkStatus::Absent);
-            self.wait = DIAL_INTERVAL;
-            return Ok(Next::Rest);
-        };
+        let mut dialled = dial(&socket).await;
+        self.wait = DIAL_INTERVAL;
         let node = &self.context.worker.node;
-        tracing::info!(%node, "connected to the proxy of this host");
-        let ended = self.serve(stream).await;
-        handover.set_status(LinkStatus::Absent);
-        match ended {
-            // In `dev` both end at the same time.
-            _ if self.context.tasks.stopping().is_cancelled() => {}
-            Ok(()) => tracing::warn!(%node, "the proxy of this host has gone: pods are stopped without it"),
-            Err(error) => {
-                tracing::warn!(%node, %error, "the proxy of this host is lost: pods are stopped without it");
+        while let Ok(stream) = dialled {
+            tracing::info!(%node, "connected to the proxy of this host");
+            let begun = Instant::now();
+            let ended = self.serve(stream).await;
+            self.wait = REDIAL_INTERVAL;
+            // In `dev` both end at the same time. One that ends at once is not dialled without a pause.
+            if self.context.tasks.stopping().is_cancelled() || begun.elapsed() < REDIAL_INTERVAL {
+                break;
+            }
+            // Another process may have taken its place: until that is known, pods that are being stopped wait.
+            dialled = dial(&socket).await;
+            let goes_on = if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
+            match ended {
+                Ok(()) => tracing::warn!(%node, "the proxy of this host has gone: {goes_on}"),
+                Err(error) => tracing::warn!(%node, %error, "the proxy of this host is lost: {goes_on}"),
             }
         }
-        self.wait = REDIAL_INTERVAL;
+        handover.set_status(LinkStatus::Absent);
         Ok(Next::Rest)
     }
 

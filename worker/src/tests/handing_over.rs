@@ -30,7 +30,7 @@ fn socket(rig: &Rig) -> PathBuf {
 struct Host {
     gates: Arc<Gates>,
     shutdown: CancellationToken,
-    served: JoinHandle<()>,
+    served: JoinHandle<proxy::Served>,
 }
 
 impl Host {

@@ -27,6 +27,7 @@ mod http;
 mod https;
 mod malformed;
 mod other_host;
+mod take_over;
 mod tcp;
 
 use std::cell::RefCell;

@@ -1,0 +1,62 @@
+//! How a proxy process starts the next one, and what systemd is told of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use sd_notify::NotifyState;
+use tokio::process::Command;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// The option that makes a process take the place of the one that runs.
+const TAKE_OVER: &str = "--take-over";
+
+/// Starts the next process at SIGHUP.
+pub(crate) struct Next {
+    hang_up: Signal,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Next {
+    /// Finds the program now: a later version is put in its place, and then this process no longer has its path.
+    ///
+    /// # Errors
+    /// If the program has no path, or the signal cannot be listened for.
+    pub(crate) fn of_this_process() -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let given = std::env::args_os().skip(1).filter(|argument| argument != TAKE_OVER);
+        let arguments = given.chain([TAKE_OVER.into()]).collect();
+        let hang_up = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+        Ok(Self { hang_up, program, arguments })
+    }
+
+    /// Starts a process at each SIGHUP, one at a time, until one has taken the sockets.
+    pub(crate) async fn start_when_asked(mut self, taken: CancellationToken) {
+        while let Some(Some(())) = taken.run_until_cancelled(self.hang_up.recv()).await {
+            let program = self.program.display();
+            tracing::info!("SIGHUP: starting {program}, which takes the place of this process");
+            let mut next = match Command::new(&self.program).args(&self.arguments).spawn() {
+                Ok(next) => next,
+                Err(error) => {
+                    tracing::error!("{program} cannot be started: {error}; this process serves on");
+                    continue;
+                }
+            };
+            // Once it has the sockets it runs for longer than this process.
+            if let Some(ended) = taken.run_until_cancelled(next.wait()).await {
+                let ended = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+                tracing::error!("the next process has ended ({ended}): this one serves on; see what it said");
+            }
+        }
+    }
+}
+
+/// Tells systemd, if it has started this process or the one before, that this one serves.
+pub(crate) fn tell_systemd() {
+    let states = [NotifyState::MainPid(std::process::id()), NotifyState::Ready];
+    if let Err(error) = sd_notify::notify(&states) {
+        tracing::warn!("systemd cannot be told that this process serves: {error}");
+    }
+}

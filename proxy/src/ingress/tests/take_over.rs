@@ -1,0 +1,154 @@
+//! One process after the other takes the sockets under load: nothing fails, and what was accepted goes on.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::endpoint::EndpointState;
+use common::ingress::{HttpProtocol, IngressRule, TcpRule};
+use hyper::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::fixture::{Client, FakePod, endpoint, get, row, rule, text, web};
+use crate::gate::Gates;
+use crate::ingress::{Ingress, IngressConfig};
+use crate::listening::Listening;
+use crate::route::RouteTable;
+use crate::snapshot::Snapshot;
+
+/// Where the ingress listens while one process follows the other.
+struct Host {
+    gates: Arc<Gates>,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    config: IngressConfig,
+}
+
+impl Host {
+    fn new(rules: Vec<IngressRule>, config: IngressConfig) -> Self {
+        let gates = Arc::new(Gates::default());
+        gates.set(row("p0"));
+        let routes = RouteTable::new(rules.into_iter().map(|rule| (web(), rule)).collect());
+        let endpoints = HashMap::from([(web(), vec![endpoint("p0", EndpointState::Ready)])]);
+        Self { gates, snapshot: watch::Sender::new(Arc::new(Snapshot { routes, endpoints })), config }
+    }
+
+    /// Starts a process that has inherited the sockets of another.
+    fn start(&self, former: Option<&Listening>) -> Listening {
+        let next = Listening::from(CancellationToken::new());
+        for (name, socket) in former.map(Listening::held).unwrap_or_default() {
+            next.inherit(name, socket.as_fd().try_clone_to_owned().unwrap());
+        }
+        let (snapshot, gates) = (self.snapshot.subscribe(), self.gates.clone());
+        let ingress = Ingress { snapshot, gates, tunnel: None, config: self.config.clone() };
+        tokio::spawn(ingress.run(next.clone()));
+        next
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+async fn connect(address: SocketAddr, is_http2: bool) -> Client {
+    if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
+}
+
+/// Sends requests without pause. A connection that has ended in order is made anew, as clients do.
+async fn send_without_pause(address: SocketAddr, is_http2: bool, stop: Arc<AtomicBool>, failed: Arc<AtomicUsize>) -> usize {
+    let (mut client, mut answered) = (connect(address, is_http2).await, 0);
+    while !stop.load(Ordering::Relaxed) {
+        match client.send(get("/")).await {
+            Ok(answer) if answer.status() == StatusCode::OK => {
+                text(answer).await;
+                answered += 1;
+            }
+            // It had ended before the request was sent.
+            Err(error) if error.is_canceled() || error.is_closed() => client = connect(address, is_http2).await,
+            Ok(_) | Err(_) => {
+                failed.fetch_add(1, Ordering::Relaxed);
+                client = connect(address, is_http2).await;
+            }
+        }
+    }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_fails_while_twenty_processes_take_the_sockets_one_after_the_other() {
+    let pod = FakePod::http1("p0", 0, Duration::from_millis(2)).await;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let config = IngressConfig { listen: address, ..IngressConfig::default() };
+    let host = Host::new(vec![rule(pod.port, HttpProtocol::Http)], config);
+    let mut process = host.start(None);
+    super::fixture::eventually(async || TcpStream::connect(address).await.is_ok()).await;
+    let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..16)
+        .map(|number| tokio::spawn(send_without_pause(address, number % 4 == 0, stop.clone(), failed.clone())))
+        .collect();
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let next = host.start(Some(&process));
+        process.hand_over();
+        process = next;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut answered = 0;
+    for client in clients {
+        answered += client.await.unwrap();
+    }
+    assert_eq!(failed.load(Ordering::Relaxed), 0, "of {answered}");
+    assert!(answered > 500, "{answered}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_goes_on_in_the_process_that_has_accepted_it() {
+    let pod = FakePod::with(0, |mut stream| async move {
+        let mut byte = [0];
+        while let Ok(1) = stream.read(&mut byte).await {
+            stream.write_all(&byte).await.unwrap();
+        }
+    })
+    .await;
+    let slow = FakePod::http1("p0", 0, Duration::from_millis(500)).await;
+    let (address, port) = (SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), free_port());
+    let config = IngressConfig { listen: address, ..IngressConfig::default() };
+    let tcp = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
+    let host = Host::new(vec![rule(slow.port, HttpProtocol::Http), tcp], config);
+    let first = host.start(None);
+    super::fixture::eventually(async || {
+        TcpStream::connect(address).await.is_ok() && TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+    })
+    .await;
+
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let mut echo = async || {
+        let mut byte = [0];
+        stream.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+    };
+    echo().await;
+    let mut kept = Client::connect(address).await;
+    assert_eq!(kept.send(get("/")).await.unwrap().status(), StatusCode::OK);
+    let mut asking = Client::connect(address).await;
+    let in_flight = tokio::spawn(async move { asking.send(get("/")).await.unwrap().status() });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+
+    let second = host.start(Some(&first));
+    first.hand_over();
+    assert_eq!(in_flight.await.unwrap(), StatusCode::OK);
+    echo().await;
+    // A connection without a request is not closed, as its next request may be on its way: it ends with the answer.
+    let last = kept.send(get("/")).await.unwrap();
+    assert_eq!((last.status(), last.headers()["connection"].as_bytes()), (StatusCode::OK, &b"close"[..]));
+    let new = Client::connect(address).await.send(get("/")).await.unwrap();
+    assert_eq!((new.status(), new.headers().get("connection")), (StatusCode::OK, None));
+    echo().await;
+    drop(second);
+}

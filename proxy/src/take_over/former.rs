@@ -1,0 +1,101 @@
+//! What the next process tells the former one, and waits for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
+use common::ids::{AssignmentId, PodId};
+use futures_util::{SinkExt, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+
+/// A former process that reads nothing for this long counts as ended.
+const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
+
+/// The process that had the sockets before. It ends what it has accepted, at gates that this process keeps as its own are.
+#[derive(Debug, Clone)]
+pub(crate) struct Former {
+    messages: mpsc::UnboundedSender<FromWorker>,
+    drains: Arc<Drains>,
+}
+
+/// Who waits for which pod. `None` when the former process has ended: nothing of it is in flight.
+#[derive(Debug)]
+struct Drains(Mutex<Option<HashMap<AssignmentId, oneshot::Sender<u64>>>>);
+
+impl Drains {
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<AssignmentId, oneshot::Sender<u64>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Former {
+    /// Speaks to it until it has ended.
+    pub(crate) fn connect(lines: Lines) -> Self {
+        let (messages, receiver) = mpsc::unbounded_channel();
+        let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
+        tokio::spawn(speak(lines, receiver, drains.clone()));
+        Self { messages, drains }
+    }
+
+    /// A pod has changed, or is new.
+    pub(crate) fn set(&self, pod: LocalPod) {
+        self.send(FromWorker::Set { pod });
+    }
+
+    /// A pod is not here any more.
+    pub(crate) fn remove(&self, pod: PodId, assignment: AssignmentId) {
+        self.send(FromWorker::Remove { pod, assignment });
+    }
+
+    /// Lets nothing in to a pod any more.
+    pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> Draining {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(drains) = &mut *self.drains.lock() {
+            drains.insert(assignment.clone(), sender);
+        }
+        self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
+        Draining(receiver)
+    }
+
+    fn send(&self, message: FromWorker) {
+        // To nothing, once the process has ended.
+        let _ = self.messages.send(message);
+    }
+}
+
+/// What the former process has in flight to a pod.
+pub(crate) struct Draining(oneshot::Receiver<u64>);
+
+impl Draining {
+    /// Waits until it is nothing. Returns how many of it were cut.
+    pub(crate) async fn ended(self) -> u64 {
+        self.0.await.unwrap_or(0)
+    }
+}
+
+async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorker>, drains: Arc<Drains>) {
+    loop {
+        tokio::select! {
+            line = lines.next() => {
+                let Some(Ok(line)) = line else { break };
+                // A process of another version may say more.
+                if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
+                    && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
+                {
+                    let _ = waits.send(cut);
+                }
+            }
+            message = messages.recv() => {
+                let Some(message) = message else { break };
+                let sent = tokio::time::timeout(MAX_SEND_WAIT, lines.send(to_line(&message))).await;
+                if !matches!(sent, Ok(Ok(()))) {
+                    break;
+                }
+            }
+        }
+    }
+    tracing::info!("the proxy process before this one has ended");
+    // Who waits learns that nothing of it is in flight.
+    drains.lock().take();
+}
