@@ -160,7 +160,7 @@ fn traffic(
         let names = HostNames { resolver, shared, gateways, status, file, listening, connections };
         (names, following)
     });
-    let listening = listening.clone();
+    let (listening, former) = (listening.clone(), local.former());
     async move {
         let ingress = OptionFuture::from(ingress.map(|ingress| ingress.run(listening.clone())));
         let tunnel = OptionFuture::from(tunnel.map(HostTunnel::run));
@@ -170,8 +170,10 @@ fn traffic(
                 () = following => {}
             }
         }));
+        // What that process has in flight is cut when this one ends.
+        let former = OptionFuture::from(former.map(|former| former.has_ended(&listening)));
         let all = async {
-            tokio::join!(ingress, acme.run(listening.stopped()), tunnel, names);
+            tokio::join!(ingress, acme.run(listening.stopped()), tunnel, names, former);
             has_ended.cancel();
         };
         tokio::join!(follower.run(has_ended.clone()), all);

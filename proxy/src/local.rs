@@ -150,6 +150,11 @@ impl LocalServer {
         Self { names, ..self }
     }
 
+    /// Returns the process whose place this one has taken.
+    pub(crate) fn former(&self) -> Option<Former> {
+        self.workers.former()
+    }
+
     /// Returns the path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -100,6 +100,11 @@ impl Workers {
         let _only_once = self.former.set(former);
     }
 
+    /// Returns the process before, if it ends what it has accepted.
+    pub(crate) fn former(&self) -> Option<Former> {
+        self.former.get().cloned()
+    }
+
     /// Opens or closes the gate of a pod, which is new or has changed.
     pub(crate) fn set_gate(&self, pod: LocalPod) {
         if let Some(former) = self.former.get() {

@@ -154,7 +154,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does: gives up the volumes of machines that never come back.
+    /// Does what an operator does: gives up the volumes of machines that never come back. Such a machine may be known only
+    /// when the one that has its name now registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));

@@ -189,6 +189,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
             continue;
         }
         world.remove_containers_that_stay_held();
+        world.give_up_lost_volumes();
         let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
         if !has_converged {
             converged_since = None;

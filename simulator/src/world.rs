@@ -114,7 +114,6 @@ impl World {
         self.remove_second_worker();
         self.correct_databases(u64::MAX);
         self.remove_held_containers();
-        self.give_up_lost_volumes();
         self.faults.end();
         // A slow Redis is a fault as well.
         self.max_step = self.max_step.min(10);

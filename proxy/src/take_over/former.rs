@@ -8,6 +8,9 @@ use common::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
 use common::ids::{AssignmentId, PodId};
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::listening::Listening;
 
 /// A former process that reads nothing for this long counts as ended.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
@@ -17,6 +20,8 @@ const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
     drains: Arc<Drains>,
+    /// Runs for as long as that process does.
+    link: TaskTracker,
 }
 
 /// Who waits for which pod. `None` when the former process has ended: nothing of it is in flight.
@@ -34,8 +39,15 @@ impl Former {
     pub(crate) fn connect(lines: Lines) -> Self {
         let (messages, receiver) = mpsc::unbounded_channel();
         let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
-        tokio::spawn(speak(lines, receiver, drains.clone()));
-        Self { messages, drains }
+        let link = TaskTracker::new();
+        link.spawn(speak(lines, receiver, drains.clone()));
+        Self { messages, drains, link }
+    }
+
+    /// Waits until it has ended, as long as for a connection of this process: what it has in flight is cut when this
+    /// process ends.
+    pub(crate) async fn has_ended(self, listening: &Listening) {
+        listening.have_ended(&self.link).await;
     }
 
     /// A pod has changed, or is new.

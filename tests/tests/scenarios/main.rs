@@ -29,6 +29,7 @@ mod resources;
 mod secrets;
 mod service_names;
 mod supervisor;
+mod take_over;
 mod tunnel;
 mod updates;
 mod upgrade;
