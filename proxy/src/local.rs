@@ -50,7 +50,7 @@ pub enum LocalError {
     TakeOver {
         /// The socket.
         path: PathBuf,
-        /// Why not.
+        /// What went wrong.
         source: TakeOverError,
     },
     /// It cannot be created.
@@ -139,7 +139,7 @@ impl LocalServer {
         Ok(Self { listener, path, workers, gates, names, listening })
     }
 
-    /// Hands these sockets to the next process when it asks for them. Else it gets that of the workers only.
+    /// Sends these sockets to the next process when it asks for them. Else it gets that of the workers only.
     #[must_use]
     pub fn giving(self, listening: Listening) -> Self {
         Self { listening, ..self }
@@ -175,7 +175,8 @@ impl LocalServer {
     pub async fn run(mut self, shutdown: CancellationToken) -> Served {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
-        let saving = saved_pods::keep(self.workers.clone(), saved_pods::path(&self.path), stop_saving.clone());
+        let saving =
+            saved_pods::keep(self.workers.clone(), saved_pods::path(&self.path), stop_saving.clone());
         let saving = tokio::spawn(saving);
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
         let mut next = ConnectionId(0);
@@ -219,7 +220,7 @@ impl LocalServer {
         Connection::new(id, self.workers.clone(), self.gates.clone(), self.names.clone(), lines)
     }
 
-    /// Hands the sockets over. Returns the connection to the next process once it has taken them; `None` if it has not.
+    /// Sends the sockets to the next process. Returns the connection to the next process once it has taken them; `None` if it has not.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -228,12 +229,17 @@ impl LocalServer {
                 Some(next)
             }
             Err(error) => {
-                tracing::warn!("the next proxy process did not take the sockets: {error}; this one serves on");
+                tracing::warn!(
+                    "the next proxy process did not take the sockets: {error}; this one serves on"
+                );
                 // It may have put its own socket in the place of this one.
                 match bind_private(&self.path) {
                     Ok(listener) => self.listener = listener,
                     Err(error) => {
-                        tracing::error!("the socket {} cannot be created again: {error}", self.path.display());
+                        tracing::error!(
+                            "the socket {} cannot be created again: {error}",
+                            self.path.display()
+                        );
                     }
                 }
                 None

@@ -113,7 +113,7 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<Rows, TakeOverError> {
     .await
 }
 
-/// Hands the sockets of this process to the next one, and waits until it has taken them.
+/// Sends the sockets of this process to the next one, and waits until it has taken them.
 ///
 /// # Errors
 /// If it does not take them: this process serves on.
@@ -152,4 +152,82 @@ pub(crate) async fn tell(lines: &mut Lines, rows: Rows) -> Result<(), TakeOverEr
 
 async fn within<T>(answer: impl Future<Output = Result<T, TakeOverError>>) -> Result<T, TakeOverError> {
     tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or(Err(TakeOverError::Silent))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpStream, UdpSocket};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::fixtures::local_pod;
+
+    fn process() -> Listening {
+        CancellationToken::new().into()
+    }
+
+    #[tokio::test]
+    async fn sockets_come_with_what_waits_in_them_and_closed_ones_do_not_come() {
+        let (former, next) = (process(), process());
+        let [any, other] =
+            ["127.0.0.1:0", "127.0.0.2:0"].map(|address| address.parse::<SocketAddr>().unwrap());
+        let (tcp, udp) = (former.tcp(any).unwrap(), former.udp(any).unwrap());
+        drop(former.tcp(other).unwrap());
+        let mut waiting = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
+        waiting.write_all(b"waits").await.unwrap();
+        let asking = UdpSocket::bind(any).await.unwrap();
+        asking.send_to(b"asks", udp.local_addr().unwrap()).await.unwrap();
+
+        let (here, there) = UnixStream::pair().unwrap();
+        let rows = vec![(NodeName::new("n").unwrap(), vec![local_pod("a"); MAX_PODS + 1])];
+        let giving = async {
+            let mut lines = lines(here);
+            let asked = lines.next().await.unwrap().unwrap();
+            assert_eq!(serde_json::from_str::<FromWorker>(&asked).unwrap(), FromWorker::TakeOver);
+            give(&mut lines, &former).await.unwrap();
+            tell(&mut lines, rows.clone()).await.unwrap();
+        };
+        let taking = async {
+            let mut lines = ask(there, &next).await.unwrap();
+            take(&mut lines).await.unwrap()
+        };
+        let ((), told) = tokio::join!(giving, taking);
+        let told: Vec<LocalPod> = told.into_iter().flat_map(|(_, pods)| pods).collect();
+        assert_eq!(told, rows[0].1);
+
+        let addresses = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        drop((tcp, udp));
+        let (tcp, udp) = (next.tcp(any).unwrap(), next.udp(any).unwrap());
+        assert_eq!((tcp.local_addr().unwrap(), udp.local_addr().unwrap()), addresses);
+        let mut bytes = [0; 16];
+        let length = tcp.accept().await.unwrap().0.read(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..length], b"waits");
+        let length = udp.recv(&mut bytes).await.unwrap();
+        assert_eq!(&bytes[..length], b"asks");
+        assert_eq!(next.held().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn an_unused_socket_of_the_process_before_is_closed_after_a_while() {
+        let (former, next) = (process(), process());
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = former.tcp(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        let (name, held) = former.held().pop().unwrap();
+        next.inherit(name, std::os::fd::AsFd::as_fd(&held).try_clone_to_owned().unwrap());
+        drop((socket, held));
+        assert!(TcpStream::connect(address).await.is_ok());
+        next.drop_inherited();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_of_a_version_that_does_not_answer_is_left_alone() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let error = ask(here, &process()).await.unwrap_err().to_string();
+        assert!(error.contains("has to be restarted"), "{error}");
+    }
 }

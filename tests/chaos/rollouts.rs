@@ -1,6 +1,7 @@
 //! A service of ten replicas is updated again and again while a plain client sends 500 requests a second through the
 //! ingress of three hosts: no request may fail. Broken updates must roll back by themselves and say why, others are
-//! undone by hand halfway, and in every tenth a scheduler or the Redis master is killed.
+//! undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth new processes take
+//! the places of all proxies.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::exclusive;
 use kubeleet_tests::http::Http;
 use reqwest::{Client, Method, StatusCode};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use worker::runtime::docker::DockerRuntime;
@@ -31,6 +33,8 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one update may take, with a failover in it.
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
+/// How long a new proxy process may take to serve, on busy cores.
+const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
 /// How soon a broken update must have been judged, without a failover in it: the start of a container on a busy
 /// engine, its check twice, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
@@ -254,6 +258,9 @@ async fn update(
     if is_disturbed {
         disturb(stack, number).await;
     }
+    if number % 10 == 1 {
+        replace_proxies(stack).await?;
+    }
     match kind {
         Kind::Good => service.completes().await.map(|()| None),
         Kind::Undone => {
@@ -282,6 +289,24 @@ async fn disturb(stack: &mut Stack, number: usize) {
     stack.schedulers[victim].kill();
     tokio::time::sleep(Duration::from_secs(2)).await;
     stack.schedulers[victim].start_again();
+}
+
+/// Has new processes take the places of all proxies. Those before them end with their connections.
+async fn replace_proxies(stack: &Stack) -> Result<(), String> {
+    for (proxy, _) in &stack.proxies {
+        let times = || proxy.whole_log().matches("took the place of the proxy before").count();
+        let before = times();
+        // Only the process that serves acts on it.
+        proxy.signal_group(Signal::HUP);
+        let begun = Instant::now();
+        while times() == before {
+            if begun.elapsed() > TAKE_OVER_LIMIT {
+                return Err("a proxy was not followed by another".to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
 }
 
 /// What became of the requests.

@@ -330,7 +330,8 @@ impl Daemon {
         self.signal_group(Signal::CONT);
     }
 
-    fn signal_group(&self, signal: Signal) {
+    /// Sends a signal to it and to the processes it has started.
+    pub fn signal_group(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal_group(signal);
         }

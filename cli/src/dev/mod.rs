@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use ::proxy::Start;
+use anyhow::{Context, bail};
 use common::config::{Config, RuntimeKind, TunnelListen, proxy_socket_in};
 use common::ids::NodeName;
 use common::node::Resources;

@@ -203,7 +203,8 @@ async fn serve(
             return;
         }
     };
-    let entrance = Entrance { shared: &served.shared, threads, clients: Arc::default(), connections: &connections };
+    let entrance =
+        Entrance { shared: &served.shared, threads, clients: Arc::default(), connections: &connections };
     let mut following = pin!(following.fuse());
     tokio::select! {
         // These end only when nothing keeps the snapshot any more.

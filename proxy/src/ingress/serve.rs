@@ -105,7 +105,15 @@ pub(super) async fn connection(
     let state = Arc::new(ConnectionState::default());
     let is_trusted = shared.config.trusted.iter().any(|range| range.contains(address));
     let origin = Mutex::new(Arc::new(Origin::new(address, is_trusted, scheme.as_str(), "")));
-    let client = Arc::new(Client { shared, address, scheme, is_trusted, state: state.clone(), origin, is_last: Arc::default() });
+    let client = Arc::new(Client {
+        shared,
+        address,
+        scheme,
+        is_trusted,
+        state: state.clone(),
+        origin,
+        is_last: Arc::default(),
+    });
     let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
     let served = if is_http2 {
         serve_http2(client, io, listening).await

@@ -266,7 +266,8 @@ async fn a_gate_is_let_go_of_when_no_process_has_anything_in_flight() {
     let mut worker = third.worker("n", &[&a]).await;
     worker.close(&a, Duration::from_secs(60)).await;
     assert!(matches!(worker.hear().await, FromProxy::Closed { .. }));
-    eventually("all gates are closed", async || first.closes(&a) && second.closes(&a) && third.closes(&a)).await;
+    eventually("all gates are closed", async || first.closes(&a) && second.closes(&a) && third.closes(&a))
+        .await;
     worker.settled().await;
     drop(in_second);
     worker.settled().await;

@@ -24,7 +24,7 @@ pub(crate) struct Former {
     link: TaskTracker,
 }
 
-/// Who waits for which pod. `None` when the former process has ended: nothing of it is in flight.
+/// The drains that are waited for. `None` when the former process has ended: nothing of it is in flight.
 #[derive(Debug)]
 struct Drains(Mutex<Option<HashMap<AssignmentId, oneshot::Sender<u64>>>>);
 
@@ -108,6 +108,6 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
         }
     }
     tracing::info!("the proxy process before this one has ended");
-    // Who waits learns that nothing of it is in flight.
+    // This ends the waits: nothing of it is in flight.
     drains.lock().take();
 }

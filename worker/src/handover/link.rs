@@ -67,7 +67,8 @@ impl Loop<LinkError> for HandoverLoop {
             }
             // Another process may have taken its place: until that is known, pods that are being stopped wait.
             dialled = dial(&socket).await;
-            let goes_on = if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
+            let goes_on =
+                if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
             match ended {
                 Ok(()) => tracing::warn!(%node, "the proxy of this host has gone: {goes_on}"),
                 Err(error) => tracing::warn!(%node, %error, "the proxy of this host is lost: {goes_on}"),

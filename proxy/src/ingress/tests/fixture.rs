@@ -120,7 +120,11 @@ impl Fixture {
         };
         let https_address = https.as_ref().map(|https| https.local_addr().unwrap());
         let ingress = Ingress { snapshot: following, gates: own, tunnel, config };
-        tokio::spawn(ingress.serve(ready(Arc::new(listener)), ready(https.map(Arc::new)), shutdown.clone().into()));
+        tokio::spawn(ingress.serve(
+            ready(Arc::new(listener)),
+            ready(https.map(Arc::new)),
+            shutdown.clone().into(),
+        ));
         Self { gates, address, https_address, peers, snapshot, shutdown }
     }
 

@@ -61,7 +61,12 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
 }
 
 /// Sends requests without pause. A connection that has ended in order is made anew, as clients do.
-async fn send_without_pause(address: SocketAddr, is_http2: bool, stop: Arc<AtomicBool>, failed: Arc<AtomicUsize>) -> usize {
+async fn send_without_pause(
+    address: SocketAddr,
+    is_http2: bool,
+    stop: Arc<AtomicBool>,
+    failed: Arc<AtomicUsize>,
+) -> usize {
     let (mut client, mut answered) = (connect(address, is_http2).await, 0);
     while !stop.load(Ordering::Relaxed) {
         match client.send(get("/")).await {
@@ -70,7 +75,9 @@ async fn send_without_pause(address: SocketAddr, is_http2: bool, stop: Arc<Atomi
                 answered += 1;
             }
             // It had ended before the request was sent.
-            Err(error) if error.is_canceled() || error.is_closed() => client = connect(address, is_http2).await,
+            Err(error) if error.is_canceled() || error.is_closed() => {
+                client = connect(address, is_http2).await
+            }
             Ok(_) | Err(_) => {
                 failed.fetch_add(1, Ordering::Relaxed);
                 client = connect(address, is_http2).await;
@@ -90,7 +97,9 @@ async fn no_request_fails_while_twenty_processes_take_the_sockets_one_after_the_
     super::fixture::eventually(async || TcpStream::connect(address).await.is_ok()).await;
     let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let clients: Vec<_> = (0..16)
-        .map(|number| tokio::spawn(send_without_pause(address, number % 4 == 0, stop.clone(), failed.clone())))
+        .map(|number| {
+            tokio::spawn(send_without_pause(address, number % 4 == 0, stop.clone(), failed.clone()))
+        })
         .collect();
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(40)).await;
