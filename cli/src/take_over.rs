@@ -20,12 +20,17 @@ pub(crate) struct Next {
 }
 
 impl Next {
-    /// Finds the program now: a later version is put in its place, and then this process no longer has its path.
+    /// Finds the program now: a later version is put in its place, and then this process no longer has its path. That may
+    /// be a link to the version of the day, so it is taken as it was called.
     ///
     /// # Errors
     /// If the program has no path, or the signal cannot be listened for.
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
+        let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+        let program = match called {
+            Some(program) => program,
+            None => std::env::current_exe().context("finding this program")?,
+        };
         let given = std::env::args_os().skip(1).filter(|argument| argument != TAKE_OVER);
         let arguments = given.chain([TAKE_OVER.into()]).collect();
         let hang_up = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
@@ -35,6 +40,13 @@ impl Next {
     /// Starts a process at each SIGHUP, one at a time, until one has taken the sockets.
     pub(crate) async fn start_when_asked(mut self, taken: CancellationToken) {
         while let Some(Some(())) = taken.run_until_cancelled(self.hang_up.recv()).await {
+            if std::process::id() == 1 {
+                tracing::error!(
+                    "SIGHUP: this process is the first of its container, which ends with it. Start another container \
+                     with {TAKE_OVER}, the network of the host, and the directory of the same socket"
+                );
+                continue;
+            }
             let program = self.program.display();
             tracing::info!("SIGHUP: starting {program}, which takes the place of this process");
             let mut next = match Command::new(&self.program).args(&self.arguments).spawn() {

@@ -327,6 +327,8 @@ pub struct Config {
     pub tunnel_listen: TunnelListen,
     /// How long a request or connection waits for a pod that takes it.
     pub pod_wait: Duration,
+    /// How long volumes stay without their service; `None` for ever.
+    pub volume_grace: Option<Duration>,
     /// Whether containers have a network of their own, in which they reach services by name.
     pub names: bool,
     /// Proxies before the ingress whose forwarding headers are kept.
@@ -440,6 +442,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "KUBELEET_TUNNEL_LISTEN",
         "address on which the proxy takes connections from those of other hosts, or off",
     ),
+    ("KUBELEET_VOLUME_GRACE", "how long volumes stay without their service, or off"),
     ("KUBELEET_POD_WAIT", "how long a request or connection waits for a pod that takes it"),
     ("KUBELEET_NAMES", "off: containers are in the engine's own network, and reach no service by name"),
     ("KUBELEET_TRUSTED_PROXIES", "proxies before the ingress, as 10.0.0.0/8,10.1.2.3"),
@@ -594,6 +597,7 @@ impl Sources<'_> {
                 }),
             },
             tunnel_listen: self.read(p, "KUBELEET_TUNNEL_LISTEN", TunnelListen::Auto, tunnel_address),
+            volume_grace: self.read(p, "KUBELEET_VOLUME_GRACE", None, volume_grace),
             pod_wait: self.read(p, "KUBELEET_POD_WAIT", Duration::from_secs(10), duration),
             names: self.read(p, "KUBELEET_NAMES", true, boolean),
             trusted_proxies: self.read(p, "KUBELEET_TRUSTED_PROXIES", Vec::new(), address_ranges),
@@ -799,6 +803,19 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is too short: write a duration such as 5s or 500ms"));
     }
     text.parse::<HumanDuration>().map(HumanDuration::get).map_err(|error| error.to_string())
+}
+
+/// Data is not lost by a typing error.
+const SHORTEST_VOLUME_GRACE: Duration = Duration::from_secs(60 * 60);
+
+fn volume_grace(text: &str) -> Result<Option<Duration>, String> {
+    match text {
+        "off" => Ok(None),
+        text => match duration(text)? {
+            grace if grace >= SHORTEST_VOLUME_GRACE => Ok(Some(grace)),
+            _ => Err(format!("{text:?} is too short: write 1h or more, such as 30d, or off")),
+        },
+    }
 }
 
 fn duration_or_zero(text: &str) -> Result<Duration, String> {

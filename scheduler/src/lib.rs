@@ -44,6 +44,7 @@ use loops::cron::CronLoop;
 use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
+use loops::orphaned_volumes::OrphanedVolumeLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
@@ -98,6 +99,7 @@ pub async fn run_with(
         id,
         timings: LoopTimings::of(&config.timing, &config.redis),
         external_worker_pods: config.max_pods,
+        volume_grace: config.volume_grace,
         node_died: Arc::new(Notify::new()),
     };
     run_context(context, shutdown).await
@@ -117,6 +119,8 @@ pub(crate) struct SchedulerContext {
     pub(crate) timings: LoopTimings,
     /// The number of pod slots of an external worker.
     pub(crate) external_worker_pods: u64,
+    /// How long volumes stay without their service; `None` for ever.
+    pub(crate) volume_grace: Option<Duration>,
     /// Notified when this scheduler declares a node dead.
     pub(crate) node_died: Arc<Notify>,
 }
@@ -136,6 +140,7 @@ pub(crate) async fn run_context(
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
     loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
+    loops.spawn(OrphanedVolumeLoop::new(&context), &stop);
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(CronLoop::new(&context), &stop);
     loops.spawn(RolloutLoop::new(&context), &stop);

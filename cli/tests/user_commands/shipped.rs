@@ -34,6 +34,16 @@ fn the_units_allow_many_connections_and_take_every_privilege_away() {
     }
 }
 
+/// What a reload does is in `a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost`.
+#[test]
+fn the_unit_of_the_proxy_can_be_reloaded() {
+    let text = read("packaging/systemd/kubeleet-proxy.service");
+    let lines = lines(&text);
+    for line in ["Type=notify", "NotifyAccess=all", "ExecReload=/bin/kill -HUP $MAINPID"] {
+        assert!(lines.contains(&line), "no {line}");
+    }
+}
+
 #[test]
 fn the_redis_that_is_shipped_keeps_what_it_stores_and_listens_where_it_is_told() {
     let text = read("sentinel/redis.conf");

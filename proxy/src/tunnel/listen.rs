@@ -55,7 +55,7 @@ impl TunnelListener {
     ///
     /// # Errors
     /// If the key cannot be used.
-    pub(super) fn on(
+    pub(crate) fn on(
         listener: Arc<TcpListener>,
         key: &ProxyKey,
         peers: Arc<Peers>,

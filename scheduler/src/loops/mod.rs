@@ -5,6 +5,7 @@ pub(crate) mod cron;
 pub(crate) mod declare_dead;
 pub(crate) mod drain;
 pub(crate) mod external_workers;
+pub(crate) mod orphaned_volumes;
 pub(crate) mod place;
 pub(crate) mod reclaim;
 pub(crate) mod reconcile;

@@ -99,6 +99,7 @@ impl Cluster {
             id: id.clone(),
             timings: self.timings.clone(),
             external_worker_pods: 100,
+            volume_grace: None,
             node_died: Arc::default(),
         };
         let stop = CancellationToken::new();

@@ -8,4 +8,5 @@ mod external_workers;
 mod failure_detection;
 mod healing;
 mod killing;
+mod orphaned_volumes;
 mod placing;

@@ -13,6 +13,7 @@ use kubeleet_tests::{Cluster, Http, Timing};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
+use tokio_util::sync::CancellationToken;
 
 use crate::{SOON, sleeper};
 
@@ -40,6 +41,37 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
+/// What became of the services that a client posts fifty times a second.
+#[derive(Default)]
+struct Posted {
+    stored: u64,
+    refused: u64,
+    others: Vec<String>,
+}
+
+/// Posts services until it is told to stop, and deletes those that were stored.
+async fn post_without_pause(http: Http, stop: CancellationToken) -> Posted {
+    let (mut posted, mut number) = (Posted::default(), 0);
+    let mut interval = tokio::time::interval(Duration::from_millis(20));
+    while stop.run_until_cancelled(interval.tick()).await.is_some() {
+        number += 1;
+        let name = format!("load-{number}");
+        let (status, body) = http.send(Method::POST, "/service", Some(&sleeper(&name, 1, "keep"))).await;
+        match status {
+            StatusCode::INSUFFICIENT_STORAGE => posted.refused += 1,
+            StatusCode::CREATED | StatusCode::ACCEPTED => {
+                posted.stored += 1;
+                let (status, body) = http.send(Method::DELETE, &format!("/service/{name}"), None).await;
+                if status != StatusCode::ACCEPTED {
+                    posted.others.push(format!("DELETE {name}: {status} {body}"));
+                }
+            }
+            status => posted.others.push(format!("POST {name}: {status} {body}")),
+        }
+    }
+    posted
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
     let _lock = beside_others().await;
@@ -61,6 +93,8 @@ async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
     let limit = used.trim().parse::<u64>().unwrap() + (4 << 20);
     let () = cluster.redis.cli(&["CONFIG", "SET", "maxmemory", &limit.to_string()]).await;
     let before: BTreeSet<_> = cluster.processes.leaders().into_iter().collect();
+    let stop = CancellationToken::new();
+    let load = tokio::spawn(post_without_pause(http.clone(), stop.clone()));
     let mut deleted = 0;
     while Instant::now() < end || rounds < 3 {
         fill(&cluster).await;
@@ -88,6 +122,9 @@ async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
         rounds += 1;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    stop.cancel();
+    let Posted { stored, refused, others } = load.await.unwrap();
+    assert!(others.is_empty() && refused > 0, "{stored} stored, {refused} refused, {others:?}");
     let after: BTreeSet<_> = cluster.processes.leaders().into_iter().collect();
     let pods: BTreeSet<String> =
         http.pods("service=db").await.iter().map(|pod| pod["uuid"].to_string()).collect();
@@ -104,7 +141,8 @@ async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
     .await;
     http.runs(SOON, "more", 1).await;
     report(&format!(
-        "a full Redis: {rounds} rounds, {deleted} services deleted, 10 of 10 `stop` pods as before"
+        "a full Redis: {rounds} rounds, {deleted} services deleted, 10 of 10 `stop` pods as before; \
+         {refused} services of a client refused, {stored} stored and deleted"
     ));
 }
 

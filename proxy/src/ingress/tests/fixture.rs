@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fixtures::local_pod;
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
+use crate::listening::Listening;
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
 use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
@@ -41,6 +43,8 @@ pub(super) struct Fixture {
     pub(super) peers: Arc<Peers>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     shutdown: CancellationToken,
+    /// That of the pods, if it is not that of the ingress.
+    pub(super) another_host: Option<AnotherHost>,
 }
 
 impl Drop for Fixture {
@@ -56,17 +60,62 @@ pub(super) enum Pods {
     OnAnotherHost,
 }
 
-/// Returns the listening end of a host with these gates, a key that it accepts, and where it is.
-async fn another_host(gates: &Arc<Gates>) -> (TunnelListener, ProxyKey, Arc<Peers>) {
-    let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
-    let (node, any) = (NodeName::new("worker1").unwrap(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    let known = Arc::new(Peers::default());
-    known.set(HashMap::from([(node.clone(), Peer { address: any, fingerprint: here.fingerprint() })]));
-    let listener = TunnelListener::bind(any, &there, known, gates.clone()).await.unwrap();
-    let peers = Arc::new(Peers::default());
-    let address = listener.address().unwrap();
-    peers.set(HashMap::from([(node, Peer { address, fingerprint: there.fingerprint() })]));
-    (listener, here, peers)
+/// Any port of this machine.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The host of the pods, where they are not on that of the ingress.
+pub(super) struct AnotherHost {
+    key: ProxyKey,
+    known: Arc<Peers>,
+    gates: Arc<Gates>,
+    process: Listening,
+}
+
+impl AnotherHost {
+    /// Starts a host with these gates. Also returns a key that it accepts, and where it is.
+    fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
+        let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+        let node = NodeName::new("worker1").unwrap();
+        let known = Arc::new(Peers::default());
+        known.set(HashMap::from([(node.clone(), Peer { address: ANY, fingerprint: here.fingerprint() })]));
+        let process = Listening::from(CancellationToken::new());
+        let host = Self { key, known, gates: gates.clone(), process };
+        let address = host.listen();
+        let peers = Arc::new(Peers::default());
+        peers.set(HashMap::from([(node, Peer { address, fingerprint: host.key.fingerprint() })]));
+        (host, here, peers)
+    }
+
+    fn listen(&self) -> SocketAddr {
+        let socket = self.process.tcp(ANY).unwrap();
+        let listener = TunnelListener::on(socket, &self.key, self.known.clone(), self.gates.clone()).unwrap();
+        let address = listener.address().unwrap();
+        tokio::spawn(listener.run(self.process.clone()));
+        address
+    }
+
+    /// Another process takes its sockets.
+    pub(super) fn follow(&mut self) {
+        let next = follower_of(&self.process);
+        let former = std::mem::replace(&mut self.process, next);
+        self.listen();
+        former.hand_over();
+    }
+}
+
+impl Drop for AnotherHost {
+    fn drop(&mut self) {
+        self.process.hand_over();
+    }
+}
+
+/// Returns a process that has inherited the sockets of another.
+pub(super) fn follower_of(former: &Listening) -> Listening {
+    let next = Listening::from(CancellationToken::new());
+    for (name, socket) in former.held() {
+        next.inherit(name, socket.as_fd().try_clone_to_owned().unwrap());
+    }
+    next
 }
 
 pub(super) fn web() -> ServiceName {
@@ -90,10 +139,10 @@ impl Fixture {
         match pods {
             Pods::OnThisHost => Self::start_here(config, rules, gates, None, Arc::default()).await,
             Pods::OnAnotherHost => {
-                let (listener, here, peers) = another_host(&gates).await;
+                let (host, here, peers) = AnotherHost::start(&gates);
                 let tunnel = Arc::new(Dialer::new(Arc::new(here), peers.clone()));
-                let fixture = Self::start_here(config, rules, gates, Some(tunnel), peers).await;
-                tokio::spawn(listener.run(fixture.shutdown.clone()));
+                let mut fixture = Self::start_here(config, rules, gates, Some(tunnel), peers).await;
+                fixture.another_host = Some(host);
                 fixture
             }
         }
@@ -125,7 +174,7 @@ impl Fixture {
             ready(https.map(Arc::new)),
             shutdown.clone().into(),
         ));
-        Self { gates, address, https_address, peers, snapshot, shutdown }
+        Self { gates, address, https_address, peers, snapshot, shutdown, another_host: None }
     }
 
     /// Changes the rules of `web`.

@@ -1,0 +1,104 @@
+//! Removes volumes whose service is gone, once they have been without it for as long as the operator says.
+//!
+//! The time is counted in Redis by the passes of this loop and never read from a clock: one that jumps would remove data.
+//! While no scheduler runs, or a worker holds because Redis does not know its pods, nothing is counted.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use common::control_loop::{Loop, Next};
+use common::ids::ServiceName;
+use common::store::{RemoveVolumeOutcome, Store, StoreError};
+use common::volume::{Volume, VolumeScope, VolumeState};
+
+use crate::SchedulerContext;
+use crate::loop_lease::{LoopLease, Standing};
+
+/// Between two passes.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Of a pass that came late, as after a suspend of the machine, no more than this counts.
+const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
+
+pub(crate) struct OrphanedVolumeLoop {
+    store: Store,
+    lease: LoopLease,
+    /// `None` if volumes stay for ever.
+    grace: Option<Duration>,
+    counted_at: Instant,
+}
+
+impl Loop for OrphanedVolumeLoop {
+    const NAME: &'static str = "orphaned_volumes";
+
+    async fn step(&mut self) -> Result<Next, StoreError> {
+        let Some(grace) = self.grace else { return Ok(Next::End) };
+        match self.lease.acquire().await? {
+            Standing::Without => {}
+            Standing::New => self.counted_at = Instant::now(),
+            Standing::Kept => {
+                let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
+                // What is lost of a pass that fails prolongs the time.
+                self.counted_at = Instant::now();
+                remove_orphans(&self.store, passed, grace).await?;
+            }
+        }
+        Ok(Next::Rest)
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(INTERVAL).await;
+        Ok(())
+    }
+}
+
+impl OrphanedVolumeLoop {
+    pub(crate) fn new(context: &SchedulerContext) -> Self {
+        let store = context.store.clone();
+        let lease = LoopLease::new(&store, &context.id, "orphaned_volumes", 4 * INTERVAL);
+        Self { store, lease, grace: context.volume_grace, counted_at: Instant::now() }
+    }
+}
+
+/// Counts for how long volumes have had no service, and has those removed that have had none for `grace`.
+pub(crate) async fn remove_orphans(
+    store: &Store,
+    passed: Duration,
+    grace: Duration,
+) -> Result<(), StoreError> {
+    if !store.held_nodes().await?.is_empty() {
+        return Ok(());
+    }
+    let volumes = store.volumes_each(&store.volume_names().await?).await?;
+    let volumes: Vec<Volume> = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
+    // After the volumes: a volume is bound for a service that is there.
+    let services: HashSet<ServiceName> = store.service_names().await?.into_iter().collect();
+    let orphans: Vec<_> = volumes.iter().filter(|volume| is_orphan(volume, &services)).collect();
+    let names: Vec<_> = orphans.iter().map(|volume| volume.claim.name.clone()).collect();
+    for (name, without) in store.count_orphaned_volumes(&names, passed).await? {
+        if without < grace {
+            continue;
+        }
+        // The script looks once more whether a service has it.
+        match store.remove_volume(&name).await? {
+            RemoveVolumeOutcome::Removing | RemoveVolumeOutcome::Removed => {
+                tracing::info!(volume = %name, "removed: its service has been gone for {}", humantime(without));
+            }
+            RemoveVolumeOutcome::Missing | RemoveVolumeOutcome::Used | RemoveVolumeOutcome::NoNode => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the service of a volume does not exist. What an app shares has no service of its own, and stays.
+fn is_orphan(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
+    volume.state == VolumeState::Bound
+        && volume.claim.scope != VolumeScope::App
+        && !services.contains(&volume.claim.service)
+}
+
+fn humantime(time: Duration) -> String {
+    match time.as_secs() / 3600 {
+        hours if hours < 48 => format!("{hours} h"),
+        hours => format!("{} days", hours / 24),
+    }
+}
