@@ -39,12 +39,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use loops::abandoned_volumes::AbandonedVolumeLoop;
 use loops::confirm::ConfirmLoop;
 use loops::cron::CronLoop;
 use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
-use loops::orphaned_volumes::OrphanedVolumeLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
@@ -140,7 +140,7 @@ pub(crate) async fn run_context(
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
     loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
-    loops.spawn(OrphanedVolumeLoop::new(&context), &stop);
+    loops.spawn(AbandonedVolumeLoop::new(&context), &stop);
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(CronLoop::new(&context), &stop);
     loops.spawn(RolloutLoop::new(&context), &stop);

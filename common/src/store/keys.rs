@@ -23,7 +23,7 @@ pub(crate) const SECRETS: &str = "secrets";
 pub(crate) const CONFIGS: &str = "configs";
 pub(crate) const VOLUMES: &str = "volumes";
 pub(crate) const VOLUME_REPORTS: &str = "volumes:reports";
-pub(crate) const ORPHANED_VOLUMES: &str = "volumes:orphaned";
+pub(crate) const ABANDONED_VOLUMES: &str = "volumes:abandoned";
 pub(crate) const ROLLOUTS: &str = "rollouts";
 pub(crate) const REGISTRIES: &str = "registries";
 pub(crate) const ROUTES: &str = "routes";
@@ -105,7 +105,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 29] = [
     CONFIGS,
     VOLUMES,
     VOLUME_REPORTS,
-    ORPHANED_VOLUMES,
+    ABANDONED_VOLUMES,
     ROLLOUTS,
     REGISTRIES,
     ROUTES,
@@ -125,7 +125,7 @@ pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
-        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ORPHANED_VOLUMES | ROLLOUTS | ROUTES
+        META | UQ | UQ_WHY | UNCONFIRMED | HELD | VOLUME_REPORTS | ABANDONED_VOLUMES | ROLLOUTS | ROUTES
         | PROXIES | ADDRESSES | ACME_ACCOUNTS => "hash",
         SQ | DQ => "list",
         UQ_AT | BEATS | SCHEDULERS | FREED_ADDRESSES => "zset",

@@ -196,30 +196,30 @@ impl Store {
     }
 
     /// Counts for how long these volumes have had no service: `passed` more than when they were counted last. All others
-    /// begin anew when they are orphaned. What another program wrote in the place of a count is counted from nothing.
+    /// begin anew when they are abandoned. What another program wrote in the place of a count is counted from nothing.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn count_orphaned_volumes(
+    pub async fn count_abandoned_volumes(
         &self,
-        orphans: &[VolumeName],
+        abandoned: &[VolumeName],
         passed: Duration,
     ) -> Result<Vec<(VolumeName, Duration)>, StoreError> {
         let mut counts: HashMap<Vec<u8>, Vec<u8>> =
-            self.link.query(cmd("HGETALL").arg(keys::ORPHANED_VOLUMES)).await?;
+            self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
         let mut count = |name: &VolumeName| {
             let before =
                 counts.remove(name.as_str().as_bytes()).and_then(|count| String::from_utf8(count).ok());
             let before: u64 = before.and_then(|count| count.parse().ok()).unwrap_or(0);
             (name.clone(), before.saturating_add(passed.as_secs()))
         };
-        let counted: Vec<(VolumeName, u64)> = orphans.iter().map(&mut count).collect();
+        let counted: Vec<(VolumeName, u64)> = abandoned.iter().map(&mut count).collect();
         let mut pipe = redis::pipe();
         for gone in counts.keys() {
-            pipe.cmd("HDEL").arg(keys::ORPHANED_VOLUMES).arg(gone).ignore();
+            pipe.cmd("HDEL").arg(keys::ABANDONED_VOLUMES).arg(gone).ignore();
         }
         for (name, seconds) in &counted {
-            pipe.cmd("HSET").arg(keys::ORPHANED_VOLUMES).arg(name.as_str()).arg(seconds).ignore();
+            pipe.cmd("HSET").arg(keys::ABANDONED_VOLUMES).arg(name.as_str()).arg(seconds).ignore();
         }
         let () = self.link.pipeline(&pipe).await?;
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())

@@ -1,11 +1,11 @@
 //! The control loops: one per file. Each restores one invariant, and no loop depends on another.
 
+pub(crate) mod abandoned_volumes;
 pub(crate) mod confirm;
 pub(crate) mod cron;
 pub(crate) mod declare_dead;
 pub(crate) mod drain;
 pub(crate) mod external_workers;
-pub(crate) mod orphaned_volumes;
 pub(crate) mod place;
 pub(crate) mod reclaim;
 pub(crate) mod reconcile;

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod abandoned_volumes;
 mod broken;
 mod cluster;
 mod external_workers;
 mod failure_detection;
 mod healing;
 mod killing;
-mod orphaned_volumes;
 mod placing;

@@ -72,7 +72,7 @@ fn documented_kinds() -> BTreeSet<String> {
 /// The type that a key, or a kind of key, has.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
-        "uq:at" | "uq:why" | "volumes:reports" | "volumes:orphaned" | "addresses:free" => key,
+        "uq:at" | "uq:why" | "volumes:reports" | "volumes:abandoned" | "addresses:free" => key,
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
@@ -82,7 +82,7 @@ fn kind_type(key: &str) -> &'static str {
         }
         "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
-        "volumes:reports" | "volumes:orphaned" | "addresses" => "hash",
+        "volumes:reports" | "volumes:abandoned" | "addresses" => "hash",
         "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "xr:" | "recovery:" => "list",
         "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"

@@ -7,7 +7,7 @@ use common::saved_state::SavedVolume;
 use testkit::need_redis;
 
 use super::cluster::{Cluster, defaults};
-use crate::loops::orphaned_volumes::remove_orphans;
+use crate::loops::abandoned_volumes::remove_abandoned;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const GRACE: Duration = DAY.saturating_mul(30);
@@ -40,10 +40,10 @@ async fn a_volume_is_removed_when_its_service_has_been_gone_for_long_enough() {
     need_redis!();
     let cluster = cluster().await;
     for days in [10, 19] {
-        remove_orphans(&cluster.store, DAY * days, GRACE).await.unwrap();
+        remove_abandoned(&cluster.store, DAY * days, GRACE).await.unwrap();
         assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"], "after {days} more days");
     }
-    remove_orphans(&cluster.store, DAY, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["web_data_0"]);
 }
 
@@ -51,16 +51,16 @@ async fn a_volume_is_removed_when_its_service_has_been_gone_for_long_enough() {
 async fn a_service_that_comes_back_begins_its_time_anew() {
     need_redis!();
     let cluster = cluster().await;
-    remove_orphans(&cluster.store, DAY * 29, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY * 29, GRACE).await.unwrap();
     cluster.post(r#"{"name":"db","image":"postgres"}"#, Some(0)).await;
-    remove_orphans(&cluster.store, DAY * 29, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY * 29, GRACE).await.unwrap();
     let name = ServiceName::new("db").unwrap();
     cluster.store.delete_service(&name).await.unwrap();
     let service = cluster.store.service(&name).await.unwrap().unwrap();
     assert!(cluster.store.forget_service(&service).await.unwrap());
-    remove_orphans(&cluster.store, DAY * 29, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY * 29, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
-    remove_orphans(&cluster.store, DAY, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["web_data_0"]);
 }
 
@@ -68,16 +68,16 @@ async fn a_service_that_comes_back_begins_its_time_anew() {
 async fn nothing_is_counted_while_a_worker_holds_and_a_wrong_count_is_none() {
     need_redis!();
     let cluster = cluster().await;
-    let orphaned = ["HSET", "volumes:orphaned", "db_data_0", "99999999999999999999", "\u{1F600}", "x"];
-    let _: u32 = cluster.server.cli(&orphaned).await;
-    remove_orphans(&cluster.store, DAY, GRACE).await.unwrap();
+    let counts = ["HSET", "volumes:abandoned", "db_data_0", "99999999999999999999", "\u{1F600}", "x"];
+    let _: u32 = cluster.server.cli(&counts).await;
+    remove_abandoned(&cluster.store, DAY, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
-    let count: String = cluster.server.cli(&["HGET", "volumes:orphaned", "db_data_0"]).await;
+    let count: String = cluster.server.cli(&["HGET", "volumes:abandoned", "db_data_0"]).await;
     assert_eq!(count, DAY.as_secs().to_string());
     let now = cluster.store.redis_now().await.unwrap();
     let _: u32 =
         cluster.server.cli(&["HSET", "held", "w1", &format!("0123456789abcdef 3 {now} records")]).await;
     assert_eq!(cluster.store.held_nodes().await.unwrap().len(), 1);
-    remove_orphans(&cluster.store, DAY * 300, GRACE).await.unwrap();
+    remove_abandoned(&cluster.store, DAY * 300, GRACE).await.unwrap();
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
 }

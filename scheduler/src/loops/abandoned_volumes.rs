@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Of a pass that came late, as after a suspend of the machine, no more than this counts.
 const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
 
-pub(crate) struct OrphanedVolumeLoop {
+pub(crate) struct AbandonedVolumeLoop {
     store: Store,
     lease: LoopLease,
     /// `None` if volumes stay for ever.
@@ -27,8 +27,8 @@ pub(crate) struct OrphanedVolumeLoop {
     counted_at: Instant,
 }
 
-impl Loop for OrphanedVolumeLoop {
-    const NAME: &'static str = "orphaned_volumes";
+impl Loop for AbandonedVolumeLoop {
+    const NAME: &'static str = "abandoned_volumes";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let Some(grace) = self.grace else { return Ok(Next::End) };
@@ -39,7 +39,7 @@ impl Loop for OrphanedVolumeLoop {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
                 // What is lost of a pass that fails prolongs the time.
                 self.counted_at = Instant::now();
-                remove_orphans(&self.store, passed, grace).await?;
+                remove_abandoned(&self.store, passed, grace).await?;
             }
         }
         Ok(Next::Rest)
@@ -51,16 +51,16 @@ impl Loop for OrphanedVolumeLoop {
     }
 }
 
-impl OrphanedVolumeLoop {
+impl AbandonedVolumeLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         let store = context.store.clone();
-        let lease = LoopLease::new(&store, &context.id, "orphaned_volumes", 4 * INTERVAL);
+        let lease = LoopLease::new(&store, &context.id, "abandoned_volumes", 4 * INTERVAL);
         Self { store, lease, grace: context.volume_grace, counted_at: Instant::now() }
     }
 }
 
 /// Counts for how long volumes have had no service, and has those removed that have had none for `grace`.
-pub(crate) async fn remove_orphans(
+pub(crate) async fn remove_abandoned(
     store: &Store,
     passed: Duration,
     grace: Duration,
@@ -72,9 +72,9 @@ pub(crate) async fn remove_orphans(
     let volumes: Vec<Volume> = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
     // After the volumes: a volume is bound for a service that is there.
     let services: HashSet<ServiceName> = store.service_names().await?.into_iter().collect();
-    let orphans: Vec<_> = volumes.iter().filter(|volume| is_orphan(volume, &services)).collect();
-    let names: Vec<_> = orphans.iter().map(|volume| volume.claim.name.clone()).collect();
-    for (name, without) in store.count_orphaned_volumes(&names, passed).await? {
+    let abandoned: Vec<_> = volumes.iter().filter(|volume| is_abandoned(volume, &services)).collect();
+    let names: Vec<_> = abandoned.iter().map(|volume| volume.claim.name.clone()).collect();
+    for (name, without) in store.count_abandoned_volumes(&names, passed).await? {
         if without < grace {
             continue;
         }
@@ -90,7 +90,7 @@ pub(crate) async fn remove_orphans(
 }
 
 /// Whether the service of a volume does not exist. What an app shares has no service of its own, and stays.
-fn is_orphan(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
+fn is_abandoned(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
     volume.state == VolumeState::Bound
         && volume.claim.scope != VolumeScope::App
         && !services.contains(&volume.claim.service)
