@@ -45,13 +45,29 @@ impl ProcessPods {
     }
 
     /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
+    ///
+    /// # Errors
+    /// Those of `work`, and `Engine` if it has not ended after 10 s. It may still do so.
     pub(super) async fn with_lock<T: Send + 'static>(
         self: &Arc<Self>,
         node: &str,
         work: impl FnOnce(&Arc<Self>) -> Result<T, RuntimeError> + Send + 'static,
     ) -> Result<T, RuntimeError> {
-        let pods = self.clone();
-        let folder = self.root.join(node);
+        match tokio::time::timeout(CALL_TIMEOUT, self.with_lock_however_late(node, work)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let (shown, seconds) = (self.root.join(node), CALL_TIMEOUT.as_secs());
+                Err(RuntimeError::Engine(format!("{}: no answer within {seconds} s", shown.display())))
+            }
+        }
+    }
+
+    async fn with_lock_however_late<T: Send + 'static>(
+        self: &Arc<Self>,
+        node: &str,
+        work: impl FnOnce(&Arc<Self>) -> Result<T, RuntimeError> + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let (pods, folder) = (self.clone(), self.root.join(node));
         let shown = folder.display().to_string();
         let task = tokio::task::spawn_blocking(move || {
             let lock = lock(&folder)
@@ -60,14 +76,8 @@ impl ProcessPods {
             drop(lock);
             result
         });
-        match tokio::time::timeout(CALL_TIMEOUT, task).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(error)) => Err(RuntimeError::Failed(format!("process pods in {shown}: {error}"))),
-            Err(_) => {
-                let seconds = CALL_TIMEOUT.as_secs();
-                Err(RuntimeError::Engine(format!("{shown}: no answer within {seconds} s")))
-            }
-        }
+        let panicked = |error| RuntimeError::Failed(format!("process pods in {shown}: {error}"));
+        task.await.unwrap_or_else(|error| Err(panicked(error)))
     }
 
     /// Reads the record of a folder, and updates it if its process has ended or was found.
@@ -208,8 +218,10 @@ impl ProcessPods {
             note_log_until(&folder, process.exited()).await;
             let (node, handle) = (folder.node().to_owned(), folder.handle.clone());
             let ended = process.clone();
-            let recorded =
-                pods.with_lock(&node, move |pods| Ok(pods.after_exit(&folder, &ended, child))).await;
+            // Only this task knows how it ended, so a long queue for the lock is waited for: a job whose end is not
+            // known runs once more.
+            let record = move |pods: &Arc<Self>| Ok(pods.after_exit(&folder, &ended, child));
+            let recorded = pods.with_lock_however_late(&node, record).await;
             let pod = recorded.unwrap_or_else(|error| {
                 // The next list sees that it has ended, but not how.
                 tracing::warn!(%error, "the end of a process pod could not be recorded");

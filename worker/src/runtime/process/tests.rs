@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use tempfile::TempDir;
 
 use super::folder::Record;
-use super::pods::UNKNOWN_EXIT_CODE;
+use super::pods::{CALL_TIMEOUT, UNKNOWN_EXIT_CODE};
 use super::system::{kill_marked, marked};
 use super::*;
 use crate::runtime::ContainerState;
@@ -284,6 +284,19 @@ async fn pods_outlive_a_killed_worker() {
     .await;
     restarted.restart(&container.handle).await.unwrap();
     assert_eq!(fixture.states().await, [ContainerState::Running]);
+}
+
+/// Takes longer than any call of the runtime may.
+#[tokio::test]
+async fn the_exit_code_is_kept_however_long_the_lock_of_the_node_is_waited_for() {
+    let fixture = Fixture::new();
+    let request = request("short", "sleep 0.2; exit 3");
+    fixture.runtime.run(&request).await.unwrap();
+    let lock = std::fs::File::open(fixture.root.path().join("node/.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    tokio::time::sleep(CALL_TIMEOUT + Duration::from_secs(1)).await;
+    drop(lock);
+    eventually("its end is known", || async { (fixture.states().await == [exited(3)]).then_some(()) }).await;
 }
 
 async fn exec(fixture: &Fixture, handle: &str, script: &str, limit: Duration) -> ExecResult {
