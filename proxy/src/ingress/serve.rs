@@ -16,6 +16,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio_util::task::TaskTracker;
 
 use common::ingress::HttpProtocol;
 
@@ -64,6 +65,8 @@ struct Client {
     origin: Mutex<Arc<Origin>>,
     /// Whether the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
     is_last: Arc<AtomicBool>,
+    /// What goes on: also what this connection is upgraded to.
+    connections: TaskTracker,
 }
 
 impl Client {
@@ -84,6 +87,7 @@ pub(super) async fn connection(
     address: IpAddr,
     scheme: Scheme,
     listening: Listening,
+    connections: TaskTracker,
 ) {
     let _ = stream.set_nodelay(true);
     let within = shared.config.head_within;
@@ -113,6 +117,7 @@ pub(super) async fn connection(
         state: state.clone(),
         origin,
         is_last: Arc::default(),
+        connections,
     });
     let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
     let served = if is_http2 {
@@ -270,7 +275,7 @@ async fn routed(
         service.metrics.answered(status(&answer));
         service.metrics.seconds.record(begun.elapsed());
     }
-    deliver(answer?, on_upgrade)
+    deliver(answer?, on_upgrade, &client.connections)
 }
 
 fn status<B>(answer: &Result<Response<B>, Problem>) -> StatusCode {
@@ -336,6 +341,7 @@ fn prepare(
 fn deliver(
     mut response: Response<FromPod>,
     on_client: Option<OnUpgrade>,
+    connections: &TaskTracker,
 ) -> Result<Response<Answer>, Problem> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
@@ -348,7 +354,7 @@ fn deliver(
     let on_pod = hyper::upgrade::on(&mut response);
     let (mut head, body) = response.into_parts();
     if let Some(hold) = body.into_upgraded() {
-        tokio::spawn(upgrade::pass_bytes(on_client, on_pod, hold));
+        connections.spawn(upgrade::pass_bytes(on_client, on_pod, hold));
     }
     insert_upgrade(&mut head.headers, upgrade);
     Ok(Response::from_parts(head, Answer::empty()))

@@ -74,16 +74,17 @@ fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<A
     runtime.block_on(async {
         let Served { shared, connections, listening } = served;
         while let Some(client) = clients.recv().await {
-            connections.spawn(connection(shared.clone(), client, listening.clone()));
+            let connection = connection(shared.clone(), client, listening.clone(), connections.clone());
+            connections.spawn(connection);
         }
         listening.have_ended(&connections).await;
     });
 }
 
-async fn connection(shared: Arc<Shared>, client: Accepted, listening: Listening) {
+async fn connection(shared: Arc<Shared>, client: Accepted, listening: Listening, connections: TaskTracker) {
     let Accepted { stream, address, scheme, place, goes_on } = client;
     match tokio::net::TcpStream::from_std(stream) {
-        Ok(stream) => serve::connection(shared, stream, address, scheme, listening).await,
+        Ok(stream) => serve::connection(shared, stream, address, scheme, listening, connections).await,
         Err(error) => tracing::warn!(%error, %address, "Ingress cannot serve a connection"),
     }
     drop((place, goes_on));

@@ -135,6 +135,45 @@ async fn no_request_fails_while_processes_of_the_pods_host_take_its_sockets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_upgraded_goes_on_in_the_process_that_has_accepted_it() {
+    let pod = FakePod::with(0, |mut stream| async move {
+        let mut bytes = [0; 1024];
+        let _head = stream.read(&mut bytes).await.unwrap();
+        let agreed = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+        stream.write_all(agreed).await.unwrap();
+        while let Ok(length @ 1..) = stream.read(&mut bytes).await {
+            stream.write_all(&bytes[..length]).await.unwrap();
+        }
+    })
+    .await;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let config = IngressConfig { listen: address, ..IngressConfig::default() };
+    let host = Host::new(vec![rule(pod.port, HttpProtocol::Http)], config);
+    let first = host.start(None);
+    eventually(async || TcpStream::connect(address).await.is_ok()).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")
+        .await
+        .unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    let second = host.start(Some(&first));
+    first.hand_over();
+    // Longer than a thread needs that has nothing to wait for.
+    for _ in 0..20 {
+        let mut byte = [0];
+        stream.write_all(b"x").await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_accepted_goes_on_in_the_process_that_has_accepted_it() {
     let pod = FakePod::with(0, |mut stream| async move {
         let mut byte = [0];
