@@ -140,7 +140,9 @@ pub(crate) async fn run_context(
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
     loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
-    loops.spawn(AbandonedVolumeLoop::new(&context), &stop);
+    if let Some(grace) = context.volume_grace {
+        loops.spawn(AbandonedVolumeLoop::new(&context, grace), &stop);
+    }
     loops.spawn(ConfirmLoop::new(&context), &stop);
     loops.spawn(CronLoop::new(&context), &stop);
     loops.spawn(RolloutLoop::new(&context), &stop);

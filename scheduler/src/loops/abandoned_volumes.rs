@@ -22,8 +22,8 @@ const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
 pub(crate) struct AbandonedVolumeLoop {
     store: Store,
     lease: LoopLease,
-    /// `None` if volumes stay for ever.
-    grace: Option<Duration>,
+    /// How long volumes stay.
+    grace: Duration,
     counted_at: Instant,
 }
 
@@ -31,7 +31,6 @@ impl Loop for AbandonedVolumeLoop {
     const NAME: &'static str = "abandoned_volumes";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let Some(grace) = self.grace else { return Ok(Next::End) };
         match self.lease.acquire().await? {
             Standing::Without => {}
             Standing::New => self.counted_at = Instant::now(),
@@ -39,7 +38,7 @@ impl Loop for AbandonedVolumeLoop {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
                 // What is lost of a pass that fails prolongs the time.
                 self.counted_at = Instant::now();
-                remove_abandoned(&self.store, passed, grace).await?;
+                remove_abandoned(&self.store, passed, self.grace).await?;
             }
         }
         Ok(Next::Rest)
@@ -52,10 +51,10 @@ impl Loop for AbandonedVolumeLoop {
 }
 
 impl AbandonedVolumeLoop {
-    pub(crate) fn new(context: &SchedulerContext) -> Self {
+    pub(crate) fn new(context: &SchedulerContext, grace: Duration) -> Self {
         let store = context.store.clone();
         let lease = LoopLease::new(&store, &context.id, "abandoned_volumes", 4 * INTERVAL);
-        Self { store, lease, grace: context.volume_grace, counted_at: Instant::now() }
+        Self { store, lease, grace, counted_at: Instant::now() }
     }
 }
 
