@@ -1,9 +1,13 @@
-//! Pods for the tests of this crate.
+//! Pods and processes for the tests of this crate.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
 
 use common::handover::LocalPod;
 use common::ids::{AssignmentId, PodId};
+use tokio_util::sync::CancellationToken;
+
+use crate::listening::Listening;
 
 /// Returns an open pod on this host, with the assignment `of-<name>`.
 pub(crate) fn local_pod(name: &str) -> LocalPod {
@@ -16,4 +20,13 @@ pub(crate) fn local_pod(name: &str) -> LocalPod {
         address: Ipv4Addr::LOCALHOST.into(),
         open: true,
     }
+}
+
+/// Returns a process that has inherited the sockets of another.
+pub(crate) fn follower_of(former: &Listening) -> Listening {
+    let next = Listening::from(CancellationToken::new());
+    for (name, socket) in former.held() {
+        next.inherit(name, socket.as_fd().try_clone_to_owned().unwrap());
+    }
+    next
 }

@@ -76,6 +76,8 @@ enum OpenSocket {
 pub(crate) enum HeldSocket {
     Tcp(Arc<TcpListener>),
     Udp(Arc<UdpSocket>),
+    /// Of the process before, and nothing has asked for it yet.
+    Unclaimed(OwnedFd),
 }
 
 impl OpenSocket {
@@ -92,6 +94,7 @@ impl AsFd for HeldSocket {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
             Self::Udp(socket) => socket.as_fd(),
+            Self::Unclaimed(socket) => socket.as_fd(),
         }
     }
 }
@@ -113,7 +116,11 @@ impl Listening {
         let name = SocketName::tcp(address);
         let mut sockets = self.lock();
         let listener = match sockets.inherited.remove(&name) {
-            Some(socket) => TcpListener::from_std(non_blocking(std::net::TcpListener::from(socket))?)?,
+            Some(socket) => {
+                let listener = std::net::TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)?
+            }
             None => common::listen::listen(address)?,
         };
         let listener = Arc::new(listener);
@@ -150,12 +157,16 @@ impl Listening {
         }
     }
 
-    /// Returns all sockets that are listened on.
+    /// Returns all sockets that are listened on, and those that nothing has asked for yet.
     pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
         let mut sockets = self.lock();
         let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
-        let held: Vec<_> = sockets.open.iter().filter_map(held).collect();
+        let mut held: Vec<_> = sockets.open.iter().filter_map(held).collect();
         sockets.open.retain(|name, _| held.iter().any(|(other, _)| other == name));
+        let unclaimed = sockets.inherited.iter().filter_map(|(name, socket)| {
+            Some((name.clone(), HeldSocket::Unclaimed(socket.try_clone().ok()?)))
+        });
+        held.extend(unclaimed);
         held
     }
 
@@ -176,6 +187,8 @@ impl Listening {
 
     /// The next process listens from now on.
     pub(crate) fn hand_over(&self) {
+        // What this process keeps open and accepts nothing from would keep clients waiting.
+        self.lock().inherited.clear();
         self.0.stopped.cancel();
     }
 
@@ -207,11 +220,6 @@ impl Listening {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
         self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn non_blocking(listener: std::net::TcpListener) -> io::Result<std::net::TcpListener> {
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Tries until it works. Says once why it does not, with `advice`, which is a sentence.

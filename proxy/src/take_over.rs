@@ -163,7 +163,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::fixtures::local_pod;
+    use crate::fixtures::{follower_of, local_pod};
 
     fn process() -> Listening {
         CancellationToken::new().into()
@@ -212,15 +212,29 @@ mod tests {
 
     #[tokio::test]
     async fn an_unused_socket_of_the_process_before_is_closed_after_a_while() {
-        let (former, next) = (process(), process());
+        let former = process();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let socket = former.tcp(any).unwrap();
         let address = socket.local_addr().unwrap();
-        let (name, held) = former.held().pop().unwrap();
-        next.inherit(name, std::os::fd::AsFd::as_fd(&held).try_clone_to_owned().unwrap());
-        drop((socket, held));
+        let next = follower_of(&former);
+        drop(socket);
         assert!(TcpStream::connect(address).await.is_ok());
         next.drop_inherited();
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_was_not_asked_for_yet_goes_on_to_the_process_after_the_next() {
+        let first = process();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = first.tcp(any).unwrap();
+        let address = socket.local_addr().unwrap();
+        let second = follower_of(&first);
+        drop(socket);
+        let third = follower_of(&second);
+        second.hand_over();
+        assert_eq!(third.tcp(any).unwrap().local_addr().unwrap(), address);
+        // The second one keeps nothing: with the third one's listener the port has gone.
         assert!(TcpStream::connect(address).await.is_err());
     }
 

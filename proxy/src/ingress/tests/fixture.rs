@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::fixtures::local_pod;
+use crate::fixtures::{follower_of, local_pod};
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::listening::Listening;
@@ -107,15 +106,6 @@ impl Drop for AnotherHost {
     fn drop(&mut self) {
         self.process.hand_over();
     }
-}
-
-/// Returns a process that has inherited the sockets of another.
-pub(super) fn follower_of(former: &Listening) -> Listening {
-    let next = Listening::from(CancellationToken::new());
-    for (name, socket) in former.held() {
-        next.inherit(name, socket.as_fd().try_clone_to_owned().unwrap());
-    }
-    next
 }
 
 pub(super) fn web() -> ServiceName {
