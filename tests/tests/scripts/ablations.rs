@@ -51,6 +51,8 @@ notices! {
         "seen_run == current_run and" => "", "after an incomplete report";
     an_assignment_that_knows_a_machine_by_its_name: volumes::another_machine_has_the_name, "assign",
         "record.engine_id ~= '' and record.engine_id ~= engine_of(node)" => "false", "empty on another machine with";
+    a_payload_that_is_put_back_by_the_name_of_its_node: volumes::a_payload_is_missing_when_a_name_changes,
+        "pod_requeue", "engine_id ~= (current_engine or '')" => "false", "starts on an empty volume";
     a_name_whose_former_machine_is_forgotten: volumes::another_machine_has_the_name, "register",
         "redis.pcall('HSET', reports, former_machine(node, known_engine), reported or '')" => "",
         "is forgotten";

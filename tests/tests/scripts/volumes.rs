@@ -5,7 +5,7 @@ use common::lifecycle::Phase;
 use common::node::SharedVolumesState;
 use common::payload::Payload;
 use common::store::{
-    AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome, Session,
+    AssignOutcome, Assignment, Registration, RemoveNodeOutcome, RemoveVolumeOutcome, RequeueOutcome, Session,
     SharedDirectoryReport,
 };
 use common::volume::{LocalExcess, Volume, VolumeScope, VolumeSize, VolumeState};
@@ -227,6 +227,43 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
 #[tokio::test]
 async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
+}
+
+/// A payload was removed by hand, so it was not moved when another machine took the name. Returns what is wrong.
+pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
+    let former = registered(fixture.machine("w1", "A").await);
+    report_volumes(&former, &[]).await;
+    service(fixture, 1).await;
+    fixture.assign_all(&former).await;
+    fixture.run_all(&former).await;
+    let claim = volume(fixture, 0).await.claim;
+    let pod = async || fixture.pods(&claim.service).await.remove(0);
+    let requeue = async || fixture.store.requeue_missing(&pod().await, &[]).await.unwrap();
+    let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
+    assert_eq!(requeue().await, RequeueOutcome::Queued);
+    assert_eq!(former.container_set().await.unwrap().len(), 1, "the machine itself still has the volume");
+
+    let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
+    fixture.silence("w1").await;
+    let other = registered(fixture.machine("w1", "B").await);
+    report_volumes(&other, &[]).await;
+    assert_eq!(requeue().await, RequeueOutcome::Queued);
+    if !other.container_set().await.unwrap().is_empty() {
+        return vec!["starts on an empty volume of the other machine".to_owned()];
+    }
+    assert_eq!(pod().await.phase, Phase::Pending);
+    let payloads = fixture.take_all().await;
+    assert_eq!(fixture.assign(&other, payloads.clone()).await, [AssignOutcome::Refused]);
+    fixture.kill_node("w1").await;
+    let former = registered(fixture.machine("w1", "A").await);
+    report_volumes(&former, std::slice::from_ref(&claim)).await;
+    assert_eq!(fixture.assign(&former, payloads).await, [AssignOutcome::Assigned]);
+    fixture.violations().await
+}
+
+#[tokio::test]
+async fn a_missing_payload_is_not_put_back_on_another_machine() {
+    assert_eq!(a_payload_is_missing_when_a_name_changes(&Fixture::new().await).await, [""; 0]);
 }
 
 #[tokio::test]

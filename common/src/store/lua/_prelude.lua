@@ -279,7 +279,7 @@ end
 local function return_to_pending(pod_key, reason, message)
   redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', reason,
     'message', message)
-  redis.call('HDEL', pod_key, 'node', 'assignment', 'address')
+  redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id')
 end
 
 -- Reads the key that lists which pods are wanted, so that a wrong type is found before the first write. It is

@@ -237,7 +237,11 @@ for p = 1, pod_count do
       free[r], reserved[r] = free[r] - amount, reserved[r] + amount
     end
     reserve_ports(node.key, pod_key, uuid, name, request.ports)
-    if of_pod then bind(node, of_pod) end
+    if of_pod then
+      bind(node, of_pod)
+      -- The name may be another machine's later.
+      redis.call('HSET', pod_key, 'engine_id', engine_of(node))
+    end
     node.queue[#node.queue + 1] = payload
     add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'

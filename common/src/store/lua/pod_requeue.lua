@@ -4,7 +4,7 @@
 local pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key = head_keys()
 -- The keys of the node are any names, and the node is '', if the pod was seen on none.
 local uuid, payload, seen_phase, seen_node = head_args()
-local phase, node, name = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name'), 1, 3)
+local phase, node, name, engine_id = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name', 'engine_id'), 1, 4)
 node = node or ''
 check_wanted_type(wanted_key)
 if phase ~= seen_phase or node ~= seen_node then return 'CHANGED' end
@@ -40,7 +40,11 @@ local runs = redis.call('SISMEMBER', cs, payload) == 1
 if runs or is_queued_in(pq) or is_queued_in(rq) then return 'PRESENT' end
 redis.call('LLEN', sq)
 redis.call('SCARD', stop_set)
-if redis.call('HGET', node_key, 'state') == 'alive' then
+local state, current_engine = unpack(redis.call('HMGET', node_key, 'state', 'engine_id'), 1, 2)
+-- Another machine that has the name has no volumes of this pod. Only pods with volumes have an engine in their record.
+local is_other = (engine_id or '') ~= '' and engine_id ~= (current_engine or '')
+local gone = is_other and 'another machine has the name of its node ' .. node or 'its node ' .. node .. ' is gone'
+if state == 'alive' and not is_other then
   if phase == 'assigned' then
     redis.call('LPUSH', pq, payload)
   else
@@ -49,13 +53,12 @@ if redis.call('HGET', node_key, 'state') == 'alive' then
   announce(phase, REPAIRED)
 elseif phase == 'stopping' then
   end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
-  announce('stopped', 'its node ' .. node .. ' is gone, and it was being stopped')
+  announce('stopped', gone .. ', and it was being stopped')
 else
-  local message = 'its node ' .. node .. ' is gone'
-  return_to_pending(pod_key, 'NodeDied', message)
+  return_to_pending(pod_key, 'NodeDied', gone)
   release(node_key, pod_key)
   redis.call('LPUSH', sq, payload)
-  announce('pending', message)
+  announce('pending', gone)
 end
 endpoint(ep_key, pod_key, uuid)
 publish_endpoints()
