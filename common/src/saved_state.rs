@@ -86,9 +86,25 @@ pub struct SavedService {
     pub name: ServiceName,
     /// The fields of `service:<name>`.
     pub fields: BTreeMap<String, String>,
+    /// The indices of a job that are complete, as `done:<name>` has them. Only a backup has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub done: BTreeMap<String, String>,
+    /// The indices of a job that have failed, as `tries:<name>` has them. Only a backup has them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tries: BTreeMap<String, String>,
 }
 
 impl SavedService {
+    /// Returns a service with these fields and without results of a job.
+    pub fn new(name: ServiceName, fields: BTreeMap<String, String>) -> Self {
+        Self { name, fields, done: BTreeMap::new(), tries: BTreeMap::new() }
+    }
+
+    /// Returns whether it is a job: it has indices that are complete once.
+    pub fn is_job(&self) -> bool {
+        self.text("kind") == "job"
+    }
+
     /// Returns the version of its desired state, as [`Service::revision`](crate::service::Service::revision)
     /// has it.
     pub fn revision(&self) -> u64 {
@@ -518,7 +534,7 @@ mod tests {
             engine_id: Some("A".to_owned()),
         };
         let mut state = SavedState { pods: vec![pod], volumes: vec![volume], ..SavedState::default() };
-        state.add_service(SavedService { name, fields });
+        state.add_service(SavedService::new(name, fields));
         state.add_spec(SavedSpec { id: SpecId::new("s").unwrap(), generation: 2, text: "{}".to_owned() });
         state
     }

@@ -18,7 +18,7 @@ fn service(text: &str, generation: u64, revision: u64, replicas: u32) -> SavedSe
         ("spec_text", spec_text(text)),
     ];
     let fields = fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
-    SavedService { name: name(text), fields }
+    SavedService::new(name(text), fields)
 }
 
 fn spec_text(service: &str) -> String {

@@ -9,7 +9,7 @@ use super::{Store, StoreError, keys};
 use crate::ids::{AppName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
 use crate::lifecycle::Phase;
 use crate::pod::PodRecord;
-use crate::saved_state::{SavedLogin, SavedPod, SavedSpec, SavedState, SavedValue};
+use crate::saved_state::{SavedLogin, SavedPod, SavedService, SavedSpec, SavedState, SavedValue};
 use crate::value::ValueKind;
 
 /// How often a service is read again that changes while it is read.
@@ -24,11 +24,11 @@ impl Store {
     pub async fn backup_service(&self, name: &ServiceName) -> Result<Option<SavedState>, StoreError> {
         let mut attempt = 1;
         loop {
-            let Some(service) = self.saved_service(name).await? else { return Ok(None) };
+            let Some(service) = self.saved_service_and_results(name).await? else { return Ok(None) };
             let slots = self.slots(name).await?;
             let ids: Vec<PodId> = slots.iter().map(|(_, id)| id.clone()).collect();
             let mut saved = self.backup_pods(&ids).await?;
-            let is_same = self.saved_service(name).await?.as_ref() == Some(&service)
+            let is_same = self.saved_service_and_results(name).await?.as_ref() == Some(&service)
                 && self.slots(name).await? == slots;
             if !is_same && attempt < ATTEMPTS {
                 attempt += 1;
@@ -40,6 +40,18 @@ impl Store {
             saved.add_service(service);
             return Ok(Some(saved));
         }
+    }
+
+    /// Returns a service with the results of its indices, if it is a job.
+    async fn saved_service_and_results(
+        &self,
+        name: &ServiceName,
+    ) -> Result<Option<SavedService>, StoreError> {
+        let Some(mut service) = self.saved_service(name).await? else { return Ok(None) };
+        if service.is_job() {
+            (service.done, service.tries) = self.saved_results(name).await?;
+        }
+        Ok(Some(service))
     }
 
     /// Returns these pods and their specifications. Pods that were stopped, and those whose record is missing

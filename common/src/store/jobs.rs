@@ -81,6 +81,8 @@ pub enum TickOutcome {
 
 /// Indices with what is kept of them.
 type Entries = Vec<(String, Vec<u8>)>;
+/// The same, for a file.
+type Texts = BTreeMap<String, String>;
 
 impl Store {
     /// Returns what is known of the indices of a job.
@@ -88,12 +90,26 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn job_results(&self, job: &ServiceName) -> Result<JobResults, StoreError> {
+        let (done, failed) = self.result_entries(job).await?;
+        Ok(JobResults { done: results(done), failed: results(failed) })
+    }
+
+    async fn result_entries(&self, job: &ServiceName) -> Result<(Entries, Entries), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HGETALL").arg(keys::done(job));
         pipe.cmd("HGETALL").arg(keys::tries(job));
-        let what = "reading the results of a job";
-        let (done, failed): (Entries, Entries) = read(what, self.link.pipeline(&pipe).await?)?;
-        Ok(JobResults { done: results(done), failed: results(failed) })
+        read("reading the results of a job", self.link.pipeline(&pipe).await?)
+    }
+
+    /// Returns what is known of the indices of a job as Redis has it: those that are complete, and those that have
+    /// failed.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub(super) async fn saved_results(&self, job: &ServiceName) -> Result<(Texts, Texts), StoreError> {
+        let (done, failed) = self.result_entries(job).await?;
+        let text = |(index, value): (String, Vec<u8>)| (index, String::from_utf8_lossy(&value).into_owned());
+        Ok((done.into_iter().map(text).collect(), failed.into_iter().map(text).collect()))
     }
 
     /// Returns how far the indices of a job are.

@@ -222,7 +222,7 @@ impl Store {
             for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
                 let Ok(reply) = reply else { continue };
                 let fields = Fields::read("reading a service", reply)?.map(|fields| fields.texts());
-                services.extend(fields.map(|fields| SavedService { name: name.clone(), fields }));
+                services.extend(fields.map(|fields| SavedService::new(name.clone(), fields)));
             }
         }
         Ok(services)
@@ -277,6 +277,8 @@ impl Store {
             unconfirmed: keys::UNCONFIRMED,
             former_specs: keys::FORMER_SPECS,
             routes: keys::ROUTES,
+            done: keys::done(&service.name),
+            tries: keys::tries(&service.name),
             service: &service.name,
             saved_revision: service.revision(),
             write: &write,
@@ -284,6 +286,12 @@ impl Store {
         .call();
         for (field, value) in &service.fields {
             call.add(service_recover::Field { field, value });
+        }
+        for (index, result) in &service.done {
+            call.add(service_recover::Completion { index, result });
+        }
+        for (index, result) in &service.tries {
+            call.add(service_recover::Failure { index, result });
         }
         let (reply, _) = self.write_service(&service.name, write, &call).await?;
         match verdict(what, reply)?.0.as_str() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::ids::ServiceName;
 use common::pod::{EndedRun, PodRecord};
+use common::recovery::plan;
 use common::service::Service;
 use common::spec::{Kind, ServiceInput};
 use common::store::{
@@ -75,6 +76,36 @@ async fn running(fixture: &Fixture, session: &Session) -> Vec<PodRecord> {
     fixture.assign_all(session).await;
     fixture.run_all(session).await;
     fixture.pods(&named("sums")).await
+}
+
+/// What is complete according to a backup is not run again, and what Redis knows besides stays.
+#[tokio::test]
+async fn a_job_that_is_restored_keeps_the_indices_that_are_complete() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let sums = named("sums");
+    job(&fixture, json!({"completions": 4, "parallelism": 3})).await;
+    let pods = running(&fixture, &session).await;
+    finish(&session, &pods[0], 0).await;
+    finish(&session, &pods[1], 1).await;
+    let saved = fixture.store.backup_service(&sums).await.unwrap().unwrap();
+    let before = fixture.store.job_results(&sums).await.unwrap();
+    assert_eq!((before.done.len(), before.failed.len()), (1, 1));
+
+    let restore = async || {
+        let found = plan(&fixture.store.known_state(&saved).await.unwrap(), &saved);
+        fixture.store.recover_service(&found.services[0], true).await.unwrap();
+        fixture.store.job_results(&sums).await.unwrap()
+    };
+    let () = fixture.redis.cli(&["DEL", "service:sums", "slots:sums", "done:sums", "tries:sums"]).await;
+    assert_eq!(restore().await, before);
+
+    let older = ["HSET", "service:sums", "revision", "0", "generation", "0"];
+    let () = fixture.redis.cli(&older).await;
+    let () = fixture.redis.cli(&["HSET", "done:sums", "2", ""]).await;
+    assert_eq!(restore().await.done.into_keys().collect::<Vec<_>>(), [0, 2]);
+    let () = fixture.redis.cli(&[&older[..], &["created_at", "1"]].concat()).await;
+    assert_eq!(restore().await, before, "what another job of this name has done is not done");
 }
 
 #[tokio::test]

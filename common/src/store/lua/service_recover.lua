@@ -1,13 +1,16 @@
 -- Stores a service again as a worker or a backup knows it, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
-local service_key, services, unconfirmed, former_specs, routes = head_keys()
+local service_key, services, unconfirmed, former_specs, routes, done, tries = head_keys()
 local service, saved_revision, write = head_args()
-local current_spec, current_routes = unpack(redis.call('HMGET', service_key, 'spec', 'routes'), 1, 2)
+local current_spec, current_routes, current_created_at =
+  unpack(redis.call('HMGET', service_key, 'spec', 'routes', 'created_at'), 1, 3)
 local _, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 redis.call('HLEN', unconfirmed)
 redis.call('HLEN', routes)
+redis.call('HLEN', done)
+redis.call('HLEN', tries)
 if redis.call('EXISTS', service_key) == 1 and revision >= (tonumber(saved_revision) or 0) then
   return { 'PRESENT' }
 end
@@ -19,6 +22,17 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
 redis.call('SADD', services, service)
+-- In the step with which a job goes on: an index that is complete is not run a second time. Those of another job that
+-- had this name are not its.
+if current_created_at ~= redis.call('HGET', service_key, 'created_at') then redis.call('DEL', done, tries) end
+for c = 1, completion_count do
+  local index, result = completion_args(c)
+  redis.call('HSETNX', done, index, result)
+end
+for f = 1, failure_count do
+  local index, result = failure_args(f)
+  redis.call('HSETNX', tries, index, result)
+end
 -- A route that another service has got meanwhile stays that service's; `cluster check` says so.
 write_routes(routes, services, service, current_routes or '', redis.call('HGET', service_key, 'routes') or '')
 reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)

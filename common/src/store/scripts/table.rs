@@ -556,11 +556,19 @@ scripts! {
     service_recover {
         run_by: [Api],
         at_maxmemory: Refused,
-        keys: [service_key, services, unconfirmed, former_specs, routes],
+        keys: [service_key, services, unconfirmed, former_specs, routes, done, tries],
         args: [service, saved_revision, write],
         batch Field field {
             keys: [],
             args: [field, value],
+        }
+        batch Completion completion {
+            keys: [],
+            args: [index, result],
+        }
+        batch Failure failure {
+            keys: [],
+            args: [index, result],
         }
     }
     service_restart {
