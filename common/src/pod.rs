@@ -59,6 +59,10 @@ pub struct PodRecord {
     /// Time since which the pod is ready; `None` if it is not.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
+    /// Time at which it was given a later generation of its service, whose specification it had already; `None` if it has
+    /// the one that it was created from.
+    #[serde(default)]
+    pub kept_at: Option<RedisMillis>,
     /// Each of several containers, as the pod's node last reported it; empty for a pod with one container.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,

@@ -51,6 +51,8 @@ pub(crate) enum EngineCall {
     Stop(String, u64),
     /// Stops a container and keeps it.
     Halt(String),
+    /// Runs the check of a container.
+    Check(String),
 }
 
 /// A subscription to hints.

@@ -8,7 +8,7 @@ use common::slot::Slot;
 
 use worker::runtime::ContainerState;
 
-use crate::clients::{has_several_containers, has_volume, starts_first};
+use crate::clients::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::expected_state::ExpectedState;
 use crate::host::SimulatedHost;
 use crate::jobs::{self, KnownJobs};
@@ -57,7 +57,34 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found.extend(unaccounted_junk(observed, &clients.expected));
     drop(clients);
     found.extend(jobs::violations(observed, &mut world.checks.jobs));
+    found.extend(wrong_health(observed, &world.cluster.hosts));
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
+    found
+}
+
+/// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures in a row than
+/// its check says.
+fn wrong_health(observed: &ObservedState, hosts: &[SimulatedHost]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
+    {
+        let answers = hosts.iter().filter(|host| host.name() == pod.node);
+        let Some(answers) = answers.filter_map(|host| host.check_answers(uuid, &pod.assignment)).next()
+        else {
+            continue;
+        };
+        let name = short(uuid);
+        match pod.reason.as_str() {
+            "" if !answers.has_passed => {
+                found.push(format!("health: pod {name} is ready, and its check has never passed"));
+            }
+            "Unhealthy" if answers.most_failed < CHECK_RETRIES => {
+                let count = answers.most_failed;
+                found.push(format!("health: pod {name} is unhealthy after {count} failures in a row"));
+            }
+            _ => {}
+        }
+    }
     found
 }
 
@@ -358,6 +385,8 @@ fn wrong_containers(world: &World) -> Vec<String> {
         if pod.phase != "running" {
             let ObservedPod { phase, node, reason, message, .. } = pod;
             found.push(format!("pod {} is {phase} on {node:?} ({reason}: {message})", short(uuid)));
+        } else if has_check(&pod.image) && !pod.reason.is_empty() {
+            found.push(format!("pod {} is not ready ({}: {})", short(uuid), pod.reason, pod.message));
         }
         for name in container_names(pod) {
             expected.insert((uuid.as_str(), pod.node.clone(), pod.assignment.as_str(), *name));

@@ -34,6 +34,10 @@ pub(crate) const STOP_FIRST: Judged =
 /// and of one whose pods start before those that they replace are stopped.
 pub(crate) const START_FIRST: Judged =
     Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
+/// The same with a health check, which always fails in containers of the broken one.
+pub(crate) const CHECKED: Judged = Judged { good: "keep:well", other: "keep:fit", broken: "keep:sick" };
+/// How often in a row the check of a container fails that is unhealthy.
+pub(crate) const CHECK_RETRIES: u32 = 3;
 
 #[derive(Debug, Clone)]
 enum Operation {
@@ -94,6 +98,15 @@ impl State {
     pub(crate) fn put_document(&mut self, document: String) {
         self.pending = Some(Operation::Document(document));
         self.are_done = true;
+    }
+
+    /// Deletes a pod that was pushed by hand. Returns false if another operation is under way.
+    pub(crate) fn delete_by_hand(&mut self, uuid: &str) -> bool {
+        let is_idle = self.is_idle();
+        if is_idle {
+            self.pending = Some(Operation::DeletePushed(PodId::new(uuid).unwrap()));
+        }
+        is_idle
     }
 
     /// The service whose operation is not acknowledged yet.
@@ -231,6 +244,11 @@ async fn put(
     } else {
         (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
     }
+    if has_check(&service.image) {
+        input["healthcheck"] = serde_json::json!({
+            "command": ["check"], "interval": "1s", "timeout": "1s", "retries": CHECK_RETRIES,
+        });
+    }
     if let Some(order) = update_order(&service.image) {
         input["update"] = serde_json::json!({
             "order": order, "parallelism": 1, "monitor": 1, "on_failure": "rollback",
@@ -262,13 +280,13 @@ async fn put(
 
 /// Returns the image that a service with this one has in the end.
 pub(crate) fn image_in_the_end(image: &str) -> String {
-    let taken_back = [STOP_FIRST, START_FIRST].into_iter().find(|images| images.broken == image);
+    let taken_back = [STOP_FIRST, START_FIRST, CHECKED].into_iter().find(|images| images.broken == image);
     taken_back.map_or(image, |images| images.good).to_owned()
 }
 
 /// Returns the order in which a service with this image is updated, if it judges its updates.
 fn update_order(image: &str) -> Option<&'static str> {
-    let orders = [(STOP_FIRST, "stop-first"), (START_FIRST, "start-first")];
+    let orders = [(STOP_FIRST, "stop-first"), (START_FIRST, "start-first"), (CHECKED, "start-first")];
     let judged = orders.into_iter().find(|(of, _)| [of.good, of.other, of.broken].contains(&image));
     judged.map(|(_, order)| order)
 }
@@ -281,6 +299,16 @@ pub(crate) fn starts_first(image: &str) -> bool {
 /// Whether containers with this image end at once.
 pub(crate) fn is_broken(image: &str) -> bool {
     image.ends_with(":broken")
+}
+
+/// Whether the check of containers with this image always fails.
+pub(crate) fn is_sick(image: &str) -> bool {
+    image == CHECKED.broken
+}
+
+/// Whether containers with this image have a health check.
+pub(crate) fn has_check(image: &str) -> bool {
+    [CHECKED.good, CHECKED.other, CHECKED.broken].contains(&image)
 }
 
 /// Whether the pods of a service with this image have several containers.

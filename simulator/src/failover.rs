@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
+use common::ids::{ServiceName, VolumeName};
 use common::store::RedisCommand;
 use worker::runtime::{Container, ContainerState};
 
 use crate::bus::{EngineCall, EngineRequest};
 use crate::host::{SimulatedHost, must_not_run_twice};
-use crate::observed_state::ObservedState;
+use crate::observed_state::{ObservedPod, ObservedState};
 use crate::process_id::{ProcessId, WORKERS};
 use crate::scripts::KEY;
 use crate::world::World;
@@ -175,6 +176,25 @@ impl World {
             if is_lost {
                 self.redis.execute(&["HDEL", "volumes:reports", &report]);
             }
+        }
+    }
+
+    /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod of that node
+    /// which was pushed by hand.
+    pub(crate) fn make_room_for_volumes(&mut self) {
+        let waits = |pod: &&ObservedPod| {
+            pod.phase == "pending"
+                && ["VolumeElsewhere", "TooManyPods"].iter().all(|r| pod.message.contains(r))
+        };
+        let Some(waiting) = self.observed.pods.values().find(waits) else { return };
+        let service = ServiceName::new(waiting.service.as_str()).unwrap();
+        let name = VolumeName::of_replica(&service, "data", waiting.replica).unwrap();
+        let node: Option<String> = convert(self.redis.execute(&["HGET", &format!("volume:{name}"), "node"]));
+        let is_there = |uuid: &&String| self.observed.pods.get(*uuid).map(|pod| &pod.node) == node.as_ref();
+        if let Some(uuid) = self.observed.pushed.iter().find(is_there).cloned()
+            && self.clients.lock().delete_by_hand(&uuid)
+        {
+            self.log("", format_args!("pod {uuid} makes room for volume {name}"));
         }
     }
 

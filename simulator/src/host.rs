@@ -22,7 +22,7 @@ use worker::runtime::{
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
 
 use crate::bus::{EngineCall, SharedBus};
-use crate::clients::is_broken;
+use crate::clients::{is_broken, is_sick};
 use crate::process_id::ProcessId;
 
 /// The reply of an engine.
@@ -31,7 +31,20 @@ pub(crate) enum EngineReply {
     Done,
     Containers(Vec<Container>),
     Container(Box<Container>),
+    ExitCode(i64),
 }
+
+/// What the check of a container has answered, delivered or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CheckAnswers {
+    pub(crate) has_passed: bool,
+    failed_in_a_row: u32,
+    /// The most failures in a row.
+    pub(crate) most_failed: u32,
+}
+
+/// How long the engine waits for a check, whatever its own timeout is.
+const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
 /// See the module. Clones are the same host.
 #[derive(Clone)]
@@ -65,6 +78,11 @@ struct State {
     empty_listings: u32,
     /// The containers that end as soon as they are started.
     broken: BTreeSet<String>,
+    /// The containers whose check always fails.
+    sick: BTreeSet<String>,
+    /// Until when, on the clock that counts suspend, the check of a container fails.
+    ill_until: BTreeMap<String, u64>,
+    checks: BTreeMap<String, CheckAnswers>,
 }
 
 impl SimulatedHost {
@@ -159,6 +177,22 @@ impl SimulatedHost {
         self.state().containers.values().any(is_it)
     }
 
+    /// Lets the check of a container fail for this number of milliseconds.
+    pub(crate) fn make_ill(&self, handle: &str, millis: u64) {
+        let until = self.clock() + millis;
+        self.state().ill_until.insert(handle.to_owned(), until);
+    }
+
+    /// What the check of this assignment of a pod has answered; `None` if it has no container here.
+    pub(crate) fn check_answers(&self, pod: &str, assignment: &str) -> Option<CheckAnswers> {
+        let state = self.state();
+        let is_it = |container: &&Container| {
+            container.pod.as_str() == pod && container.assignment.as_str() == assignment
+        };
+        let container = state.containers.values().find(is_it)?;
+        Some(state.checks.get(&container.handle).copied().unwrap_or_default())
+    }
+
     /// Whether a persistent volume is on its disk.
     pub(crate) fn has_volume(&self, name: &VolumeName) -> bool {
         self.state().volumes.contains_key(name)
@@ -219,6 +253,7 @@ impl SimulatedHost {
                 state.send_hint();
                 Ok(EngineReply::Done)
             }
+            EngineCall::Check(handle) => state.check(handle, self.clock()),
         }
     }
 
@@ -252,8 +287,26 @@ impl State {
         if is_broken {
             self.broken.insert(container.handle.clone());
         }
+        if is_sick(&request.container.image) {
+            self.sick.insert(container.handle.clone());
+        }
         self.send_hint();
         container
+    }
+
+    /// Runs the check of a container.
+    fn check(&mut self, handle: &str, now: u64) -> Result<EngineReply, RuntimeError> {
+        let runs = |container: &Container| container.state == ContainerState::Running;
+        if !self.containers.get(handle).is_some_and(runs) {
+            return Err(RuntimeError::NotFound(handle.to_owned()));
+        }
+        let fails =
+            self.sick.contains(handle) || self.ill_until.get(handle).is_some_and(|until| now < *until);
+        let answers = self.checks.entry(handle.to_owned()).or_default();
+        answers.has_passed |= !fails;
+        answers.failed_in_a_row = if fails { answers.failed_in_a_row + 1 } else { 0 };
+        answers.most_failed = answers.most_failed.max(answers.failed_in_a_row);
+        Ok(EngineReply::ExitCode(fails.into()))
     }
 
     /// Creates the persistent volumes of a container that are not there yet, as an engine does.
@@ -411,15 +464,24 @@ impl Runtime for SimulatedHost {
         async move { Err(RuntimeError::NotFound(handle.to_owned())) }.boxed()
     }
 
-    /// Commands succeed at once: nothing in the simulator depends on one.
+    /// The only commands are checks.
     fn exec<'a>(
         &'a self,
-        _handle: &'a str,
+        handle: &'a str,
         _command: &'a [String],
         _limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>> {
-        let result = ExecResult { exit_code: Some(0), output: String::new() };
-        std::future::ready(Ok(result)).boxed()
+        let check = self.call(EngineCall::Check(handle.to_owned()));
+        async move {
+            let no_answer = |_| RuntimeError::Engine("the engine did not answer in time".to_owned());
+            match tokio::time::timeout(CHECK_LIMIT, check).await.map_err(no_answer)?? {
+                EngineReply::ExitCode(code) => {
+                    Ok(ExecResult { exit_code: Some(code), output: String::new() })
+                }
+                other => Err(RuntimeError::Failed(format!("{other:?}"))),
+            }
+        }
+        .boxed()
     }
 
     fn hints<'a>(

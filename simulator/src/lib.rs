@@ -66,6 +66,8 @@ const FAULT_PHASE: (u64, u64) = (4, 16);
 const SCENARIO_PHASE: u64 = 12;
 /// Limit for converging after the faults have stopped, in the same unit.
 const CONVERGENCE_LIMIT: u64 = 60;
+/// When an operator makes room on full nodes for pods that cannot go elsewhere, in the same unit.
+const ROOM_AFTER: u64 = 20;
 /// How long the converged state must last, in the same unit.
 const CONVERGED_FOR: u64 = 2;
 /// Convergence is checked once per this many steps: the check reads everything.
@@ -190,6 +192,9 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
         }
         world.remove_containers_that_stay_held();
         world.give_up_lost_volumes();
+        if world.clock.now > begin + ROOM_AFTER * dead {
+            world.make_room_for_volumes();
+        }
         let has_converged = world.clients.lock().is_idle() && checks::not_converged(world).is_empty();
         if !has_converged {
             converged_since = None;

@@ -2,9 +2,10 @@
 //! random except when the faults of the scenario occur.
 
 use crate::bus::{EngineCall, EngineRequest};
-use crate::clients::{Judged, START_FIRST, STOP_FIRST};
+use crate::clients::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check};
 use crate::expected_state::ExpectedService;
-use crate::process_id::{ProcessId, SCHEDULERS, WORKERS};
+use crate::observed_state::ObservedPod;
+use crate::process_id::{HOSTS, ProcessId, SCHEDULERS, WORKERS};
 use crate::world::World;
 
 /// The script with which a worker takes a payload from its in-flight list.
@@ -42,6 +43,9 @@ pub enum Scenario {
     /// back in the middle, or to one whose containers end at once. Schedulers die or stand still meanwhile, and a
     /// failover may lose what they did.
     StartFirst,
+    /// The same with a health check. It always fails in the containers of the update that is broken; in others it fails
+    /// for a while now and then.
+    Health,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still, failovers lose
     /// writes, and the clocks of new masters are wrong.
     Jobs,
@@ -49,7 +53,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -57,6 +61,7 @@ impl Scenario {
         Scenario::LateReport,
         Scenario::BrokenUpdate,
         Scenario::StartFirst,
+        Scenario::Health,
         Scenario::Jobs,
     ];
 }
@@ -100,7 +105,9 @@ pub(crate) struct Director {
     lease_end: u64,
     /// When the current stage ends, or a pause of the victim.
     deadline: u64,
-    /// Whether the update is one that fails.
+    /// Whether the service is updated at all,
+    updates: bool,
+    /// and whether the update is one that fails.
     breaks: bool,
 }
 
@@ -127,9 +134,12 @@ impl Director {
             let (replicas, image) = match scenario {
                 Scenario::BrokenUpdate => (UPDATED_REPLICAS, STOP_FIRST.good),
                 Scenario::StartFirst => (UPDATED_REPLICAS, START_FIRST.good),
+                Scenario::Health => (UPDATED_REPLICAS, CHECKED.good),
                 _ => (1, "stop:1"),
             };
-            self.breaks = scenario == Scenario::StartFirst && world.random.per_mille(300);
+            let may_break = matches!(scenario, Scenario::StartFirst | Scenario::Health);
+            self.breaks = may_break && world.random.per_mille(300);
+            self.updates = scenario != Scenario::Health || world.random.per_mille(700);
             world.clients.lock().put_only(ExpectedService { replicas, image: image.to_owned() });
             self.stage = Stage::Pod;
         }
@@ -142,7 +152,16 @@ impl Director {
             Scenario::LateReport => self.late_report(world),
             Scenario::BrokenUpdate => self.broken_update(world, &STOP_FIRST),
             Scenario::StartFirst if self.breaks => self.broken_update(world, &START_FIRST),
-            Scenario::StartFirst => self.start_first(world),
+            Scenario::StartFirst => self.start_first(world, &START_FIRST),
+            Scenario::Health => {
+                self.fall_ill(world);
+                match (self.updates, self.breaks) {
+                    (false, _) if has_all_pods(world, CHECKED.good) => self.stage = Stage::Done,
+                    (false, _) => {}
+                    (true, false) => self.start_first(world, &CHECKED),
+                    (true, true) => self.broken_update(world, &CHECKED),
+                }
+            }
         }
     }
 
@@ -282,8 +301,7 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    fn start_first(&mut self, world: &mut World) {
-        let images = &START_FIRST;
+    fn start_first(&mut self, world: &mut World, images: &Judged) {
         let now = world.clock.now;
         match self.stage {
             Stage::Pod if has_all_pods(world, images.good) => {
@@ -314,6 +332,27 @@ impl Director {
             _ => {}
         }
         self.disturb_schedulers(world);
+    }
+
+    /// Lets the check of a container fail for a while. An update fails with it, so as long as one may be judged, only what
+    /// it replaces falls ill.
+    fn fall_ill(&mut self, world: &mut World) {
+        if self.stage == Stage::Pod || !world.random.per_mille(1) {
+            return;
+        }
+        let host = world.random.below(HOSTS);
+        let observed = &world.observed;
+        let may_fall_ill = |pod: &ObservedPod| {
+            let current = observed.services.get(&pod.service).map(|service| service.image.as_str());
+            has_check(&pod.image) && (!self.updates || current != Some(pod.image.as_str()))
+        };
+        let mut containers = world.cluster.hosts[host].running();
+        containers.retain(|one| observed.pods.get(one.pod.as_str()).is_some_and(may_fall_ill));
+        if let Some(container) = world.random.pick(&containers) {
+            let millis = world.random.between(500, world.timing.dead);
+            world.cluster.hosts[host].make_ill(&container.handle, millis);
+            world.log("a check", format_args!("fails in {} for {millis} ms", container.handle));
+        }
     }
 
     /// Crashes or stops schedulers for a while, as long as an update is on its way.

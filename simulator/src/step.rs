@@ -307,12 +307,14 @@ fn describe_call(call: &EngineCall) -> String {
         EngineCall::Restart(handle) => format!("RESTART {handle}"),
         EngineCall::Stop(handle, _) => format!("STOP {handle}"),
         EngineCall::Halt(handle) => format!("HALT {handle}"),
+        EngineCall::Check(handle) => format!("check {handle}"),
     }
 }
 
 fn describe_reply(reply: &Result<EngineReply, RuntimeError>) -> String {
     match reply {
         Ok(EngineReply::Containers(all)) => format!("{} containers", all.len()),
+        Ok(EngineReply::ExitCode(code)) => format!("exit code {code}"),
         Ok(_) => "done".to_owned(),
         Err(error) => error.to_string(),
     }

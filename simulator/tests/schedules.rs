@@ -237,6 +237,11 @@ fn an_update_that_starts_first_keeps_what_was_promised() {
 }
 
 #[test]
+fn a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so() {
+    must_hold(Scenario::Health, 2 * SEEDS_PER_SCENARIO);
+}
+
+#[test]
 fn each_tick_is_taken_once_and_each_index_counts_once() {
     must_hold(Scenario::Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO));
 }
@@ -335,30 +340,15 @@ fn note_stale_seed(line: &str) {
 /// simulator must find then.
 macro_rules! ablations {
     (switches { $($switched:ident, seed $switch_seed:literal: $switch:ident => $sign:literal;)* }
-     scripts { $($name:ident, seed $seed:literal:
-         $file:literal, $from:literal => $to:literal, $expected:literal;)* }
-     updates { $($updated:ident, seed $update_seed:literal:
-         $update_file:literal, $update_from:literal => $update_to:literal, $update_expected:literal;)* }
-     start_first { $($started:ident, seed $start_seed:literal:
-         $start_file:literal, $start_from:literal => $start_to:literal, $start_expected:literal;)* }
-     jobs { $($ticked:ident, seed $tick_seed:literal:
-         $tick_file:literal, $tick_from:literal => $tick_to:literal, $tick_expected:literal;)* }) => {
+     $($scenario:ident { $($name:ident, seed $seed:literal:
+         $file:literal, $from:literal => $to:literal, $expected:literal;)* })*) => {
         /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
             match name {
                 "" => (none, None),
                 $(stringify!($switched) => (Switches { $switch: true, ..none }, None),)*
-                $(stringify!($name) => (none, Some(Ablation { file: $file, from: $from, to: $to })),)*
-                $(stringify!($updated) => {
-                    (none, Some(Ablation { file: $update_file, from: $update_from, to: $update_to }))
-                })*
-                $(stringify!($started) => {
-                    (none, Some(Ablation { file: $start_file, from: $start_from, to: $start_to }))
-                })*
-                $(stringify!($ticked) => {
-                    (none, Some(Ablation { file: $tick_file, from: $tick_from, to: $tick_to }))
-                })*
+                $($(stringify!($name) => (none, Some(Ablation { file: $file, from: $from, to: $to })),)*)*
                 _ => panic!("there is no ablation {name}"),
             }
         }
@@ -367,22 +357,10 @@ macro_rules! ablations {
         fn $switched() {
             must_find(stringify!($switched), Scenario::Random, $switch_seed, $sign);
         })*
-        $(#[test]
+        $($(#[test]
         fn $name() {
-            must_find(stringify!($name), Scenario::Random, $seed, $expected);
-        })*
-        $(#[test]
-        fn $updated() {
-            must_find(stringify!($updated), Scenario::BrokenUpdate, $update_seed, $update_expected);
-        })*
-        $(#[test]
-        fn $started() {
-            must_find(stringify!($started), Scenario::StartFirst, $start_seed, $start_expected);
-        })*
-        $(#[test]
-        fn $ticked() {
-            must_find(stringify!($ticked), Scenario::Jobs, $tick_seed, $tick_expected);
-        })*
+            must_find(stringify!($name), Scenario::$scenario, $seed, $expected);
+        })*)*
     };
 }
 
@@ -392,7 +370,7 @@ ablations! {
     with_a_fence_after_death, seed 14: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 4: no_sweep => "does not converge";
     }
-    scripts {
+    Random {
     without_the_pause_after_a_failover, seed 43:
         "_prelude", "local left = master_changed_at() + pause_ms - NOW" => "local left = 0",
         "invariant 5";
@@ -434,18 +412,23 @@ ablations! {
         "claim", "(phase == 'stopping' and runs(payload))" => "false",
         "does not converge";
     }
-    updates {
+    BrokenUpdate {
     without_a_history, seed 0:
         "service_put", "if current_text then" => "if false then",
         "does not converge";
     }
-    start_first {
+    StartFirst {
     with_second_slots_that_inherit_nothing, seed 2:
         "_prelude", "if not successor then return redis.call('HDEL', slots, replica) == 1 end"
             => "do return redis.call('HDEL', slots, replica) == 1 end",
         "does not converge";
     }
-    jobs {
+    Health {
+    with_pods_that_are_ready_when_they_run, seed 0:
+        "ack", "if starting ~= '' then" => "if false then",
+        "its check has never passed";
+    }
+    Jobs {
     with_ticks_taken_whatever_was_taken_before, seed 0:
         "cron_tick", "or (current_ticks or '') ~= seen_ticks then" => "then",
         "tick";

@@ -88,6 +88,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
         address: String::new(),
         published_ports: Vec::new(),
         ready_since: None,
+        kept_at: None,
         containers: Vec::new(),
         runs: Vec::new(),
     }

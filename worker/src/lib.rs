@@ -54,6 +54,7 @@ mod liveness;
 mod log_answer;
 mod log_throttle;
 mod logs;
+mod lost_reports;
 pub mod machine;
 mod measure;
 mod name_watch;

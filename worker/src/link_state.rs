@@ -24,6 +24,8 @@ struct Masters {
     current: Option<RedisMillis>,
     /// The master that has confirmed every pod here that must not run twice.
     confirmed_by: Option<RedisMillis>,
+    /// Whether the current one may have lost what was reported.
+    is_doubted: bool,
 }
 
 impl LinkState {
@@ -47,7 +49,20 @@ impl LinkState {
 
     /// Notes the master that answered. Returns true if another one had answered before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
-        self.masters().current.replace(changed_at).is_some_and(|before| before != changed_at)
+        let mut masters = self.masters();
+        let is_other = masters.current.replace(changed_at).is_some_and(|before| before != changed_at);
+        masters.is_doubted |= is_other;
+        is_other
+    }
+
+    /// The master may have lost what was reported.
+    pub(crate) fn doubt(&self) {
+        self.masters().is_doubted = true;
+    }
+
+    /// Returns whether the master may have lost what was reported. After this it is believed.
+    pub(crate) fn take_doubt(&self) -> bool {
+        std::mem::take(&mut self.masters().is_doubted)
     }
 
     /// Returns the master that answered last; `None` before the first heartbeat.

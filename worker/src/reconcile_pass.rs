@@ -21,6 +21,7 @@ use crate::ended_pods;
 use crate::engine_health::Probe;
 use crate::health_checks;
 use crate::held_pods;
+use crate::lost_reports;
 use crate::measure;
 use crate::recover;
 use crate::remove::remove;
@@ -151,7 +152,8 @@ async fn inspect(
 async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
     let recovered = async {
         recover::recover_running(context).await?;
-        recover::resolve_unknown(context).await
+        recover::resolve_unknown(context).await?;
+        lost_reports::find(context).await
     };
     recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
 }

@@ -182,6 +182,7 @@ pub(super) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
         since,
         reason,
         ready_since,
+        kept_at: fields.text("kept_at").parse().ok(),
         message: fields.text("message"),
         exit_code: exit_code.parse().ok(),
         address: fields.text("address"),

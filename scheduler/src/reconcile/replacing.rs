@@ -147,7 +147,7 @@ fn allows_next(service: &Service, pod: &PodRecord, now: RedisMillis) -> bool {
     let Some(policy) = service.replacing_policy().filter(|_| !is_old(service, pod)) else {
         return is_in_service(pod);
     };
-    match rollout::verdict(&policy, pod, now) {
+    match rollout::verdict(service, &policy, pod, now) {
         Verdict::Good => is_past_delay(&policy, pod, now),
         // Where bad ones are accepted, there is nothing to wait for.
         Verdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,

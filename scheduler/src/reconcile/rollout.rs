@@ -3,7 +3,8 @@
 //! Only services with an `update` policy are judged, and each generation until it has settled: until all pods were
 //! good at the same time. A new pod is *good* when it was ready for the time `monitor`; *bad* if it ended or was
 //! restarted before, if its image cannot be pulled or its program not started, if it is unhealthy, or if it is not ready
-//! in time; otherwise it is *young*, and holds up the next one.
+//! in time; otherwise it is *young*, and holds up the next one. A pod that had the specification before is bad only if it
+//! is not ready in time: what it did earlier says nothing about this rollout.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -57,25 +58,45 @@ pub(crate) fn canary(service: &Service) -> Option<usize> {
 }
 
 /// Returns what a pod of the service's generation shows of it.
-pub(crate) fn verdict(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> Verdict {
-    let name = format!("{}-{}", pod.name, pod.replica);
-    let is_for =
-        |since: RedisMillis, time: Duration| now.saturating_sub(since) >= time.as_millis() as RedisMillis;
-    if pod.phase == Phase::Succeeded || (pod.is_ready() && is_for(ready_since(pod), policy.monitor())) {
+pub(crate) fn verdict(
+    service: &Service,
+    policy: &UpdatePolicy,
+    pod: &PodRecord,
+    now: RedisMillis,
+) -> Verdict {
+    if pod.phase == Phase::Succeeded || (pod.is_ready() && is_for(ready_since(pod), policy.monitor(), now)) {
         return Verdict::Good;
     }
+    // Until its record says so, it has its former generation.
+    if pod.generation < service.generation || pod.kept_at.is_some() {
+        return in_time(pod, pod.kept_at.unwrap_or(now), now);
+    }
+    let name = name_of(pod);
     if pod.phase == Phase::Failed || BAD_REASONS.contains(&pod.reason.as_str()) {
         return Verdict::Bad(format!("{name}: {}", what_it_says(pod)));
     }
     if pod.restarts > 0 {
         return Verdict::Bad(with_last_output(pod, format!("{name} was restarted ({})", pod.restarts)));
     }
+    in_time(pod, pod.created_at, now)
+}
+
+fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
+    now.saturating_sub(since) >= time.as_millis() as RedisMillis
+}
+
+/// Returns whether a pod that is not good yet still has time, counted from `since`.
+fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> Verdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
-    if !pod.is_ready() && !is_leaving && is_for(pod.created_at, PROGRESS_DEADLINE) {
-        let minutes = PROGRESS_DEADLINE.as_secs() / 60;
-        return Verdict::Bad(format!("{name} is not ready after {minutes} minutes: {}", what_it_says(pod)));
+    if pod.is_ready() || is_leaving || !is_for(since, PROGRESS_DEADLINE, now) {
+        return Verdict::Young;
     }
-    Verdict::Young
+    let minutes = PROGRESS_DEADLINE.as_secs() / 60;
+    Verdict::Bad(format!("{} is not ready after {minutes} minutes: {}", name_of(pod), what_it_says(pod)))
+}
+
+fn name_of(pod: &PodRecord) -> String {
+    format!("{}-{}", pod.name, pod.replica)
 }
 
 /// Returns whether the next pod may be replaced as far as this new one is concerned. `pod` must be in service.
@@ -93,7 +114,7 @@ pub(crate) fn step<'a>(
     let policy = judged_by(service)?;
     let (mut good, mut bad) = (0, Vec::new());
     for pod in new {
-        match verdict(&policy, pod, now) {
+        match verdict(service, &policy, pod, now) {
             Verdict::Good => good += 1,
             Verdict::Young => {}
             Verdict::Bad(why) => bad.push(why),
@@ -208,8 +229,31 @@ mod tests {
             (pod(Phase::Succeeded, 0, |_| {}), "good", "it ended well"),
             (pod(Phase::Stopping, 0, |_| {}), "young", "it is being stopped"),
             (pod(Phase::Stopping, 601, |_| {}), "young", "whenever it was created"),
+            (pod(Phase::Running, 60, |p| p.generation = 1), "good", "it had the specification before"),
+            (
+                pod(Phase::Running, 601, |p| (p.generation, p.reason) = (1, "Unhealthy".into())),
+                "young",
+                "and was unhealthy before",
+            ),
+            (
+                pod(Phase::Running, 601, |p| (p.kept_at, p.reason) = (Some(NOW), "Unhealthy".into())),
+                "young",
+                "which its record says",
+            ),
+            (
+                pod(Phase::Running, 3, |p| (p.kept_at, p.restarts) = (Some(NOW), 1)),
+                "young",
+                "and was restarted before",
+            ),
+            (
+                pod(Phase::Running, 700, |p| {
+                    (p.kept_at, p.reason) = (Some(NOW - 600_000), "Unhealthy".into());
+                }),
+                "bad",
+                "and does not become ready in time",
+            ),
         ] {
-            let verdict = verdict(&policy, &pod, NOW);
+            let verdict = verdict(&service(1, 2, ServiceState::Active), &policy, &pod, NOW);
             let word = match &verdict {
                 Verdict::Good => "good",
                 Verdict::Young => "young",

@@ -45,6 +45,18 @@ impl ManagedPod {
         }
     }
 
+    /// Returns whether the record says what is to be reported.
+    pub(crate) fn is_reported_in(&self, record: &PodRecord) -> bool {
+        let status = self.status();
+        let is_same_word =
+            record.reason == status.reason && (status.reason.is_empty() || record.message == status.message);
+        is_same_word
+            && record.restarts == status.restarts
+            && (status.exit_code.is_none() || record.exit_code == status.exit_code)
+            && record.containers == status.containers
+            && (self.network.address.is_empty() || record.address == self.network.address)
+    }
+
     /// Returns what it waits for before it is ready, in a sentence; `None` if it is ready as it runs.
     pub(crate) fn what_it_waits_for(&self) -> Option<String> {
         let status = self.status();

@@ -37,6 +37,23 @@ async fn an_unhealthy_container_is_not_ready_is_started_again_and_is_ready_when_
     assert_eq!(rig.containers(pod.as_str()).await, before, "the same container, started again");
 }
 
+/// A failover loses the report that it is ready. No check ever changes after it.
+#[tokio::test]
+async fn a_status_that_a_new_master_does_not_have_is_reported_again() {
+    let Some(rig) = Rig::new("health_lost_report") else { return };
+    let _worker = rig.worker().until_registered(&rig).await;
+    let pod = rig.assign_service(&service(&format!(r#""healthcheck":{CHECK}"#))).await[0].clone();
+    rig.until(pod.as_str(), Phase::Running).await;
+    rig.until_reason(pod.as_str(), "").await;
+    let key = format!("pod:{pod}");
+    let () = rig
+        .redis
+        .cli(&["HSET", &key, "reason", "Starting", "message", "waiting for its health check to pass"])
+        .await;
+    let () = rig.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
+    rig.until_reason(pod.as_str(), "").await;
+}
+
 /// Its probes fail before the engine says that it has ended.
 #[tokio::test]
 async fn a_container_that_has_ended_is_not_called_unhealthy() {

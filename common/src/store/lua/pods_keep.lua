@@ -20,5 +20,5 @@ for p = 1, pod_count do
     outdated[#outdated + 1] = pod_key
   end
 end
-for _, pod_key in ipairs(outdated) do redis.call('HSET', pod_key, 'generation', generation) end
+for _, pod_key in ipairs(outdated) do redis.call('HSET', pod_key, 'generation', generation, 'kept_at', STAMP) end
 return #outdated
