@@ -427,6 +427,9 @@ ablations! {
     with_pods_that_are_ready_when_they_run, seed 0:
         "ack", "if starting ~= '' then" => "if false then",
         "its check has never passed";
+    with_stops_of_pods_that_are_ready_by_now, seed 60:
+        "pods_stop", "(is_ready and spares_ready == '1')" => "false",
+        "no other one of replica";
     }
     Jobs {
     with_ticks_taken_whatever_was_taken_before, seed 0:

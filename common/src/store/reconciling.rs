@@ -31,6 +31,15 @@ pub enum CreateOutcome {
     Unconfirmed,
 }
 
+/// Why pods are stopped.
+#[derive(Clone, Copy)]
+struct Stop<'a> {
+    reason: &'a str,
+    message: &'a str,
+    /// Whether those are left alone that are ready.
+    spares_ready: bool,
+}
+
 /// The result for one pod of [`Store::stop_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopOutcome {
@@ -38,7 +47,7 @@ pub enum StopOutcome {
     Stopped,
     /// Its node will stop it.
     Stopping,
-    /// It is on another node by now: read it again.
+    /// It is on another node by now, or ready although only others are to be stopped: read it again.
     Moved,
     /// It was gone already.
     Gone,
@@ -205,16 +214,39 @@ impl Store {
         reason: &str,
         message: &str,
     ) -> Result<Vec<StopOutcome>, StoreError> {
+        self.stop_each(service, pods, Stop { reason, message, spares_ready: false }).await
+    }
+
+    /// As [`Store::stop_pods`], without those that are ready by now: their outcome is `Moved`.
+    ///
+    /// # Errors
+    /// See [`Store::stop_pods`].
+    pub async fn stop_unready_pods(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        reason: &str,
+        message: &str,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
+        self.stop_each(service, pods, Stop { reason, message, spares_ready: true }).await
+    }
+
+    async fn stop_each(
+        &self,
+        service: Option<&ServiceName>,
+        pods: &[(PodId, Option<NodeName>)],
+        stop: Stop<'_>,
+    ) -> Result<Vec<StopOutcome>, StoreError> {
         let mut outcomes = Vec::with_capacity(pods.len());
         let mut first_error = None;
         for chunk in pods.chunks(BATCH) {
-            match self.stop_chunk(service, chunk, reason, message).await {
+            match self.stop_chunk(service, chunk, stop).await {
                 Err(error) if error.is_transient() => return Err(error),
                 Ok(stopped) => outcomes.extend(stopped),
                 // One broken key fails the whole script. One by one, the other pods are stopped.
                 Err(_) => {
                     for one in chunk {
-                        match self.stop_chunk(service, std::slice::from_ref(one), reason, message).await {
+                        match self.stop_chunk(service, std::slice::from_ref(one), stop).await {
                             Err(error) if error.is_transient() => return Err(error),
                             Ok(stopped) => outcomes.extend(stopped),
                             Err(error) => drop(first_error.get_or_insert(error)),
@@ -230,8 +262,7 @@ impl Store {
         &self,
         service: Option<&ServiceName>,
         chunk: &[(PodId, Option<NodeName>)],
-        reason: &str,
-        message: &str,
+        Stop { reason, message, spares_ready }: Stop<'_>,
     ) -> Result<Vec<StopOutcome>, StoreError> {
         let what = "stopping pods";
         let mut call = pods_stop::Head {
@@ -242,6 +273,7 @@ impl Store {
             ep_key: keys::endpoints_of(service),
             reason,
             message,
+            spares_ready,
         }
         .call();
         for (id, node) in chunk {

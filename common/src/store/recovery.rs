@@ -279,6 +279,8 @@ impl Store {
             routes: keys::ROUTES,
             done: keys::done(&service.name),
             tries: keys::tries(&service.name),
+            field_count: service.fields.len(),
+            completion_count: service.done.len(),
             service: &service.name,
             saved_revision: service.revision(),
             write: &write,

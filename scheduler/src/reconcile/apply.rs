@@ -164,7 +164,12 @@ async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<boo
     let Some(first) = stops.first() else { return Ok(false) };
     let (reason, message) = event_texts(service, first.reason);
     let pods: Vec<_> = stops.iter().map(|stop| (stop.id.clone(), stop.node.clone())).collect();
-    let outcomes = store.stop_pods(Some(&service.name), &pods, reason, &message).await?;
+    let name = Some(&service.name);
+    let outcomes = match first.reason {
+        // Nothing depends on them as they were read.
+        StopReason::Replaced => store.stop_unready_pods(name, &pods, reason, &message).await?,
+        _ => store.stop_pods(name, &pods, reason, &message).await?,
+    };
     Ok(outcomes.into_iter().any(|outcome| match outcome {
         StopOutcome::Stopped | StopOutcome::Gone | StopOutcome::Moved => true,
         StopOutcome::Stopping => false,

@@ -108,7 +108,7 @@ fn replace_one_of_two(
     } else if is_old(service, other) {
         // Two changes after each other: the successor of the first one goes, and the pod that serves stays.
         if is_in_service(other) && slot.slot.is_second {
-            plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
+            plan.replace.extend(replaced(slot, pod, Some(other)));
         }
     } else if is_replaced {
         plan.replace.extend(replaced(slot, pod, Some(other)));
@@ -228,7 +228,7 @@ mod tests {
                 "or does no more",
             ),
             (&[(OLD, None), two((1, Pending, ""))], "stop 1+", "a successor of a generation before"),
-            (&[(OLD, None), two(OLD)], "stop 1+", "which serves"),
+            (&[(OLD, None), two(OLD)], "1+ by 1", "which serves: it goes only while the other one does"),
             (
                 &[(OLD, None), ((1, Running, "NotReady"), Some(OLD))],
                 "stop 1",

@@ -237,6 +237,19 @@ async fn a_stop_with_an_outdated_node_is_refused() {
     assert_eq!(changing_nothing(&fixture, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
 }
 
+/// A pod is to be stopped because it does not serve, and has become ready since it was read.
+#[tokio::test]
+async fn a_pod_that_is_ready_by_now_is_spared_where_only_others_are_to_be_stopped() {
+    let fixture = Fixture::new().await;
+    let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
+    let seen = [(placed.record.id.clone(), Some(node("w1")))];
+    let stop = || fixture.store.stop_unready_pods(Some(&WEB), &seen, "Replaced", "");
+    assert_eq!(changing_nothing(&fixture, stop()).await.unwrap(), [StopOutcome::Moved]);
+    let key = format!("pod:{}", placed.record.id);
+    let () = fixture.redis.cli(&["HSET", &key, "reason", "Starting"]).await;
+    assert_eq!(stop().await.unwrap(), [StopOutcome::Stopping]);
+}
+
 #[tokio::test]
 async fn a_stopped_pod_frees_only_its_own_slot() {
     let fixture = Fixture::new().await;

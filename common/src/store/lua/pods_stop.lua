@@ -1,8 +1,8 @@
 -- Records that pods are not wanted any more.
 -- Reply: for each pod 'stopped' (ended at once) | 'stopping' (its node will stop it)
---        | 'moved' (it is on another node: read it again) | 'gone'
+--        | 'moved' (it is on another node, or ready although only others are to be stopped: read it again) | 'gone'
 local uq, uq_at, uq_why, wanted_key, ep_key = head_keys()
-local reason, message = head_args()
+local reason, message, spares_ready = head_args()
 local records = {}
 redis.call('HLEN', uq)
 redis.call('ZCARD', uq_at)
@@ -10,7 +10,7 @@ redis.call('HLEN', uq_why)
 check_wanted_type(wanted_key)
 for p = 1, pod_count do
   local pod_key, stop_set = pod_keys(p)
-  records[p] = redis.call('HMGET', pod_key, 'phase', 'node', 'name')
+  records[p] = redis.call('HMGET', pod_key, 'phase', 'node', 'name', 'reason')
   redis.call('SCARD', stop_set)
 end
 
@@ -19,7 +19,8 @@ local stopped, stopping = batch_event('PodStopped', 'stopped'), batch_event('Pod
 for p = 1, pod_count do
   local pod_key, stop_set = pod_keys(p)
   local uuid, seen_node = pod_args(p)
-  local phase, node, name = unpack(records[p], 1, 3)
+  local phase, node, name, problem = unpack(records[p], 1, 4)
+  local is_ready = phase == 'running' and (problem or '') == ''
   if not phase or phase == 'stopped' then
     replies[p] = 'gone'
     if phase then forget_pod(pod_key, wanted_key, uuid) end
@@ -34,7 +35,7 @@ for p = 1, pod_count do
     local node = phase ~= 'pending' and records[p][2]
     if node and node ~= '' then redis.call('PUBLISH', 'wake:' .. node, 'discard') end
     replies[p] = 'stopped'
-  elseif node ~= seen_node then
+  elseif node ~= seen_node or (is_ready and spares_ready == '1') then
     replies[p] = 'moved'
   else
     if phase ~= 'stopping' then

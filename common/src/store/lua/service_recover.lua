@@ -1,7 +1,7 @@
 -- Stores a service again as a worker or a backup knows it, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
 local service_key, services, unconfirmed, former_specs, routes, done, tries = head_keys()
-local service, saved_revision, write = head_args()
+local _, _, service, saved_revision, write = head_args()
 local current_spec, current_routes, current_created_at =
   unpack(redis.call('HMGET', service_key, 'spec', 'routes', 'created_at'), 1, 3)
 local _, revision = versions_of(service_key)

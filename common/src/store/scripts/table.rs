@@ -447,7 +447,7 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Allowed,
         keys: [uq, uq_at, uq_why, wanted_key, ep_key],
-        args: [reason, message],
+        args: [reason, message, spares_ready],
         batch Pod pod {
             keys: [pod_key, stop_set],
             args: [uuid, seen_node],
@@ -557,7 +557,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Refused,
         keys: [service_key, services, unconfirmed, former_specs, routes, done, tries],
-        args: [service, saved_revision, write],
+        args: [field_count, completion_count, service, saved_revision, write],
         batch Field field {
             keys: [],
             args: [field, value],

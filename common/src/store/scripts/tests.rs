@@ -130,6 +130,17 @@ fn every_file_is_in_the_table() {
     assert_eq!(names_of_files, names());
 }
 
+/// Without its length a batch would be read together with those after it.
+#[test]
+fn the_head_has_the_length_of_each_batch_but_the_last() {
+    for script in SCRIPTS {
+        let followed = script.batches.split_last().map_or(&[][..], |(_, followed)| followed);
+        for count in followed.iter().map(Batch::count_name) {
+            assert!(script.head.args.contains(&count.as_str()), "{script:?} is not told {count}");
+        }
+    }
+}
+
 /// The table of scripts in docs/reference/redis.md: a row for each with its name and the processes that run it.
 #[test]
 fn every_script_is_documented_and_every_documented_one_exists() {
