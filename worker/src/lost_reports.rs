@@ -6,9 +6,6 @@ use common::store::StoreError;
 
 use crate::context::SessionContext;
 
-/// Records that are read in one round trip.
-const BATCH: usize = 250;
-
 /// Compares all pods, if the master has changed since this was done last. Those that differ are reported when they are
 /// looked at next.
 ///
@@ -23,15 +20,12 @@ pub(crate) async fn find(context: &SessionContext) -> Result<(), StoreError> {
 
 async fn compare(context: &SessionContext) -> Result<(), StoreError> {
     let ids: Vec<PodId> = context.table.map_managed(|managed| Some(managed.payload.id.clone()));
-    for ids in ids.chunks(BATCH) {
-        // One whose record cannot be read is left as it is until it is repaired.
-        let records = context.worker.store.pods_each(ids).await?.into_iter().flatten().flatten();
-        for record in records {
-            let Some(assignment) = &record.assignment else { continue };
-            context.table.update(&record.id, assignment, |managed| {
-                managed.is_reported &= managed.is_reported_in(&record);
-            });
-        }
+    // One whose record cannot be read is left as it is until it is repaired.
+    for record in context.worker.store.pods_each(&ids).await?.into_iter().flatten().flatten() {
+        let Some(assignment) = &record.assignment else { continue };
+        context.table.update(&record.id, assignment, |managed| {
+            managed.is_reported &= managed.is_reported_in(&record);
+        });
     }
     Ok(())
 }

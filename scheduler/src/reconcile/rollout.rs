@@ -85,7 +85,7 @@ fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
     now.saturating_sub(since) >= time.as_millis() as RedisMillis
 }
 
-/// Returns whether a pod that is not good yet still has time, counted from `since`.
+/// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after that.
 fn in_time(pod: &PodRecord, since: RedisMillis, now: RedisMillis) -> Verdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
     if pod.is_ready() || is_leaving || !is_for(since, PROGRESS_DEADLINE, now) {
