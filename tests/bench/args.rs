@@ -20,6 +20,8 @@ pub enum Part {
     Growth,
     /// Containers on real engines, compared with Docker Swarm
     Launch,
+    /// What clients cost that look at what all pods use
+    Watchers,
     /// Whether living nodes are declared dead while all cores are busy
     Saturated,
 }

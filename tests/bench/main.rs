@@ -37,6 +37,7 @@ mod saturated;
 mod serial_worker;
 mod stats;
 mod swarm;
+mod watchers;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ async fn run(part: Part, args: &Args) {
         Part::Footprint => footprint::run(args).await,
         Part::Growth => growth::run(args).await,
         Part::Launch => launch::run(args).await,
+        Part::Watchers => watchers::run(args).await,
         Part::Saturated => saturated::run(args).await,
     }
 }
