@@ -42,7 +42,7 @@ impl World {
         let is_empty_pop = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply == Value::Nil;
         if self.trace.is_enabled() && !is_empty_pop {
             let key = words.get(1).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
-            let reply = self.in_short(&reply);
+            let reply = Self::in_short(&reply);
             self.log(process, format_args!("{name} {key} -> {reply}"));
         }
         reply
@@ -89,7 +89,7 @@ impl World {
                 "EVALSHA" => self.execute_script_elsewhere(words),
                 _ => self.read(&name, words),
             };
-            let shown = self.in_short(&reply);
+            let shown = Self::in_short(&reply);
             self.log(request.process, format_args!("elsewhere: {name} -> {shown}"));
             reply
         });
@@ -148,7 +148,7 @@ impl World {
         self.after(process, script, &reply);
         self.schedule_hints(published);
         if self.trace.is_enabled() {
-            let (arguments, outcome) = (self.arguments(arguments), self.in_short(&reply));
+            let (arguments, outcome) = (Self::arguments(arguments), Self::in_short(&reply));
             self.log(process, format_args!("{} {arguments} -> {outcome}", script.name()));
         }
         reply

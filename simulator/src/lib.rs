@@ -24,6 +24,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod background;
 mod bus;
 mod checks;
 mod clients;
@@ -55,9 +56,10 @@ mod world;
 use std::fmt;
 use std::path::Path;
 
+pub use background::runs_in_background;
 pub use scenario::Scenario;
+pub use scripts::LoadedScripts;
 pub use stats::Stats;
-use testkit::Ablation;
 use world::World;
 
 /// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
@@ -97,8 +99,8 @@ pub struct RunOptions<'a> {
     pub scenario: Scenario,
     /// Disabled safeguards outside of the scripts.
     pub switches: Switches,
-    /// A disabled safeguard in the scripts.
-    pub ablation: Option<Ablation>,
+    /// What that Redis has, perhaps with a safeguard disabled.
+    pub scripts: &'a LoadedScripts,
     /// Whether to record every step.
     pub is_traced: bool,
 }

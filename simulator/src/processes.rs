@@ -162,6 +162,8 @@ fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> 
         ("KUBELEET_MAX_PODS", NODE_PODS),
         ("KUBELEET_RESTART_BACKOFF", "1s"),
     ]);
+    // The one of this machine is not part of the simulation.
+    config.proxy_socket = None;
     let millis = Duration::from_millis;
     config.timing = Timing {
         heartbeat: millis(timing.heartbeat),

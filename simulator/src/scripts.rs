@@ -2,11 +2,14 @@
 //! collected for the simulator to deliver, and with an ablation if there is one.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use common::store::Script;
+use common::store::{SCRIPTS, Script};
+use serde::{Deserialize, Serialize};
 use testkit::Ablation;
 use testkit::ablation::{hash, sources};
 
+use crate::observed_state::READ_SCRIPT;
 use crate::redis::RedisConnection;
 
 /// The key of the simulator beside the cluster's own: the time, and the ends of leases.
@@ -20,24 +23,35 @@ const LEASE_READ: &str = "local holder = redis.call('GET', lease_key)";
 const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
 const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
 
+/// The scripts that a Redis has for runs with one ablation, or without any. Adapting them takes a tenth of a run, so it is
+/// done once for all runs on a Redis.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct LoadedScripts {
+    /// For each script, in the order of the store's table: the hash that a store asks for, and that of the adapted source.
+    hashes: Vec<(String, String)>,
+    /// The hash of [`READ_SCRIPT`].
+    pub(crate) read: String,
+}
+
+impl LoadedScripts {
+    /// Loads them into the Redis with this Unix socket.
+    pub fn load(redis: &Path, ablation: Option<Ablation>) -> Self {
+        let mut redis = RedisConnection::connect(redis);
+        let load = |(_, original, ablated): (_, String, String)| {
+            (hash(&original), redis.load_script(&adapt(&ablated)))
+        };
+        let hashes = sources(ablation).into_iter().map(load).collect();
+        Self { hashes, read: redis.load_script(READ_SCRIPT) }
+    }
+}
+
 /// By the hash that a store asks for: the script, and the hash of its adapted source.
 pub(crate) struct Scripts(HashMap<String, (&'static Script, String)>);
 
 impl Scripts {
-    /// Loads them into Redis.
-    pub(crate) fn load(redis: &mut RedisConnection, ablation: Option<Ablation>) -> Self {
-        let mut scripts = HashMap::new();
-        for (script, original, ablated) in sources(ablation) {
-            let changed = adapt(&ablated);
-            let changed_hash = hash(&changed);
-            if redis.execute(&["SCRIPT", "EXISTS", &changed_hash])
-                != ::redis::Value::Array(vec![::redis::Value::Int(1)])
-            {
-                redis.execute(&["SCRIPT", "LOAD", &changed]);
-            }
-            scripts.insert(hash(&original), (script, changed_hash));
-        }
-        Self(scripts)
+    pub(crate) fn new(loaded: &LoadedScripts) -> Self {
+        let hashes = loaded.hashes.iter().cloned();
+        Self(hashes.zip(SCRIPTS).map(|((asked, run), script)| (asked, (*script, run))).collect())
     }
 
     /// Returns the script and the hash to run, by the hash that a store asks for.

@@ -11,7 +11,7 @@ use crate::cluster::SimulatedCluster;
 use crate::faults::Faults;
 use crate::hints::PendingHint;
 use crate::host::must_not_run_twice;
-use crate::observed_state::{ObservedState, PodIdCache, READ_SCRIPT};
+use crate::observed_state::{ObservedState, PodIdCache};
 use crate::process_id::{PROCESSES, ProcessId, WORKERS};
 use crate::random::Random;
 use crate::redis::RedisConnection;
@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) clock: SimulatedClock,
     pub(crate) redis: RedisConnection,
     pub(crate) scripts: Scripts,
-    /// The hash of [`READ_SCRIPT`].
+    /// The hash of the script that reads what is observed.
     pub(crate) read_script: String,
     pub(crate) bus: SharedBus,
     pub(crate) network: Network,
@@ -73,8 +73,7 @@ impl World {
     pub(crate) fn new(options: &RunOptions<'_>) -> Self {
         let mut redis = RedisConnection::connect(options.redis);
         redis.execute(&["FLUSHALL"]);
-        let scripts = Scripts::load(&mut redis, options.ablation);
-        let read_script = redis.load_script(READ_SCRIPT);
+        let scripts = Scripts::new(options.scripts);
         let mut random = Random::new(options.seed);
         let bus = SharedBus::default();
         let clock = SimulatedClock::new();
@@ -92,7 +91,7 @@ impl World {
             clock,
             redis,
             scripts,
-            read_script,
+            read_script: options.scripts.read.clone(),
             bus,
             network: Network::default(),
             cluster,

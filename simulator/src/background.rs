@@ -1,0 +1,43 @@
+//! Runs a test in the background: everything else on this machine goes first.
+//!
+//! A run and its Redis wake each other up thousands of times a second. Where the kernel shares the processor out among
+//! sessions, they left a busy program of another session a twentieth of its core, and containers are in others than tests.
+//! So a search is a session of its own with the least weight. It takes what nothing else wants.
+
+#![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
+
+use std::process::Command;
+
+use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process, setsid};
+
+/// Set in the process that runs in the background.
+const BACKGROUND: &str = "SIMULATOR_BACKGROUND";
+/// The weight of a process that is as nice as it can be.
+const NICEST: i32 = 19;
+
+/// Returns true in the background. Elsewhere it runs this test there, with all that it prints, and returns false.
+///
+/// # Panics
+/// If the test fails there.
+pub fn runs_in_background(test: &str) -> bool {
+    if std::env::var_os(BACKGROUND).is_some() {
+        give_way();
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    let output = command.env(BACKGROUND, "1").output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    println!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{test} failed in the background: {}", output.status);
+    false
+}
+
+fn give_way() {
+    // A session is not killed with the group of the process that started it.
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    // Where one of these fails a search is only less polite.
+    let _result = setsid();
+    let _result = setpriority_process(None, NICEST);
+    let _result = std::fs::write("/proc/self/autogroup", NICEST.to_string());
+}
