@@ -18,7 +18,7 @@ const NICEST: i32 = 19;
 /// Returns true in the background. Elsewhere it runs this test there, with all that it prints, and returns false.
 ///
 /// # Panics
-/// If the test fails there.
+/// If the test fails there, or there is none of this name.
 pub fn runs_in_background(test: &str) -> bool {
     if std::env::var_os(BACKGROUND).is_some() {
         give_way();
@@ -27,9 +27,11 @@ pub fn runs_in_background(test: &str) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     let output = command.env(BACKGROUND, "1").output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    println!("{}{}", text(&output.stdout), text(&output.stderr));
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{shown}{errors}");
     assert!(output.status.success(), "{test} failed in the background: {}", output.status);
+    // With a name that selects nothing the program succeeds as well.
+    assert!(shown.contains("test result: ok. 1 passed"), "there is no test {test}");
     false
 }
 

@@ -116,7 +116,10 @@ async fn idle_nodes(args: &Args) -> Value {
         let (rig, http) = start_node(runtime).await;
         let mut connection = rig.connection().await;
         let before = observe::dataset(&rig.redis).await;
-        fill(&rig, &http, &mut connection, pods).await;
+        if pods > 0 {
+            let service = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
+            rig.run_service(&http, &service).await;
+        }
         let events = bytes_of(&mut connection, "events").await;
         let per_event = events / length_of(&mut connection, "events").await;
         let per_pod = (observe::dataset(&rig.redis).await - before) / f64::from(pods.max(1));
@@ -173,18 +176,6 @@ async fn start_node(runtime: &'static str) -> (Rig, Http) {
     let http = rig.api().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     (rig, http)
-}
-
-/// Starts pods and waits until they run.
-async fn fill(rig: &Rig, http: &Http, connection: &mut MultiplexedConnection, pods: u32) {
-    if pods == 0 {
-        return;
-    }
-    let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
-    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
-    assert_eq!(status.as_u16(), 201, "{answer}");
-    let running = async || observe::running(connection, &rig.nodes).await;
-    observe::until("running", u64::from(pods), Instant::now(), running).await;
 }
 
 /// Measures what Redis does for workers without pods.

@@ -11,7 +11,9 @@ use kubeleet_tests::cluster::binary;
 use kubeleet_tests::ports::free_port;
 use kubeleet_tests::{Http, Redis};
 use redis::aio::MultiplexedConnection;
+use reqwest::Method;
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 use testkit::eventually::{check, eventually_within};
 
@@ -147,7 +149,7 @@ impl Rig {
         self.start("api", "api", &[("KUBELEET_LISTEN", &listen)]);
         let http = Http::new(&format!("http://{listen}"));
         eventually_within(Duration::from_secs(20), "the API is ready", || async {
-            match http.try_send(reqwest::Method::GET, "/readyz", None).await {
+            match http.try_send(Method::GET, "/readyz", None).await {
                 Ok(answer) if answer.status().is_success() => Ok(()),
                 Ok(answer) => Err(answer.status().to_string()),
                 Err(error) => Err(error.to_string()),
@@ -211,6 +213,16 @@ impl Rig {
         })
         .await;
         self.wait_until_idle(Duration::from_secs(60)).await;
+    }
+
+    /// Posts a service and waits until all its pods run.
+    pub async fn run_service(&self, http: &Http, service: &Value) {
+        let (status, answer) = http.send(Method::POST, "/service", Some(service)).await;
+        assert_eq!(status.as_u16(), 201, "{answer}");
+        let mut connection = self.connection().await;
+        let running = async || observe::running(&mut connection, &self.nodes).await;
+        let pods = service["replicas"].as_u64().unwrap();
+        observe::until("running", pods, Instant::now(), running).await;
     }
 
     /// Waits until all processes together use less than a fifth of a core for a second, at most for `limit`.

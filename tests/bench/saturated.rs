@@ -9,7 +9,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::Http;
-use reqwest::Method;
 use serde_json::json;
 
 use crate::args::Args;
@@ -123,12 +122,7 @@ async fn start_cluster(nodes: u32) -> (Rig, Http) {
 }
 
 async fn launch(rig: &Rig, http: &Http, pods: u32) {
-    let mut connection = rig.connection().await;
-    let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
-    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
-    assert_eq!(status.as_u16(), 201, "{answer}");
-    let running = async || crate::observe::running(&mut connection, &rig.nodes).await;
-    crate::observe::until("running", u64::from(pods), Instant::now(), running).await;
+    rig.run_service(http, &json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods })).await;
     rig.wait_until_idle(Duration::from_secs(20)).await;
 }
 

@@ -69,14 +69,9 @@ async fn start_node(pods: u32) -> (Rig, Http) {
     rig.scheduler();
     let http = rig.api().await;
     http.nodes_ready(1).await;
-    let body = json!({
-        "name": "bench", "image": "none", "command": ["sleep", POD_SECONDS], "replicas": pods,
-    });
-    let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
-    assert_eq!(status.as_u16(), 201, "{answer}");
-    let mut connection = rig.connection().await;
-    let running = async || observe::running(&mut connection, &rig.nodes).await;
-    observe::until("running", u64::from(pods), Instant::now(), running).await;
+    let command = ["sleep", POD_SECONDS];
+    let service = json!({ "name": "bench", "image": "none", "command": command, "replicas": pods });
+    rig.run_service(&http, &service).await;
     rig.wait_until_idle(Duration::from_secs(60)).await;
     (rig, http)
 }
