@@ -61,7 +61,6 @@ impl Scripts {
 }
 
 fn adapt(text: &str) -> String {
-    assert!(text.contains(CLOCK), "the prelude reads the time in a way that is not replaced");
     let until = format!("'{KEY}', lease_key");
     text.replace(CLOCK, &format!("return tonumber(redis.call('HGET', '{KEY}', 'now'))"))
         .replace("redis.call('PUBLISH', ", &format!("redis.call('RPUSH', '{HINTS}', "))

@@ -1,6 +1,9 @@
--- Runs before every script. KEYS[1] is always `events`, KEYS[2] always `meta`.
+-- What scripts share. KEYS[1] is always `events`, KEYS[2] always `meta`.
 --
--- Between this file and a script the store puts functions that read what the script was called with.
+-- Before each script runs what it needs of this file: a `local` in the first column and all up to the next one is a part,
+-- and those that declare a word of the script, or of another part that it needs, are kept (`scripts/prelude.rs`).
+--
+-- Between them and the script the store puts functions that read what the script was called with.
 -- `scripts/table.rs` declares the names and their order, and a test compares them with the locals that a
 -- script reads them into:
 --   head_keys(), head_args()   the keys and arguments of the whole call, in the order of the table

@@ -4,6 +4,7 @@
 //! From that come the structs that a call is built from here, and the functions that a script reads its call
 //! with ([`readers`]). A test compares the names on both sides.
 
+mod prelude;
 mod readers;
 mod table;
 
@@ -24,7 +25,7 @@ use crate::node::{Resource, Resources};
 pub use table::SCRIPTS;
 pub(crate) use table::*;
 
-/// The Lua code that runs before every script.
+/// The Lua code that scripts share. Each runs after what it needs of it ([`prelude`]).
 pub const PRELUDE: &str = include_str!("../lua/_prelude.lua");
 
 /// The last argument of a head or an item that passes all amounts of [`Resources`], one after the other.
@@ -136,7 +137,8 @@ impl Script {
             AtMaxmemory::Allowed => "allow_at_maxmemory()",
             AtMaxmemory::Shrinking | AtMaxmemory::Refused => "",
         };
-        format!("{prelude}\n{first}\n{}\n{text}", self.readers())
+        let shared = prelude::needed(prelude, &[first, text]);
+        format!("{shared}\n{first}\n{}\n{text}", self.readers())
     }
 
     /// Reads the arguments of a call of this script by their names.
