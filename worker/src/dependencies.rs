@@ -32,8 +32,10 @@ pub(crate) const WAITING: &str = "WaitingForDependencies";
 pub(crate) struct DependencyGate {
     /// Services that pods ask about, for the next read.
     asked: Mutex<HashSet<ServiceName>>,
-    /// What was read last. Locked during a read, so that those who ask meanwhile share the next one.
-    known: tokio::sync::Mutex<HashMap<ServiceName, Known>>,
+    /// What was read last.
+    known: Mutex<HashMap<ServiceName, Known>>,
+    /// Locked during a read, so that those who ask meanwhile share the next one.
+    reading: tokio::sync::Mutex<()>,
     /// Pods that are held and have a task.
     watched: Mutex<HashSet<PodId>>,
 }
@@ -52,23 +54,23 @@ impl DependencyGate {
         context: &SessionContext,
         service: &ServiceName,
     ) -> Result<Option<String>, StoreError> {
-        self.asked().insert(service.clone());
-        let mut known = self.known.lock().await;
-        let now = Instant::now();
-        if let Some(found) = known.get_mut(service).filter(|found| now.duration_since(found.read_at) < FRESH)
-        {
-            found.asked_at = now;
-            self.asked().remove(service);
-            return Ok(found.obstacle.clone());
+        if let Some(obstacle) = self.fresh(service) {
+            return Ok(obstacle);
         }
-        known.retain(|_, found| now.duration_since(found.asked_at) < FORGET_AFTER);
-        let waiting = known.iter().filter(|(_, found)| found.obstacle.is_some()).map(|(name, _)| name);
-        let mut services: HashSet<ServiceName> = waiting.cloned().collect();
+        self.asked().insert(service.clone());
+        let _reading = self.reading.lock().await;
+        if let Some(obstacle) = self.fresh(service) {
+            self.asked().remove(service);
+            return Ok(obstacle);
+        }
+        let mut services = self.waiting();
         services.insert(service.clone());
         services.extend(self.asked().drain());
         let services: Vec<ServiceName> = services.into_iter().collect();
         let silent_after = context.worker.config.timing.dead_after.as_millis() as u64;
+        let now = Instant::now();
         let read = context.worker.store.dependencies(&services, silent_after).await?;
+        let mut known = self.known();
         let mut answer = None;
         for (name, dependencies) in services.into_iter().zip(read) {
             let obstacle = missing(&dependencies);
@@ -81,6 +83,28 @@ impl DependencyGate {
             known.insert(name, Known { read_at: now, asked_at, obstacle });
         }
         Ok(answer)
+    }
+
+    /// Returns what was read a moment ago: what is missing, if anything is.
+    fn fresh(&self, service: &ServiceName) -> Option<Option<String>> {
+        let now = Instant::now();
+        let mut known = self.known();
+        let found = known.get_mut(service).filter(|found| now.duration_since(found.read_at) < FRESH)?;
+        found.asked_at = now;
+        Some(found.obstacle.clone())
+    }
+
+    /// Forgets services that no pod has asked about for a while, and returns those whose pods wait.
+    fn waiting(&self) -> HashSet<ServiceName> {
+        let now = Instant::now();
+        let mut known = self.known();
+        known.retain(|_, found| now.duration_since(found.asked_at) < FORGET_AFTER);
+        let waiting = known.iter().filter(|(_, found)| found.obstacle.is_some());
+        waiting.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<ServiceName, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn asked(&self) -> std::sync::MutexGuard<'_, HashSet<ServiceName>> {

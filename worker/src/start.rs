@@ -22,7 +22,6 @@ use crate::context::SessionContext;
 use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
 use crate::measure;
-use crate::policy;
 use crate::remove;
 use crate::retry::RetryClass;
 use crate::runtime::{Container, ContainerState, RuntimeError};
@@ -167,7 +166,8 @@ impl PodStart {
                 self.job.payload.spec
             ));
         };
-        match policy::refusal(spec, &self.context.worker.config.policy) {
+        let worker = &self.context.worker;
+        match worker.policy.refusal(spec, &worker.config.policy) {
             Some(reason) => Phase::Reject(reason),
             None => Phase::Attempt(assignment),
         }

@@ -21,6 +21,7 @@ use crate::lease::Lease;
 use crate::lines::kept::KeptLogs;
 use crate::liveness::LivenessPipe;
 use crate::machine;
+use crate::policy::Policy;
 use crate::runtime::{self, Container, RegistryLogins, Runtime, RuntimeError};
 use crate::saved_pods::SavedPods;
 use crate::shared_directory::SharedDirectory;
@@ -43,6 +44,7 @@ pub(crate) struct Worker {
     pub(crate) lease: Lease,
     pub(crate) identity: Identity,
     pub(crate) engine: EngineHealth,
+    pub(crate) policy: Policy,
     /// The memory limit of a pod that sets none; `None` for no limit.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
@@ -78,6 +80,7 @@ impl Worker {
         let capacity = config.capacity(machine::resources(&config.data_dir));
         Self {
             default_memory: config.policy.default_memory.on_node(capacity.memory_bytes),
+            policy: Policy::default(),
             lease: Lease::new(env.lease_store),
             identity: Identity::load(env.identity_store),
             engine: EngineHealth::new(&node),

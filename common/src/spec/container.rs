@@ -177,7 +177,9 @@ impl ContainerSpec {
             ("cpus", self.cpus.and_then(checks::cpus)),
             ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
         ];
-        let single = single.into_iter().map(|(field, problem)| (field.to_owned(), problem));
+        // Workers check each pod that they start, and mostly there is no problem.
+        let single =
+            single.into_iter().filter_map(|(field, problem)| Some((field.to_owned(), Some(problem?))));
         let of_list = |field: &'static str, list: &'_ [String], check: fn(&str) -> Option<String>| {
             list.iter()
                 .enumerate()
@@ -210,7 +212,7 @@ impl ContainerSpec {
             .chain(of_list("cap_drop", &self.cap_drop, checks::capability))
             .chain(ulimits)
             .chain(health)
-            .chain([("readiness".to_owned(), no_method)])
+            .chain(no_method.map(|problem| ("readiness".to_owned(), Some(problem))))
             .chain(hooks)
             .chain(logging)
             .chain(self.volume_problems())

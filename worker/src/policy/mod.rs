@@ -8,6 +8,7 @@
 pub(crate) mod unknown_fields;
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use common::config::PodPolicy;
 use common::spec::{ContainerSpec, PodSpec, Port, VolumeKind, VolumeMount};
@@ -22,13 +23,36 @@ fn any<T>(_value: &T) -> Verdict {
 
 /// Returns why this node does not run a pod with this specification; `None` if it does. The reason names the
 /// field and what its user or the node's operator can change.
-pub(crate) fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
+fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
     let refused = pod_rules(pod).into_iter().chain(containers).find_map(|(field, verdict)| {
         let why = verdict.err()?;
         Some(format!("`{field}` is refused by the policy of this node: {why}"))
     });
     refused.or_else(|| invalid_value(pod))
+}
+
+/// The policy of one node, which remembers the specification that it allowed last: pods of a service come one after
+/// another, and share theirs.
+#[derive(Default)]
+pub(crate) struct Policy {
+    /// Held, so that no other one comes to its place in memory.
+    allowed_last: Mutex<Option<Arc<PodSpec>>>,
+}
+
+impl Policy {
+    /// As [`refusal`]. `policy` must be the same in each call.
+    pub(crate) fn refusal(&self, pod: &Arc<PodSpec>, policy: &PodPolicy) -> Option<String> {
+        let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
+            return None;
+        }
+        let refusal = refusal(pod, policy);
+        if refusal.is_none() {
+            *allowed_last = Some(pod.clone());
+        }
+        refusal
+    }
 }
 
 /// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
@@ -232,6 +256,16 @@ mod tests {
             for part in ["`ports`", address, "KUBELEET_PORT_ADDRESSES"] {
                 assert!(reason.contains(part), "{reason}");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_allowed_is_remembered_for_that_specification_only() {
+        let (policy, allowed) = (Policy::default(), Arc::new(pod(r#"{"image":"a"}"#)));
+        let refused = Arc::new(pod(r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#));
+        for _ in 0..2 {
+            assert_eq!(policy.refusal(&allowed, &allowing(&[])), None);
+            assert!(policy.refusal(&refused, &allowing(&[])).is_some());
         }
     }
 

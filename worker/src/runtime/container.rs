@@ -69,9 +69,9 @@ impl Identity {
         hasher.update([0]);
         hasher.update(self.assignment.as_str());
         let digest = hasher.finalize();
-        let hash: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+        let hash = digest.iter().take(5).fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte));
         let container = self.container.as_ref().map_or_else(String::new, |name| format!("-{name}"));
-        format!("{}-{}-{hash}{container}", self.name, self.replica)
+        format!("{}-{}-{hash:010x}{container}", self.name, self.replica)
     }
 
     /// Returns its labels.

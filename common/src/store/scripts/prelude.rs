@@ -53,8 +53,7 @@ fn declared(first: &str) -> impl Iterator<Item = &str> {
 /// The words of code.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().filter(|line| !is_comment(line));
-    let words =
-        lines.flat_map(|line| line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_'));
+    let words = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
     words.filter(|word| !word.is_empty())
 }
 
