@@ -19,7 +19,6 @@ pub(crate) const HINTS: &str = "simulator:hints";
 
 const CLOCK: &str = "local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)";
-const LEASE_READ: &str = "local holder = redis.call('GET', lease_key)";
 const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
 const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
 
@@ -61,20 +60,17 @@ impl Scripts {
 }
 
 fn adapt(text: &str) -> String {
-    let until = format!("'{KEY}', lease_key");
-    text.replace(CLOCK, &format!("return tonumber(redis.call('HGET', '{KEY}', 'now'))"))
+    let now = format!("tonumber(redis.call('HGET', '{KEY}', 'now'))");
+    let until = format!("tonumber(redis.call('HGET', '{KEY}', lease_key) or 0)");
+    text.replace(CLOCK, &format!("return {now}"))
         .replace("redis.call('PUBLISH', ", &format!("redis.call('RPUSH', '{HINTS}', "))
-        .replace(
-            LEASE_READ,
-            &format!(
-                "if NOW >= tonumber(redis.call('HGET', {until}) or 0) then redis.call('DEL', lease_key) end\n\
-                 {LEASE_READ}"
-            ),
-        )
-        .replace(LEASE_LEFT, &format!("(tonumber(redis.call('HGET', {until})) or 0) - NOW"))
+        .replace(LEASE_LEFT, &format!("{until} - {now}"))
         .replace(
             LEASE_TAKEN,
-            &format!("redis.call('SET', lease_key, caller)\nredis.call('HSET', {until}, NOW + period_ms)"),
+            &format!(
+                "redis.call('SET', lease_key, caller)\n\
+                 redis.call('HSET', '{KEY}', lease_key, {now} + period_ms)"
+            ),
         )
 }
 

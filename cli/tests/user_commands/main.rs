@@ -303,7 +303,8 @@ fn an_update_that_fails_rolls_back_by_itself_and_says_why() {
     assert!(err.contains("generation 2 was rolled back: web-3"), "{err}");
     assert_eq!(run("rollout status web --timeout 60s").0, 0, "it is as before");
     let (_, after, _) = run("ps -q");
-    assert_eq!(after.lines().filter(|pod| before.contains(pod)).count(), 3, "only one was touched");
+    let kept = after.lines().filter(|pod| before.contains(pod)).count();
+    assert_eq!(kept, 3, "only one was touched\n{}", run("events").1);
     let (_, out, _) = run("describe svc/web");
     assert!(out.contains("generation 2 was rolled back: web-3"), "{out}");
     let (_, out, _) = run("events");

@@ -278,7 +278,14 @@ impl Ordering {
             }
             // A proxy that was asked before knows for so long that there is nothing to answer.
             sleep(CACHED_FOR + CACHED_FOR / 2).await;
-            challenge.set_ready().await?;
+            match challenge.set_ready().await.map_err(OrderError::from) {
+                Err(error) if error.has_type(BAD_NONCE) || error.has_type(UNKNOWN_ACCOUNT) => {
+                    return Err(error);
+                }
+                // It has looked already.
+                Err(OrderError::Acme(Error::Api(problem))) => return Err(OrderError::Refused(problem)),
+                other => other?,
+            }
         }
         Ok(())
     }

@@ -255,9 +255,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         cron["name"] = json!(name);
         http.post("/service", &cron).await;
     }
-    let deadline = Instant::now() + SOON + Duration::from_secs(6 * ticks as u64 + crons as u64);
     let begun = Instant::now();
-    let mut kills = 0;
     let fewest = async || {
         let mut fewest = usize::MAX;
         for name in &names {
@@ -266,17 +264,23 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         }
         fewest
     };
+    let (mut kills, mut kills_without_one, mut last, mut last_at) = (0, 0_u32, 0, Instant::now());
     loop {
         let jobs = fewest().await;
         if jobs >= ticks {
             break;
         }
-        check(Instant::now() < deadline, || format!("{jobs} of {ticks} times after {kills} kills")).unwrap();
+        if jobs > last {
+            (kills_without_one, last, last_at) = (0, jobs, Instant::now());
+        }
+        check(last_at.elapsed() < SOON, || format!("{jobs} of {ticks} times after {kills} kills")).unwrap();
         schedulers[kills % 2].kill();
         tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
         schedulers[kills % 2].start_again();
         kills += 1;
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        kills_without_one += 1;
+        // On a slow machine a scheduler needs longer for its first step.
+        tokio::time::sleep(Duration::from_millis(1500) * kills_without_one.div_ceil(4)).await;
     }
     for name in &names {
         let suspended = json!({"cron": {"suspend": true}});
@@ -349,13 +353,15 @@ async fn many_jobs_have_each_result_once_whatever_is_killed() {
         job["name"] = json!(format!("job-{number}"));
         http.post("/service", &job).await;
     }
-    let deadline = Instant::now() + SOON + Duration::from_secs(jobs);
-    let (mut kills, mut killed_at) = (0, Instant::now());
+    let (mut kills, mut killed_at, mut last, mut last_at) = (0, Instant::now(), usize::MAX, Instant::now());
     let list = || async { http.get("/service?limit=10000").await["items"].as_array().unwrap().clone() };
     loop {
         let running = list().await.iter().filter(|job| !is_in("complete")(job)).count();
         if running == 0 {
             break;
+        }
+        if running < last {
+            (last, last_at) = (running, Instant::now());
         }
         if killed_at.elapsed() > Duration::from_secs(2) {
             match kills % 3 {
@@ -364,7 +370,7 @@ async fn many_jobs_have_each_result_once_whatever_is_killed() {
             }
             (kills, killed_at) = (kills + 1, Instant::now());
         }
-        check(Instant::now() < deadline, || format!("{running} of {jobs} jobs run after {kills} kills"))
+        check(last_at.elapsed() < SOON, || format!("{running} of {jobs} jobs run after {kills} kills"))
             .unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -247,6 +247,12 @@ async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     yesterday.restore(&running.cluster.redis).await;
     running.workers.iter_mut().for_each(Daemon::start_again);
     until_held(&http, "whose pods have no records").await;
+    // A worker may not have taken up again a pod whose record is there.
+    eventually_within(SOON, "the workers have all pods", || async {
+        let plan = recover(&http, false).await;
+        check(plan["present_pods"] == 2, || plan.to_string())
+    })
+    .await;
     let done = recover(&http, true).await;
     assert_eq!((recovered(&done), done["present_pods"].as_u64()), (18, Some(2)), "{done}");
     http.runs(SOON, "web", 12).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::channel::{Frame, Purpose};
+use common::channel::{Frame, Purpose, TerminalSize};
 use common::store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::io::AsyncWriteExt;
@@ -20,6 +20,9 @@ use crate::runtime::{
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the engine has to end the connection of a command whose container has ended.
 const ENGINE_MARGIN: Duration = Duration::from_secs(1);
+/// Before a size that could not be set is tried again.
+const RESIZE_PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
 /// The exit code of what SIGKILL has ended.
 const KILLED: u8 = 137;
 
@@ -186,7 +189,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
                 input = None;
                 Ok(())
             }
-            Frame::Resize(size) => control.resize(size).await,
+            Frame::Resize(size) => resize(control, size).await,
             Frame::Signal(number) => control.signal(number).await,
             Frame::Closed => return Stopped::Client,
             _ => Ok(()),
@@ -195,6 +198,16 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
             tracing::debug!(%error, "what a client asked of its command could not be done");
         }
     }
+}
+
+/// Sets the size of the terminal. A client says it once, and an engine that is busy may refuse it once.
+async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), RuntimeError> {
+    for pause in RESIZE_PAUSES {
+        let Err(error) = control.resize(size).await else { return Ok(()) };
+        tracing::debug!(%error, "the size of a terminal could not be set yet");
+        tokio::time::sleep(pause).await;
+    }
+    control.resize(size).await
 }
 
 /// Tells the client if the container has ended, and the command with it.
@@ -219,4 +232,49 @@ async fn say_why(context: &SessionContext, container: &Container, code: u8, chan
 async fn tell_end(channel: &mut Channel) {
     let text = Bytes::from_static(b"\r\nkubeleet: the container has ended\r\n");
     let _best_effort = channel.writer.send(Frame::ErrorOutput(text)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+
+    /// The terminal of an engine that fails a number of times.
+    struct Busy {
+        failures: u32,
+        asked: AtomicU32,
+    }
+
+    impl CommandControl for Busy {
+        fn resize(&self, _size: TerminalSize) -> BoxFuture<'_, Result<(), RuntimeError>> {
+            let is_busy = self.asked.fetch_add(1, Ordering::Relaxed) < self.failures;
+            let answer = if is_busy { Err(RuntimeError::Engine("busy".to_owned())) } else { Ok(()) };
+            Box::pin(async { answer })
+        }
+
+        fn signal(&self, _number: u8) -> BoxFuture<'_, Result<(), RuntimeError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn exit_code(&self) -> BoxFuture<'_, Result<i64, RuntimeError>> {
+            Box::pin(async { Ok(0) })
+        }
+
+        fn end(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_size_is_set_once_the_engine_is_not_busy_any_more() {
+        for (failures, expected) in [(0, Ok(1)), (1, Ok(2)), (3, Ok(4)), (4, Err(4))] {
+            let busy = Busy { failures, asked: AtomicU32::new(0) };
+            let is_set = resize(&busy, TerminalSize { columns: 80, rows: 24 }).await.is_ok();
+            let asked = busy.asked.load(Ordering::Relaxed);
+            assert_eq!(if is_set { Ok(asked) } else { Err(asked) }, expected, "{failures} failures");
+        }
+    }
 }

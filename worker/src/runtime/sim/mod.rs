@@ -177,11 +177,11 @@ impl SimRuntime {
         let mut any_changed = false;
         for node in self.nodes().values_mut() {
             let of_pod = node.containers.iter().filter(|(_, simulated)| simulated.container.pod == *pod);
-            let names: Vec<String> = of_pod.map(|(name, _)| name.clone()).collect();
-            for name in names {
+            let of_pod = of_pod.map(|(name, simulated)| (name.clone(), simulated.container.clone()));
+            for (name, container) in of_pod.collect::<Vec<_>>() {
                 if change(node, &name) {
                     any_changed = true;
-                    node.send_hint(pod, false);
+                    node.send_hint(&container, false);
                 }
             }
         }
@@ -333,8 +333,8 @@ impl Runtime for SimRuntime {
                 if simulated.container.state == ContainerState::Running {
                     simulated.container.state = ContainerState::Exited { code: 143, out_of_memory: false };
                 }
-                let pod = simulated.container.pod.clone();
-                node.send_hint(&pod, false);
+                let container = simulated.container.clone();
+                node.send_hint(&container, false);
                 Some(())
             });
             self.reply(())
@@ -367,8 +367,8 @@ impl Runtime for SimRuntime {
                 let simulated = node.containers.get_mut(name)?;
                 if simulated.container.state != ContainerState::Running {
                     simulated.start();
-                    let pod = simulated.container.pod.clone();
-                    node.send_hint(&pod, false);
+                    let container = simulated.container.clone();
+                    node.send_hint(&container, false);
                 }
                 Some(())
             });
@@ -382,7 +382,7 @@ impl Runtime for SimRuntime {
             // A container that does not exist is stopped already.
             let _ = self.with_container(handle, |node, name| {
                 let simulated = node.containers.remove(name)?;
-                node.send_hint(&simulated.container.pod, false);
+                node.send_hint(&simulated.container, false);
                 Some(())
             });
             self.reply(())

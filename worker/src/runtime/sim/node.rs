@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use common::ids::PodId;
 use tokio::sync::broadcast;
 
 use crate::runtime::volume::requested;
@@ -45,7 +44,7 @@ impl SimNode {
         };
         simulated.start();
         self.containers.insert(name, simulated);
-        self.send_hint(&identity.pod, ends_with.is_none());
+        self.send_hint(&container, ends_with.is_none());
         container
     }
 
@@ -72,9 +71,10 @@ impl SimNode {
         !is_used
     }
 
-    pub(super) fn send_hint(&self, pod: &PodId, is_start: bool) {
+    pub(super) fn send_hint(&self, container: &Container, is_start: bool) {
+        let (pod, handle) = (Some(container.pod.clone()), Some(container.handle.clone()));
         // Without a receiver the next list finds the change.
-        let _ = self.hints.send(Hint { pod: Some(pod.clone()), handle: None, is_start });
+        let _ = self.hints.send(Hint { pod, handle, is_start });
     }
 }
 
