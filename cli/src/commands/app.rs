@@ -7,8 +7,7 @@ use super::batch::Batch;
 use super::context::{self, Context};
 use super::error::CommandError;
 use super::object;
-use super::selector_args::SelectorArgs;
-use super::service::{self, ServiceCommand};
+use super::service;
 use crate::client::{Client, ClientError};
 use crate::exit::Exit;
 use crate::output::ListStyle;
@@ -108,8 +107,7 @@ async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, Co
         services.extend(batch.accept(found)?.into_iter().flatten());
     }
     if !services.is_empty() {
-        let command = ServiceCommand::remove(services, SelectorArgs::default(), args.wait);
-        let exit = service::run(command, context).await?;
+        let exit = service::delete(&services, true, false, args.wait, context).await?;
         batch.record(exit);
     }
     for app in &args.apps {

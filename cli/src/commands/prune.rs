@@ -8,6 +8,7 @@ use super::batch::Batch;
 use super::context::Context;
 use super::desired::DesiredApp;
 use super::error::CommandError;
+use super::service;
 use crate::client::Client;
 use crate::exit::Exit;
 use crate::stderr;
@@ -27,8 +28,8 @@ pub(super) async fn run(
         return Ok(());
     }
     for service in surplus {
-        let deleted = context.client.delete_service(&service, false).await.map_err(CommandError::from);
-        if batch.accept(deleted)?.is_some() {
+        let deleted = service::delete_listed(&service, false, &context.client).await;
+        if batch.accept(deleted)? == Some(true) {
             let name = format!("service/{service}");
             let result = "is being deleted: the files do not have it";
             context.output.print_named_result(&name, &format!("{name} {result}"), result)?;

@@ -174,19 +174,53 @@ async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<V
 }
 
 async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+    let services = selected_services(args, context).await?;
+    let are_listed = args.selector.text().is_some();
+    delete(&services, are_listed, args.volumes, args.wait, context).await
+}
+
+/// Deletes services, which come from a list or were named by the user.
+pub(super) async fn delete(
+    services: &[String],
+    are_listed: bool,
+    volumes: bool,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> Result<Exit, CommandError> {
     let mut batch = Batch::new();
     let mut goals = Vec::new();
-    for service in &selected_services(args, context).await? {
-        let deleted = context.client.delete_service(service, args.volumes).await.map_err(CommandError::from);
-        if batch.accept(deleted)?.is_some() {
+    for service in services {
+        let deleted = match are_listed {
+            true => delete_listed(service, volumes, &context.client).await,
+            false => context
+                .client
+                .delete_service(service, volumes)
+                .await
+                .map(|()| true)
+                .map_err(CommandError::from),
+        };
+        if batch.accept(deleted)? == Some(true) {
             let name = format!("service/{service}");
             let result = "is being deleted";
             context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
             goals.push(Goal::ServiceGone { service: service.clone() });
         }
     }
-    if args.wait {
+    if wait {
         batch.record(context.waiter().wait_for_all(goals).await);
     }
     Ok(batch.exit())
+}
+
+/// Deletes a service that was in a list. Returns false if it is gone meanwhile: that is what was wanted.
+pub(super) async fn delete_listed(
+    service: &str,
+    volumes: bool,
+    client: &Client,
+) -> Result<bool, CommandError> {
+    match client.delete_service(service, volumes).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.status() == Some(404) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -160,6 +160,15 @@ async fn apps_are_listed_described_and_deleted() {
         let expected = ["DELETE /service/shop-old", "DELETE /service/shop-web", "GET /secret", "GET /config"];
         assert_eq!(requests[1..], expected);
     }
+    // One was deleted before, and its last pod has gone between the list and the request.
+    let one_is_gone = |request: &str| match request.starts_with("DELETE /service/shop-old") {
+        true => problem(404),
+        false => api_with_shop(request),
+    };
+    let (exit, shown, _) = run_line("app rm shop", one_is_gone).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, "service/shop-web is being deleted\n"));
+    let (exit, ..) = run_line("service rm shop-old", one_is_gone).await;
+    assert_eq!(exit.unwrap(), Exit::NotFound, "it was named by its user");
     assert_eq!(run_line("app rm blog", api_with_shop).await.0.unwrap(), Exit::NotFound);
     assert_eq!(run_line("app describe blog", api_with_shop).await.0.unwrap_err().exit(), Exit::NotFound);
 }
