@@ -166,8 +166,7 @@ impl PodStart {
                 self.job.payload.spec
             ));
         };
-        let worker = &self.context.worker;
-        match worker.policy.refusal(spec, &worker.config.policy) {
+        match self.context.worker.policy.refusal(spec) {
             Some(reason) => Phase::Reject(reason),
             None => Phase::Attempt(assignment),
         }

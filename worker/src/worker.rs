@@ -80,7 +80,7 @@ impl Worker {
         let capacity = config.capacity(machine::resources(&config.data_dir));
         Self {
             default_memory: config.policy.default_memory.on_node(capacity.memory_bytes),
-            policy: Policy::default(),
+            policy: Policy::new(config.policy.clone()),
             lease: Lease::new(env.lease_store),
             identity: Identity::load(env.identity_store),
             engine: EngineHealth::new(&node),

@@ -32,22 +32,26 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     refused.or_else(|| invalid_value(pod))
 }
 
-/// The policy of one node, which remembers the specification that it allowed last: pods of a service come one after
+/// The policy of one node. It remembers the specification that it allowed last: pods of a service come one after
 /// another, and share theirs.
-#[derive(Default)]
 pub(crate) struct Policy {
+    rules: PodPolicy,
     /// Held, so that no other one comes to its place in memory.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
 impl Policy {
-    /// As [`refusal`]. `policy` must be the same in each call.
-    pub(crate) fn refusal(&self, pod: &Arc<PodSpec>, policy: &PodPolicy) -> Option<String> {
+    pub(crate) fn new(rules: PodPolicy) -> Self {
+        Self { rules, allowed_last: Mutex::default() }
+    }
+
+    /// As the function [`refusal`].
+    pub(crate) fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
         let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
         if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
             return None;
         }
-        let refusal = refusal(pod, policy);
+        let refusal = refusal(pod, &self.rules);
         if refusal.is_none() {
             *allowed_last = Some(pod.clone());
         }
@@ -261,11 +265,11 @@ mod tests {
 
     #[test]
     fn what_was_allowed_is_remembered_for_that_specification_only() {
-        let (policy, allowed) = (Policy::default(), Arc::new(pod(r#"{"image":"a"}"#)));
+        let (policy, allowed) = (Policy::new(allowing(&[])), Arc::new(pod(r#"{"image":"a"}"#)));
         let refused = Arc::new(pod(r#"{"image":"a","ports":["0.0.0.0:8080:80"]}"#));
         for _ in 0..2 {
-            assert_eq!(policy.refusal(&allowed, &allowing(&[])), None);
-            assert!(policy.refusal(&refused, &allowing(&[])).is_some());
+            assert_eq!(policy.refusal(&allowed), None);
+            assert!(policy.refusal(&refused).is_some());
         }
     }
 

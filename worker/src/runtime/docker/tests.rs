@@ -211,12 +211,11 @@ async fn limits_reach_the_container_and_memory_is_enforced() {
     request.container.memory = Some("8MiB".parse().unwrap());
     request.container.cpus = Some("0.5".parse().unwrap());
     fixture.docker.run(&request).await.unwrap();
-    // The engine may tell why a moment after it has told the end.
-    let killed = ContainerState::Exited { code: 137, out_of_memory: true };
-    eventually("killed because of its memory", || async {
-        (fixture.list().await.first()?.state == killed).then_some(())
-    })
-    .await;
+    let state = eventually("killed because of its memory", || async {
+        let state = fixture.list().await.first()?.state;
+        matches!(state, ContainerState::Exited { .. }).then_some(state)
+    });
+    assert_eq!(state.await, ContainerState::Exited { code: 137, out_of_memory: true });
 }
 
 #[tokio::test]
