@@ -52,6 +52,9 @@ pub struct LocalPod {
     pub address: IpAddr,
     /// Whether the gate lets anything in. A pod that is being stopped is closed.
     pub open: bool,
+    /// Whether the pod is ready. A worker of the version before does not say so.
+    #[serde(default)]
+    pub ready: bool,
 }
 
 /// From the worker to the proxy.
@@ -160,6 +163,7 @@ mod tests {
             replica: u32::MAX,
             address: IpAddr::from([0xffff; 8]),
             open: true,
+            ready: true,
         };
         let message = FromWorker::Pods { pods: vec![pod; MAX_PODS], more: true };
         let line = to_line(&message);

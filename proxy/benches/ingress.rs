@@ -80,6 +80,7 @@ fn serve() {
         replica: 0,
         address: Ipv4Addr::LOCALHOST.into(),
         open: true,
+        ready: true,
     });
     let node = NodeName::new("worker1").unwrap();
     let endpoint = Endpoint { pod, replica: 0, node, assignment, state: EndpointState::Ready };
@@ -94,9 +95,14 @@ fn serve() {
     };
     runtime.block_on(async {
         let tunnel = Some(Arc::new(tunnel(&gates).await));
-        let two_hops =
-            Ingress { snapshot: snapshot.clone(), gates: Arc::default(), tunnel, config: at(TWO_HOPS_PORT) };
-        let ingress = Ingress { snapshot, gates, tunnel: None, config: at(INGRESS_PORT) };
+        let two_hops = Ingress {
+            snapshot: snapshot.clone(),
+            gates: Arc::default(),
+            tunnel,
+            doubts: None,
+            config: at(TWO_HOPS_PORT),
+        };
+        let ingress = Ingress { snapshot, gates, tunnel: None, doubts: None, config: at(INGRESS_PORT) };
         let stop = CancellationToken::new();
         tokio::join!(ingress.run(stop.clone()), two_hops.run(stop));
     });

@@ -1,9 +1,9 @@
 //! The endpoints of one service as this proxy knows them, and what messages and answers of Redis make of them. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::endpoint::Endpoint;
-use common::ids::PodId;
+use common::ids::{NodeName, PodId};
 use common::store::{EndpointChange, EndpointVersion};
 
 /// The endpoints of a service, at a version.
@@ -13,6 +13,8 @@ pub struct EndpointSet {
     endpoints: BTreeMap<PodId, Endpoint>,
     /// A new master has none, and these were kept: it may have lost them.
     is_kept: bool,
+    /// Hosts have said more than Redis had at this version.
+    is_heard: bool,
 }
 
 /// What became of a message.
@@ -27,14 +29,19 @@ pub enum Applied {
 }
 
 impl EndpointSet {
-    /// Returns a set that was saved.
-    pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>) -> Self {
-        Self { version: Some(version), endpoints: by_pod(endpoints), is_kept: false }
+    /// Returns a set that was saved; `is_heard` says whether hosts were asked since Redis had answered with this version.
+    pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>, is_heard: bool) -> Self {
+        Self { version: Some(version), endpoints: by_pod(endpoints), is_heard, ..Self::default() }
     }
 
-    /// Returns the version; `None` before the first answer.
+    /// Returns the version of Redis of which this is the set; `None` before the first answer, and if hosts were asked since.
     pub fn version(&self) -> Option<&EndpointVersion> {
-        self.version.as_ref()
+        self.version.as_ref().filter(|_| !self.is_heard)
+    }
+
+    /// Returns the version with which Redis has answered last, and whether hosts were asked since.
+    pub(crate) fn to_save(&self) -> Option<(&EndpointVersion, bool)> {
+        Some((self.version.as_ref()?, self.is_heard))
     }
 
     /// Iterates over the endpoints.
@@ -45,7 +52,7 @@ impl EndpointSet {
     /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again: then the
     /// connection was lost too, so that all endpoints are read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
-        let Some(known) = self.version.as_ref().filter(|known| known.master == change.version.master) else {
+        let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
         };
         if change.version.version <= known.version {
@@ -71,9 +78,23 @@ impl EndpointSet {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
         self.version = Some(version);
+        self.is_heard = false;
         if !self.is_kept {
             self.endpoints = by_pod(endpoints);
         }
+    }
+
+    /// Replaces the pods of the nodes of one host by those that its own proxy has. What Redis says next replaces all.
+    pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
+        let heard = by_pod(endpoints);
+        let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
+        let is_same = self.endpoints.values().filter(|known| !stays(known)).eq(heard.values());
+        if is_same {
+            return;
+        }
+        self.endpoints.retain(|_, endpoint| stays(endpoint));
+        self.endpoints.extend(heard);
+        self.is_heard = true;
     }
 }
 
@@ -104,7 +125,43 @@ mod tests {
     }
 
     fn one() -> EndpointSet {
-        EndpointSet::saved(version(7, "0"), vec![endpoint("p", "0 w a ready")])
+        EndpointSet::saved(version(7, "0"), vec![endpoint("p", "0 w a ready")], false)
+    }
+
+    fn hear(set: &mut EndpointSet, lines: &[(&str, &str)]) {
+        let nodes = BTreeSet::from([NodeName::new("w").unwrap()]);
+        set.hear(&nodes, lines.iter().map(|(pod, line)| endpoint(pod, line)).collect());
+    }
+
+    fn pods(set: &EndpointSet) -> Vec<&str> {
+        set.iter().map(|one| one.pod.as_str()).collect()
+    }
+
+    #[test]
+    fn what_a_host_says_replaces_its_own_pods_until_redis_says_something() {
+        let mut set = one();
+        set.replace(version(8, "0"), vec![endpoint("p", "0 w a ready"), endpoint("q", "1 v a ready")]);
+        hear(&mut set, &[("p", "0 w a ready")]);
+        assert_eq!(set.version(), Some(&version(8, "0")), "it says what is known");
+        hear(&mut set, &[("r", "0 w b ready")]);
+        assert_eq!(pods(&set), ["q", "r"]);
+        assert_eq!(set.version(), None);
+        assert_eq!(set.to_save(), Some((&version(8, "0"), true)));
+        // Its own is not the difference to what Redis has.
+        assert_eq!(set.apply(change(9, "0", &[("q", None)])), Applied::Gap);
+        set.replace(version(8, "0"), vec![endpoint("q", "1 v a ready")]);
+        assert_eq!((pods(&set), set.version()), (vec!["q"], Some(&version(8, "0"))));
+        let mut unknown = EndpointSet::default();
+        hear(&mut unknown, &[("p", "0 w a ready")]);
+        assert_eq!((pods(&unknown), unknown.to_save()), (vec!["p"], None));
+    }
+
+    #[test]
+    fn a_new_master_without_endpoints_replaces_none_that_a_host_has_said() {
+        let mut set = one();
+        hear(&mut set, &[("r", "0 w b ready")]);
+        set.replace(version(100, "1"), Vec::new());
+        assert_eq!(pods(&set), ["r"]);
     }
 
     #[test]
@@ -118,7 +175,7 @@ mod tests {
         }
         let mut set = one();
         assert_eq!(set.apply(change(8, "0", &[("p", None), ("q", Some("1 w b ready"))])), Applied::Changed);
-        assert_eq!(set.iter().map(|one| one.pod.as_str()).collect::<Vec<_>>(), ["q"]);
+        assert_eq!(pods(&set), ["q"]);
         assert_eq!(EndpointSet::default().apply(change(1, "0", &[])), Applied::Gap, "nothing is known");
     }
 
@@ -130,14 +187,14 @@ mod tests {
             assert_eq!(set.iter().count(), 1, "{number}");
         }
         set.replace(version(102, "1"), vec![endpoint("q", "0 w b ready")]);
-        assert_eq!(set.iter().map(|one| one.pod.as_str()).collect::<Vec<_>>(), ["q"]);
+        assert_eq!(pods(&set), ["q"]);
         set.replace(version(103, "1"), Vec::new());
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// One step of the cluster, and whether its message arrives.
-    fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool)>> {
-        prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>()), 0..60)
+    /// One step of the cluster, whether its message arrives, and whether the host is asked.
+    fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
+        prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }
 
     proptest! {
@@ -147,7 +204,7 @@ mod tests {
             let mut known = EndpointSet::default();
             let mut cluster = EndpointSet::default();
             cluster.replace(version(1, "0"), Vec::new());
-            for (index, (pod, is_added, arrives)) in steps.into_iter().enumerate() {
+            for (index, (pod, is_added, arrives, is_asked)) in steps.into_iter().enumerate() {
                 let pod = format!("p{pod}");
                 let line = is_added.then_some("0 w a ready");
                 let message = change(index as u64 + 2, "0", &[(&pod, line)]);
@@ -157,6 +214,11 @@ mod tests {
                 }
                 if known.version() == cluster.version() {
                     prop_assert_eq!(&known, &cluster);
+                }
+                if is_asked {
+                    let nodes = BTreeSet::from([NodeName::new("w").unwrap()]);
+                    // Its gates may be ahead of Redis.
+                    known.hear(&nodes, cluster.iter().skip(1).cloned().collect());
                 }
             }
             known.replace(cluster.version().unwrap().clone(), cluster.iter().cloned().collect());

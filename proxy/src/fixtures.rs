@@ -19,6 +19,7 @@ pub(crate) fn local_pod(name: &str) -> LocalPod {
         replica: 0,
         address: Ipv4Addr::LOCALHOST.into(),
         open: true,
+        ready: true,
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! Changes come as messages, and each message is the difference to the version before. A proxy that misses one reads all
 //! endpoints of that service again; every [`CHECK_INTERVAL`] the version is compared in any case. While Redis is away,
-//! what was known last is served.
+//! what was known last is served; if that leads to no pod, the hosts are asked: see `doubts`.
+
+mod doubts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use common::backoff::Backoff;
 use common::ids::ServiceName;
-use common::store::{EndpointChange, FollowedEndpoints, Routes, Store, StoreError, channel};
+use common::store::{EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Store, StoreError, channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -22,6 +24,9 @@ use crate::known_file;
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
 use crate::turns::Turns;
+
+pub use doubts::Doubts;
+pub(crate) use doubts::Hosts;
 
 /// Between two looks at the routes, and at the version of a service's endpoints, when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -60,6 +65,9 @@ struct Shared {
     /// Services that pods have asked for, and when they did last.
     wanted: Mutex<HashMap<ServiceName, Instant>>,
     is_wanted: Notify,
+    /// Services of which what is known has led to no pod, and the version at which it did first.
+    doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
+    is_doubted: Notify,
     reads: Turns,
 }
 
@@ -70,6 +78,10 @@ impl Shared {
 
     fn wanted(&self) -> MutexGuard<'_, HashMap<ServiceName, Instant>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, HashMap<ServiceName, Option<EndpointVersion>>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_followed(&self, service: &ServiceName) -> bool {
@@ -112,6 +124,7 @@ pub struct Follower {
     shared: Arc<Shared>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     file: Option<PathBuf>,
+    hosts: Option<Hosts>,
 }
 
 impl Follower {
@@ -125,9 +138,21 @@ impl Follower {
             changed: Notify::new(),
             wanted: Mutex::default(),
             is_wanted: Notify::new(),
+            doubts: Mutex::default(),
+            is_doubted: Notify::new(),
             reads: Turns::new(READS, READS_PER),
         };
-        (Self { shared: Arc::new(shared), snapshot, file }, receiver)
+        (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
+    }
+
+    /// Makes it ask the hosts when Redis does not answer. Else what is known then is all.
+    pub(crate) fn asking(self, hosts: Hosts) -> Self {
+        Self { hosts: Some(hosts), ..self }
+    }
+
+    /// Returns what is told when what is known has led to no pod.
+    pub(crate) fn doubts(&self) -> Doubts {
+        Doubts(self.shared.clone())
     }
 
     /// Returns what makes it follow more services.
@@ -137,11 +162,14 @@ impl Follower {
 
     /// Follows until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { shared, snapshot, file } = self;
+        let Self { shared, snapshot, file, hosts } = self;
         let mut tasks = JoinSet::new();
         tasks.spawn(publish(shared.clone(), snapshot));
         if let Some(file) = file {
             tasks.spawn(save(shared.clone(), file));
+        }
+        if let Some(hosts) = hosts {
+            tasks.spawn(doubts::settle(shared.clone(), hosts));
         }
         tasks.spawn(follow_routes(shared));
         shutdown.cancelled().await;
@@ -236,6 +264,7 @@ async fn follow_service(shared: Arc<Shared>, service: ServiceName) {
                 }
             }
             () = sleep_until(read_at) => {
+                shared.reads.wait().await;
                 match read_endpoints(&shared, &service).await {
                     Ok(()) => {
                         backoff.reset();
@@ -269,7 +298,6 @@ fn wait_before_reread(shared: &Shared, service: &ServiceName) -> Duration {
 }
 
 async fn read_endpoints(shared: &Shared, service: &ServiceName) -> Result<(), StoreError> {
-    shared.reads.wait().await;
     let known = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
     let followed = shared.store.follow_endpoints(service, known.as_ref()).await?;
     if let FollowedEndpoints::All { version, endpoints } = followed {

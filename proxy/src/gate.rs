@@ -86,6 +86,7 @@ pub struct Drained {
 struct PodGate {
     pod: LocalPod,
     is_open: AtomicBool,
+    is_ready: AtomicBool,
     in_flight: AtomicU64,
     /// Notified when the last one that was let in has ended.
     idle: Notify,
@@ -129,10 +130,11 @@ impl Drop for Pass {
 
 impl PodGate {
     fn new(pod: LocalPod) -> Arc<Self> {
-        let is_open = AtomicBool::new(pod.open);
+        let (is_open, is_ready) = (AtomicBool::new(pod.open), AtomicBool::new(pod.ready));
         Arc::new(Self {
             pod,
             is_open,
+            is_ready,
             in_flight: AtomicU64::new(0),
             idle: Notify::new(),
             cut: CancellationToken::new(),
@@ -223,6 +225,7 @@ impl Gates {
             // A gate that was opened again after a cut would cut all that it lets in.
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.cut.is_cancelled()) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
+                gate.is_ready.store(pod.ready, Ordering::Relaxed);
             }
             _ => {
                 if let Some(before) = pods.insert(pod) {
@@ -252,7 +255,8 @@ impl Gates {
     pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
         let pods = self.read();
         let gate = pods.gates.get(assignment)?;
-        Some(LocalPod { open: gate.is_open.load(Ordering::SeqCst), ..gate.pod.clone() })
+        let (open, ready) = (gate.is_open.load(Ordering::SeqCst), gate.is_ready.load(Ordering::Relaxed));
+        Some(LocalPod { open, ready, ..gate.pod.clone() })
     }
 
     /// Returns the service of the pod that has an address; `None` if no pod of a service has it.

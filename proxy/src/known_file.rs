@@ -35,6 +35,9 @@ struct Service {
     version: u64,
     master: String,
     endpoints: BTreeMap<PodId, String>,
+    /// Whether hosts were asked since Redis had this version.
+    #[serde(default)]
+    is_heard: bool,
 }
 
 /// Returns the content of the file.
@@ -44,9 +47,10 @@ pub(crate) fn text(known: &Known) -> String {
         target: rule.target(service),
     };
     let service = |(name, set): (&ServiceName, &EndpointSet)| {
-        let version = set.version()?;
+        let (version, is_heard) = set.to_save()?;
         let endpoints = set.iter().map(|one| (one.pod.clone(), one.to_string())).collect();
-        let service = Service { version: version.version, master: version.master.clone(), endpoints };
+        let service =
+            Service { version: version.version, master: version.master.clone(), endpoints, is_heard };
         Some((name.clone(), service))
     };
     let file = File {
@@ -63,7 +67,8 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
     let set = |service: Service| {
         let endpoints = service.endpoints.into_iter();
         let endpoints = endpoints.filter_map(|(pod, line)| Endpoint::parse(pod, &line).ok()).collect();
-        EndpointSet::saved(EndpointVersion { version: service.version, master: service.master }, endpoints)
+        let version = EndpointVersion { version: service.version, master: service.master };
+        EndpointSet::saved(version, endpoints, service.is_heard)
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
     Ok(Known { routes: routes.collect(), sets })
@@ -138,11 +143,14 @@ mod tests {
         assert_eq!(read(&path), Known::default(), "there is no file yet");
         let web = ServiceName::new("web").unwrap();
         let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
-        let set = EndpointSet::saved(EndpointVersion { version: 7, master: "0".to_owned() }, vec![endpoint]);
+        let version = EndpointVersion { version: 7, master: "0".to_owned() };
         let rule = IngressRule::parse("web.example/", "web 80").unwrap();
-        let known = Known { routes: vec![rule], sets: [(web, set)].into() };
-        write(&path, &text(&known)).unwrap();
-        assert_eq!(read(&path), known);
+        for is_heard in [false, true] {
+            let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
+            let known = Known { routes: vec![rule.clone()], sets: [(web.clone(), set)].into() };
+            write(&path, &text(&known)).unwrap();
+            assert_eq!(read(&path), known);
+        }
         write(&path, "{").unwrap();
         assert_eq!(read(&path), Known::default());
     }

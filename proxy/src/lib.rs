@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::acme::Acme;
-use crate::follow::Follower;
+use crate::follow::{Follower, Hosts};
 use crate::gate::Gates;
 use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
 use crate::listening::Listening;
@@ -136,12 +136,17 @@ fn traffic(
 ) -> impl Future<Output = ()> + use<> {
     let socket = local.path().to_owned();
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    let tunnel = tunnel(config, listening, &store, &gates, local);
+    let tunnel = tunnel(config, listening, &store, local);
     let dialer =
         tunnel.as_ref().map(|tunnel| Arc::new(Dialer::new(tunnel.key.clone(), tunnel.peers.clone())));
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
-    let ways =
-        |config| Ingress { snapshot: snapshot.clone(), gates: gates.clone(), tunnel: dialer.clone(), config };
+    let follower = follower.asking(Hosts { others: dialer.clone(), own: local.workers() });
+    let doubts = Some(follower.doubts());
+    let ways = |config| {
+        let (snapshot, gates, tunnel, doubts) = (&snapshot, &gates, &dialer, &doubts);
+        let (snapshot, gates, tunnel) = (snapshot.clone(), gates.clone(), tunnel.clone());
+        Ingress { snapshot, gates, tunnel, doubts: doubts.clone(), config }
+    };
     let (mut ingress, acme) = (ingress_config(config), Acme::new(config, &store, &socket, &snapshot));
     if let Some(ingress) = &mut ingress {
         acme.serve_by(ingress);
@@ -185,7 +190,6 @@ fn tunnel(
     config: &Arc<Config>,
     listening: &Listening,
     store: &Store,
-    gates: &Arc<Gates>,
     local: &LocalServer,
 ) -> Option<HostTunnel> {
     if config.tunnel_listen == TunnelListen::Off {
@@ -202,9 +206,9 @@ fn tunnel(
             return None;
         }
     };
-    let (config, store, gates) = (config.clone(), store.clone(), gates.clone());
+    let (config, store, workers) = (config.clone(), store.clone(), local.workers());
     let (listening, nodes) = (listening.clone(), local.nodes());
-    Some(HostTunnel { config, store, key, peers: Arc::default(), gates, nodes, listening })
+    Some(HostTunnel { config, store, key, peers: Arc::default(), workers, nodes, listening })
 }
 
 /// Returns the settings of the ingress; `None` if it is off.

@@ -155,6 +155,11 @@ impl LocalServer {
         self.workers.former()
     }
 
+    /// Returns what the workers of this host have said.
+    pub(crate) fn workers(&self) -> Arc<Workers> {
+        self.workers.clone()
+    }
+
     /// Returns the path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -9,8 +9,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
-use common::ids::{AssignmentId, Incarnation, NodeName, PodId};
+use common::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -139,6 +140,29 @@ impl Workers {
         let nodes = self.lock();
         let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
         nodes.iter().map(|(node, table)| (node.clone(), rows(table))).collect()
+    }
+
+    /// Returns the gates of this host's pods.
+    pub(crate) fn gates(&self) -> &Arc<Gates> {
+        &self.gates
+    }
+
+    /// Returns the nodes of this host.
+    pub(crate) fn nodes(&self) -> BTreeSet<NodeName> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Returns the pods of these services that let traffic in, as endpoints of theirs.
+    pub(crate) fn serving(&self, services: &BTreeSet<ServiceName>) -> Vec<(ServiceName, Endpoint)> {
+        let endpoint = |(node, row): (NodeName, LocalPod)| {
+            let service = row.service.filter(|service| row.open && services.contains(service))?;
+            let state = if row.ready { EndpointState::Ready } else { EndpointState::Running };
+            let (pod, replica, assignment) = (row.pod, row.replica, row.assignment);
+            Some((service, Endpoint { pod, replica, node, assignment, state }))
+        };
+        let rows = self.rows().into_iter();
+        let rows = rows.flat_map(|(node, rows)| rows.into_iter().map(move |row| (node.clone(), row)));
+        rows.filter_map(endpoint).collect()
     }
 
     /// A worker has connected: from now on it speaks for its node.

@@ -113,10 +113,7 @@ pub(super) async fn exchange(
                 pod.failed(&route.service, Instant::now());
                 search.rule_out(&pod, failure.why == NoAnswer::Refused);
             }
-            FailedAt::Gate => {
-                pod.pools.clear();
-                search.rule_out(&pod, false);
-            }
+            FailedAt::Gate => search.refused(&pod),
             FailedAt::Host => search.rule_out_node(&pod),
         }
         seen_by += u32::from(failure.why != NoAnswer::Refused);

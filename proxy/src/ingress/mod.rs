@@ -35,6 +35,7 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::acme::Challenges;
+use crate::follow::Doubts;
 use crate::gate::Gates;
 use crate::listening::{self, Listening};
 use crate::snapshot::Snapshot;
@@ -108,6 +109,8 @@ pub struct Ingress {
     pub gates: Arc<Gates>,
     /// Reaches pods of other hosts; `None` if only this host's are reached.
     pub tunnel: Option<Arc<Dialer>>,
+    /// Is told when what is known of a service has led to no pod; `None` if there is nothing to ask.
+    pub doubts: Option<Doubts>,
     /// Where it listens, and its limits.
     pub config: IngressConfig,
 }
@@ -118,6 +121,7 @@ pub(crate) struct Shared {
     https: Option<Https>,
     gates: Arc<Gates>,
     tunnel: Option<Arc<Dialer>>,
+    doubts: Option<Doubts>,
     table: watch::Receiver<Arc<Table>>,
     #[cfg(test)]
     ablation: Option<tests::Ablation>,
@@ -153,6 +157,7 @@ impl Ingress {
             config: self.config,
             gates: self.gates,
             tunnel: self.tunnel,
+            doubts: self.doubts,
             table,
             #[cfg(test)]
             ablation: tests::ablation(),

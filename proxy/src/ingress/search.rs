@@ -106,16 +106,16 @@ impl<'a> Search<'a> {
         loop {
             let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod);
             let pod = match self.target.slot {
-                None => service.choose(now, is_tried)?,
-                Some(slot) => service.of_slot(slot, is_tried)?,
+                None => service.choose(now, is_tried),
+                Some(slot) => service.of_slot(slot, is_tried),
+            };
+            let Some(pod) = pod else {
+                self.doubt();
+                return None;
             };
             match self.enter(&pod).await {
                 Ok(way) => return Some((pod, way)),
-                Err(NoWay::Refused) => {
-                    // Servers that stop wait for idle connections to end.
-                    pod.pools.clear();
-                    self.rule_out(&pod, false);
-                }
+                Err(NoWay::Refused) => self.refused(&pod),
                 Err(NoWay::NotListening) => {
                     pod.failed(self.target.service, now);
                     self.rule_out(&pod, true);
@@ -127,6 +127,13 @@ impl<'a> Search<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// What is known of the service may be of yesterday.
+    fn doubt(&self) {
+        if let Some(doubts) = &self.shared.doubts {
+            doubts.note(self.target.service);
         }
     }
 
@@ -192,6 +199,14 @@ impl<'a> Search<'a> {
                 NoWay::Unreachable
             }
         }
+    }
+
+    /// Rules out a pod until the next wait: its gate lets nothing in.
+    pub(super) fn refused(&mut self, pod: &Pod) {
+        self.doubt();
+        // Servers that stop wait for idle connections to end.
+        pod.pools.clear();
+        self.rule_out(pod, false);
     }
 
     /// Rules out a pod until the next wait: it did not answer.

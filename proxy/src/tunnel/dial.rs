@@ -1,11 +1,13 @@
 //! The dialing end of the tunnel: a connection to a port of a pod on another host.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::endpoint::Endpoint;
-use common::ids::NodeName;
+use common::ids::{NodeName, ServiceName};
+use futures_util::{StreamExt, stream};
 use rustls::pki_types::{IpAddr, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,8 +17,11 @@ use super::kept::KeptStream;
 use super::key::ProxyKey;
 use super::peers::{Peer, Peers};
 use super::tls::client_config;
-use super::{KEPT_PROTOCOL, Reply, TCP_PROTOCOL};
+use super::{KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
 use crate::gate::Refusal;
+
+/// The most hosts that are asked at a time who serves.
+const MAX_ASKED: usize = 32;
 
 /// A connection to a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
@@ -98,6 +103,30 @@ impl Dialer {
         })
     }
 
+    /// Asks the proxies of all other hosts which of their pods serve these services, [`MAX_SERVICES`](super::MAX_SERVICES)
+    /// at most, and calls `heard` with each answer. Those that do not answer are left out.
+    pub(crate) async fn ask_hosts(
+        &self,
+        services: &BTreeSet<ServiceName>,
+        within: Duration,
+        heard: impl Fn(BTreeSet<NodeName>, Vec<Served>),
+    ) {
+        let asked = stream::iter(self.peers.hosts()).for_each_concurrent(MAX_ASKED, async |(peer, nodes)| {
+            match tokio::time::timeout(within, self.ask(peer, services)).await {
+                Ok(Ok(served)) => heard(nodes, served),
+                Ok(Err(error)) => {
+                    tracing::debug!(peer = %peer.address, %error, "a host does not say who serves");
+                }
+                Err(_) => tracing::debug!(peer = %peer.address, "a host does not say in time who serves"),
+            }
+        });
+        asked.await;
+    }
+
+    async fn ask(&self, peer: Peer, services: &BTreeSet<ServiceName>) -> io::Result<Vec<Served>> {
+        serving::ask(self.open(peer, &[SERVING_PROTOCOL]).await?, services).await
+    }
+
     async fn connect_by(
         &self,
         endpoint: &Endpoint,
@@ -125,16 +154,20 @@ impl Dialer {
         port: u16,
         protocols: &[&[u8]],
     ) -> io::Result<(TunnelStream, Reply)> {
-        let config = client_config(&self.key, peer.fingerprint, protocols).map_err(io::Error::other)?;
-        let stream = TcpStream::connect(peer.address).await?;
-        stream.set_nodelay(true)?;
-        let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let mut stream = self.open(peer, protocols).await?;
         let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
         stream.write_all(line.as_bytes()).await?;
         stream.flush().await?;
         let byte = stream.read_u8().await?;
         let reply = Reply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
         Ok((stream, reply))
+    }
+
+    async fn open(&self, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
+        let config = client_config(&self.key, peer.fingerprint, protocols).map_err(io::Error::other)?;
+        let stream = TcpStream::connect(peer.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 }

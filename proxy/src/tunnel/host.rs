@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
-use crate::gate::Gates;
 use crate::listening::{self, Listening};
+use crate::workers::Workers;
 
 /// The port, unless the operator says otherwise.
 const PORT: u16 = 7079;
@@ -30,7 +30,7 @@ pub(crate) struct HostTunnel {
     pub(crate) store: Store,
     pub(crate) key: Arc<ProxyKey>,
     pub(crate) peers: Arc<Peers>,
-    pub(crate) gates: Arc<Gates>,
+    pub(crate) workers: Arc<Workers>,
     pub(crate) listening: Listening,
     /// The nodes of this host.
     pub(crate) nodes: watch::Receiver<BTreeSet<NodeName>>,
@@ -72,7 +72,7 @@ impl HostTunnel {
         let socket = self.listening.tcp(listen).map_err(|error| {
             io::Error::new(error.kind(), format!("the tunnel cannot listen on {listen}: {error}"))
         })?;
-        let listener = TunnelListener::on(socket, &self.key, self.peers.clone(), self.gates.clone())?;
+        let listener = TunnelListener::on(socket, &self.key, self.peers.clone(), self.workers.clone())?;
         let mut address = listener.address()?;
         if address.ip().is_unspecified()
             && let Some(ip) = self.address_towards_redis().await?

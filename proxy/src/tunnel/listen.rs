@@ -15,9 +15,10 @@ use tokio_util::task::TaskTracker;
 use super::key::ProxyKey;
 use super::peers::Peers;
 use super::tls::server_config;
-use super::{KEPT_PROTOCOL, Reply, reply_of, serve_kept};
+use super::{KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
+use crate::workers::Workers;
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -34,7 +35,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct TunnelListener {
     listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
-    gates: Arc<Gates>,
+    workers: Arc<Workers>,
 }
 
 impl TunnelListener {
@@ -48,7 +49,8 @@ impl TunnelListener {
         peers: Arc<Peers>,
         gates: Arc<Gates>,
     ) -> io::Result<Self> {
-        Self::on(Arc::new(common::listen::listen(address)?), key, peers, gates)
+        let workers = Arc::new(Workers::new(gates));
+        Self::on(Arc::new(common::listen::listen(address)?), key, peers, workers)
     }
 
     /// Takes connections on a socket.
@@ -59,10 +61,10 @@ impl TunnelListener {
         listener: Arc<TcpListener>,
         key: &ProxyKey,
         peers: Arc<Peers>,
-        gates: Arc<Gates>,
+        workers: Arc<Workers>,
     ) -> io::Result<Self> {
         let config = server_config(key, peers).map_err(io::Error::other)?;
-        Ok(Self { listener, acceptor: Arc::new(config).into(), gates })
+        Ok(Self { listener, acceptor: Arc::new(config).into(), workers })
     }
 
     /// Makes it what it was before connections were kept.
@@ -95,9 +97,9 @@ impl TunnelListener {
                     tracing::warn!("The tunnel has {MAX_CONNECTIONS} connections, as many as it takes");
                 }
                 Ok((stream, address)) => {
-                    let (acceptor, gates) = (self.acceptor.clone(), self.gates.clone());
+                    let (acceptor, workers) = (self.acceptor.clone(), self.workers.clone());
                     connections.spawn(async move {
-                        if let Err(error) = serve(acceptor, &gates, stream).await {
+                        if let Err(error) = serve(acceptor, &workers, stream).await {
                             tracing::debug!(%error, peer = %address, "Connection of the tunnel ended");
                         }
                     });
@@ -113,14 +115,19 @@ impl TunnelListener {
     }
 }
 
-async fn serve(acceptor: TlsAcceptor, gates: &Gates, stream: TcpStream) -> io::Result<()> {
+async fn serve(acceptor: TlsAcceptor, workers: &Workers, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let opened = tokio::time::timeout(OPEN_WITHIN, async {
         let mut peer = acceptor.accept(stream).await?;
+        if peer.get_ref().1.alpn_protocol() == Some(SERVING_PROTOCOL) {
+            serving::answer(&mut peer, |services| workers.serving(services)).await?;
+            return Ok(None);
+        }
         let target = read_target(&mut peer).await?;
-        Ok::<_, io::Error>((peer, target))
+        Ok::<_, io::Error>(Some((peer, target)))
     });
-    let (mut peer, target) = opened.await??;
+    let Some((mut peer, target)) = opened.await?? else { return Ok(()) };
+    let gates = workers.gates();
     match connect(gates, &target).await {
         Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
             serve_kept::serve(gates, &target, peer, pod, pass).await

@@ -13,6 +13,7 @@ mod key;
 mod listen;
 mod peers;
 mod serve_kept;
+mod serving;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -23,6 +24,7 @@ pub(crate) use kept::{KeptStream, NotAccepted};
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};
+pub(crate) use serving::{MAX_SERVICES, Served};
 
 use crate::gate::Refusal;
 
@@ -30,6 +32,8 @@ use crate::gate::Refusal;
 const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
 /// The same for one request after the other, in frames.
 const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
+/// The question which pods serve.
+const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
 /// The answer to the line that names a pod: one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The proxies of the other hosts: where each listens, and the key that it has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -59,6 +59,16 @@ impl Peers {
     /// Returns the proxy of a node.
     pub fn of_node(&self, node: &NodeName) -> Option<Peer> {
         self.all().get(node).copied()
+    }
+
+    /// Returns all, each with the nodes of its host.
+    pub(crate) fn hosts(&self) -> Vec<(Peer, BTreeSet<NodeName>)> {
+        let mut hosts: HashMap<Fingerprint, (Peer, BTreeSet<NodeName>)> = HashMap::new();
+        for (node, peer) in self.all().iter() {
+            let host = hosts.entry(peer.fingerprint).or_insert_with(|| (*peer, BTreeSet::new()));
+            host.1.insert(node.clone());
+        }
+        hosts.into_values().collect()
     }
 
     /// Returns whether a proxy of this cluster has this key.

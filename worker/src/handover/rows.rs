@@ -34,6 +34,7 @@ pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: boo
         replica: managed.payload.replica,
         address,
         open: managed.desired == DesiredState::Run && !is_closing && !is_down,
+        ready: managed.is_ready(),
     })
 }
 
@@ -110,6 +111,20 @@ mod tests {
         let mut unhealthy = pod_of_two();
         unhealthy.containers[0].was_unhealthy = true;
         assert!(!is_open(&unhealthy, false));
+    }
+
+    #[test]
+    fn a_pod_is_ready_when_all_its_containers_run_and_nothing_is_to_be_reported() {
+        let is_ready = |one: &ManagedPod| row(one, false, false).unwrap().ready;
+        let mut one = pod_of_two();
+        assert!(!is_ready(&one), "nothing was started");
+        one.containers.iter_mut().for_each(|container| container.progress = ContainerProgress::Running);
+        assert!(is_ready(&one) && one.status().reason.is_empty());
+        one.containers[1].reason = "CrashLoopBackOff";
+        assert!(!is_ready(&one));
+        one.containers[1].reason = "";
+        one.held = Some("waits for db".to_owned());
+        assert!(!is_ready(&one));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use common::pod::{ContainerProgress, ContainerStatus, PodRecord};
 use common::spec::ContainerSpec;
 
-use super::container::STARTING;
+use super::container::{ManagedContainer, STARTING};
 use super::pod::ManagedPod;
 use crate::dependencies::WAITING;
 
@@ -43,6 +43,15 @@ impl ManagedPod {
             exit_code,
             containers: self.container_statuses(),
         }
+    }
+
+    /// Returns whether it can serve: nothing is to be reported of it, and all its containers were started.
+    pub(crate) fn is_ready(&self) -> bool {
+        let is_held = self.held.as_ref().is_some_and(|message| !message.is_empty());
+        let is_well = |container: &ManagedContainer| {
+            container.progress != ContainerProgress::Waiting && container.problem().is_none()
+        };
+        !is_held && self.containers().all(|(_, container)| is_well(container))
     }
 
     /// Returns whether the record says what is to be reported.

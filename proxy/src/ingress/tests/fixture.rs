@@ -31,6 +31,7 @@ use crate::listening::Listening;
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
 use crate::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
+use crate::workers::Workers;
 
 /// An ingress whose routes and pods the test sets.
 pub(super) struct Fixture {
@@ -87,7 +88,13 @@ impl AnotherHost {
 
     fn listen(&self) -> SocketAddr {
         let socket = self.process.tcp(ANY).unwrap();
-        let listener = TunnelListener::on(socket, &self.key, self.known.clone(), self.gates.clone()).unwrap();
+        let listener = TunnelListener::on(
+            socket,
+            &self.key,
+            self.known.clone(),
+            Arc::new(Workers::new(self.gates.clone())),
+        )
+        .unwrap();
         let address = listener.address().unwrap();
         tokio::spawn(listener.run(self.process.clone()));
         address
@@ -158,7 +165,7 @@ impl Fixture {
             None => None,
         };
         let https_address = https.as_ref().map(|https| https.local_addr().unwrap());
-        let ingress = Ingress { snapshot: following, gates: own, tunnel, config };
+        let ingress = Ingress { snapshot: following, gates: own, tunnel, doubts: None, config };
         tokio::spawn(ingress.serve(
             ready(Arc::new(listener)),
             ready(https.map(Arc::new)),

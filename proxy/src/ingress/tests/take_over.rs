@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::endpoint::EndpointState;
@@ -43,7 +43,7 @@ impl Host {
         let alone = || Listening::from(CancellationToken::new());
         let next = former.map_or_else(alone, follower_of);
         let (snapshot, gates) = (self.snapshot.subscribe(), self.gates.clone());
-        let ingress = Ingress { snapshot, gates, tunnel: None, config: self.config.clone() };
+        let ingress = Ingress { snapshot, gates, tunnel: None, doubts: None, config: self.config.clone() };
         tokio::spawn(ingress.run(next.clone()));
         next
     }
@@ -63,7 +63,7 @@ async fn send_without_pause(
     address: SocketAddr,
     is_http2: bool,
     stop: Arc<AtomicBool>,
-    failed: Arc<AtomicUsize>,
+    failures: Arc<Mutex<Vec<String>>>,
 ) -> usize {
     let (mut client, mut answered) = (connect(address, is_http2).await, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -76,8 +76,12 @@ async fn send_without_pause(
             Err(error) if error.is_canceled() || error.is_closed() => {
                 client = connect(address, is_http2).await
             }
-            Ok(_) | Err(_) => {
-                failed.fetch_add(1, Ordering::Relaxed);
+            other => {
+                let why = match other {
+                    Ok(answer) => format!("{} {}", answer.status(), text(answer).await),
+                    Err(error) => format!("{error:?}"),
+                };
+                failures.lock().unwrap().push(format!("HTTP/2: {is_http2}: {why}"));
                 client = connect(address, is_http2).await;
             }
         }
@@ -85,12 +89,12 @@ async fn send_without_pause(
     answered
 }
 
-/// Sends requests while `replace` is called twenty times. Returns how many were answered, and how many not.
-async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usize, usize) {
-    let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+/// Sends requests while `replace` is called twenty times. Returns how many were answered, and why others were not.
+async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usize, Vec<String>) {
+    let (stop, failures) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
     let clients: Vec<_> = (0..16)
         .map(|number| {
-            tokio::spawn(send_without_pause(address, number % 4 == 0, stop.clone(), failed.clone()))
+            tokio::spawn(send_without_pause(address, number % 4 == 0, stop.clone(), failures.clone()))
         })
         .collect();
     for _ in 0..20 {
@@ -102,7 +106,8 @@ async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usiz
     for client in clients {
         answered += client.await.unwrap();
     }
-    (answered, failed.load(Ordering::Relaxed))
+    let failures = std::mem::take(&mut *failures.lock().unwrap());
+    (answered, failures)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,12 +118,12 @@ async fn no_request_fails_while_twenty_processes_take_the_sockets_one_after_the_
     let host = Host::new(vec![rule(pod.port, HttpProtocol::Http)], config);
     let mut process = host.start(None);
     eventually(async || TcpStream::connect(address).await.is_ok()).await;
-    let (answered, failed) = requests_while(address, || {
+    let (answered, failures) = requests_while(address, || {
         let next = host.start(Some(&process));
         std::mem::replace(&mut process, next).hand_over();
     })
     .await;
-    assert!(failed == 0 && answered > 100, "{answered} answered, {failed} failed");
+    assert!(failures.is_empty() && answered > 100, "{answered} answered, failed: {failures:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,8 +134,8 @@ async fn no_request_fails_while_processes_of_the_pods_host_take_its_sockets() {
     fixture.set_only_pod("p0");
     let address = fixture.address;
     let mut host = fixture.another_host.take().unwrap();
-    let (answered, failed) = requests_while(address, || host.follow()).await;
-    assert!(failed == 0 && answered > 100, "{answered} answered, {failed} failed");
+    let (answered, failures) = requests_while(address, || host.follow()).await;
+    assert!(failures.is_empty() && answered > 100, "{answered} answered, failed: {failures:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

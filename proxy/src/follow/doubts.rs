@@ -1,0 +1,234 @@
+//! What to do when what is known of a service has led to no pod: Redis may have said more than has arrived here. If it
+//! does not answer, the proxies of the hosts are asked which of their pods serve.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::ids::{NodeName, ServiceName};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Shared, read_endpoints};
+use crate::tunnel::{Dialer, MAX_SERVICES, Served};
+use crate::workers::Workers;
+
+/// A message that is on its way settles a doubt within this time. Refusals by a gate that has just closed are ordinary.
+const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
+/// How long Redis may take to answer before the hosts are asked.
+const REDIS_WITHIN: Duration = Duration::from_millis(300);
+/// How long a host may take.
+const HOST_WITHIN: Duration = Duration::from_secs(2);
+/// After an answer of Redis, a service that has no pods is not read again for this time.
+const BELIEVED_FOR: Duration = Duration::from_secs(2);
+
+/// Takes in that what is known of a service has led to no pod.
+#[derive(Clone)]
+pub struct Doubts(pub(super) Arc<Shared>);
+
+impl std::fmt::Debug for Doubts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Doubts")
+    }
+}
+
+impl Doubts {
+    /// A pod of the service has refused, or there is none.
+    pub(crate) fn note(&self, service: &ServiceName) {
+        let version = || self.0.lock().sets.get(service).and_then(|set| set.version().cloned());
+        let mut doubts = self.0.doubts();
+        if !doubts.contains_key(service) {
+            doubts.insert(service.clone(), version());
+            self.0.is_doubted.notify_one();
+        }
+    }
+}
+
+/// Who is asked when Redis does not answer.
+pub(crate) struct Hosts {
+    /// Reaches the proxies of other hosts; `None` if there is no way to them.
+    pub(crate) others: Option<Arc<Dialer>>,
+    /// What the workers of this host say.
+    pub(crate) own: Arc<Workers>,
+}
+
+/// Settles doubts, for ever.
+pub(super) async fn settle(shared: Arc<Shared>, hosts: Hosts) {
+    let mut is_silent = false;
+    let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
+    loop {
+        shared.is_doubted.notified().await;
+        sleep(MESSAGE_WITHIN).await;
+        believed.retain(|_, read_at| read_at.elapsed() < BELIEVED_FOR);
+        let mut services = doubted(&shared);
+        services.retain(|service| !believed.contains_key(service));
+        let answered = read(&shared, &services).await;
+        believed.extend(answered.iter().map(|service| (service.clone(), Instant::now())));
+        services.retain(|service| !answered.contains(service));
+        if services.is_empty() {
+            is_silent &= answered.is_empty();
+            continue;
+        }
+        if !std::mem::replace(&mut is_silent, true) {
+            tracing::warn!(
+                "Redis does not answer, and pods that were known refuse: the hosts are asked who serves"
+            );
+        }
+        ask(&shared, &hosts, services).await;
+    }
+}
+
+/// Returns the services in doubt of which nothing was heard meanwhile.
+fn doubted(shared: &Shared) -> BTreeSet<ServiceName> {
+    let doubts = std::mem::take(&mut *shared.doubts());
+    let known = shared.lock();
+    let version = |service: &ServiceName| known.sets.get(service).and_then(|set| set.version());
+    let doubts = doubts.into_iter().filter(|(service, before)| version(service) == before.as_ref());
+    doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
+}
+
+/// Reads the services from Redis, until it does not answer. Returns those that it has answered for.
+async fn read(shared: &Shared, services: &BTreeSet<ServiceName>) -> BTreeSet<ServiceName> {
+    let mut answered = BTreeSet::new();
+    for service in services {
+        match timeout(REDIS_WITHIN, read_endpoints(shared, service)).await {
+            Ok(Ok(())) => drop(answered.insert(service.clone())),
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    answered
+}
+
+async fn ask(shared: &Shared, hosts: &Hosts, services: BTreeSet<ServiceName>) {
+    let heard = |nodes: BTreeSet<NodeName>, served: Vec<Served>| hear(shared, &services, &nodes, served);
+    heard(hosts.own.nodes(), hosts.own.serving(&services));
+    if let Some(others) = &hosts.others {
+        others.ask_hosts(&services, HOST_WITHIN, heard).await;
+    }
+}
+
+/// Takes in which pods of these services the host of these nodes has.
+fn hear(shared: &Shared, services: &BTreeSet<ServiceName>, nodes: &BTreeSet<NodeName>, served: Vec<Served>) {
+    let mut by_service: HashMap<ServiceName, Vec<_>> = HashMap::new();
+    for (service, endpoint) in served {
+        by_service.entry(service).or_default().push(endpoint);
+    }
+    for service in services.iter().filter(|service| shared.is_followed(service)) {
+        let endpoints = by_service.remove(service).unwrap_or_default();
+        shared.lock().sets.entry(service.clone()).or_default().hear(nodes, endpoints);
+    }
+    shared.changed.notify_one();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use common::endpoint::{Endpoint, EndpointState};
+    use common::handover::LocalPod;
+    use common::ingress::IngressRule;
+    use common::store::{EndpointVersion, LinkOptions, Store};
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+    use tokio_util::sync::{CancellationToken, DropGuard};
+
+    use super::*;
+    use crate::endpoint_set::EndpointSet;
+    use crate::fixtures::local_pod;
+    use crate::follow::Follower;
+    use crate::gate::Gates;
+    use crate::snapshot::Snapshot;
+    use crate::tunnel::{Peer, Peers, ProxyKey, TunnelListener};
+
+    fn web() -> ServiceName {
+        ServiceName::new("web").unwrap()
+    }
+
+    fn node(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    /// What the worker of a node has said.
+    fn workers(node: &NodeName, pods: &[(&str, bool)]) -> Arc<Workers> {
+        let workers = Workers::new(Arc::new(Gates::default()));
+        let row = |&(name, ready): &(&str, bool)| LocalPod { service: Some(web()), ready, ..local_pod(name) };
+        workers.restore(vec![(node.clone(), pods.iter().map(row).collect())]);
+        Arc::new(workers)
+    }
+
+    fn endpoint(name: &str, node: &NodeName) -> Endpoint {
+        let LocalPod { pod, assignment, replica, .. } = local_pod(name);
+        Endpoint { pod, replica, node: node.clone(), assignment, state: EndpointState::Ready }
+    }
+
+    /// Another host that has these pods, and the way to it.
+    async fn another_host(node: &NodeName, pods: &[(&str, bool)]) -> (Dialer, DropGuard) {
+        let (here, there) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let only = |node: &NodeName, peer| {
+            let peers = Arc::new(Peers::default());
+            peers.set(HashMap::from([(node.clone(), peer)]));
+            peers
+        };
+        let known = only(node, Peer { address: any, fingerprint: here.fingerprint() });
+        let socket = Arc::new(TcpListener::bind(any).await.unwrap());
+        let listener = TunnelListener::on(socket, &there, known, workers(node, pods)).unwrap();
+        let peer = Peer { address: listener.address().unwrap(), fingerprint: there.fingerprint() };
+        let stop = CancellationToken::new();
+        tokio::spawn(listener.run(stop.clone()));
+        (Dialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
+    }
+
+    /// A follower that knows pod `old` on each of two hosts, and whose Redis accepts connections and says nothing. It is
+    /// told by the hosts if `asks`.
+    async fn follower(
+        asks: bool,
+    ) -> (watch::Receiver<Arc<Snapshot>>, Doubts, (DropGuard, DropGuard, TcpListener)) {
+        let (own, other) = (node("w1"), node("w2"));
+        let redis = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("redis://{}", redis.local_addr().unwrap());
+        let store = Store::new(url.parse().unwrap(), LinkOptions::default());
+        let (follower, snapshot) = Follower::new(store, None);
+        let version = EndpointVersion { version: 7, master: "0".to_owned() };
+        let known = vec![endpoint("old", &own), endpoint("old2", &other)];
+        {
+            let mut shared = follower.shared.lock();
+            shared.routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
+            shared.sets.insert(web(), EndpointSet::saved(version, known, false));
+        }
+        let (dialer, host) = another_host(&other, &[("new2", true), ("starts", false)]).await;
+        let (doubts, shutdown) = (follower.doubts(), CancellationToken::new());
+        let hosts = Hosts { others: Some(Arc::new(dialer)), own: workers(&own, &[("new", true)]) };
+        let follower = if asks { follower.asking(hosts) } else { follower };
+        tokio::spawn(follower.run(shutdown.clone()));
+        (snapshot, doubts, (host, shutdown.drop_guard(), redis))
+    }
+
+    fn pods(snapshot: &Snapshot) -> Vec<(String, EndpointState)> {
+        let endpoints = snapshot.endpoints.get(&web()).into_iter().flatten();
+        endpoints.map(|one| (one.pod.to_string(), one.state)).collect()
+    }
+
+    #[tokio::test]
+    async fn without_redis_the_hosts_say_which_pods_serve() {
+        let (mut snapshot, doubts, _running) = follower(true).await;
+        doubts.note(&web());
+        let wanted = [
+            ("new".to_owned(), EndpointState::Ready),
+            ("new2".to_owned(), EndpointState::Ready),
+            ("starts".to_owned(), EndpointState::Running),
+        ];
+        let all = snapshot.wait_for(|snapshot| pods(snapshot) == wanted);
+        timeout(Duration::from_secs(20), all).await.unwrap().unwrap();
+    }
+
+    /// What tests of the whole must notice.
+    #[tokio::test]
+    async fn without_asking_what_was_known_stays() {
+        let (mut snapshot, doubts, _running) = follower(false).await;
+        doubts.note(&web());
+        let changed = snapshot.wait_for(|snapshot| pods(snapshot).iter().any(|(pod, _)| pod == "new"));
+        assert!(timeout(Duration::from_secs(2), changed).await.is_err());
+    }
+}
