@@ -54,7 +54,7 @@ use crate::gate::Gates;
 use crate::ingress::{HttpsConfig, Ingress, IngressConfig};
 use crate::listening::Listening;
 use crate::names::{Forwarder, HostNames, NamesStatus, RESOLV_CONF, Resolver, Status};
-use crate::tunnel::{Dialer, HostTunnel, ProxyKey};
+use crate::tunnel::{Dialer, HostTunnel, Peers, ProxyKey};
 
 pub use crate::local::{LocalError, LocalServer, Served, ping};
 
@@ -208,7 +208,9 @@ fn tunnel(
     };
     let (config, store, workers) = (config.clone(), store.clone(), local.workers());
     let (listening, nodes) = (listening.clone(), local.nodes());
-    Some(HostTunnel { config, store, key, peers: Arc::default(), workers, nodes, listening })
+    let peers_file = local.path().with_extension("peers.json");
+    let peers = Arc::new(Peers::saved(&peers_file));
+    Some(HostTunnel { config, store, key, peers, peers_file, workers, nodes, listening })
 }
 
 /// Returns the settings of the ingress; `None` if it is off.

@@ -51,6 +51,9 @@ pub struct Args {
     /// Number of good updates in the rollouts part; a fifth as many broken ones, and a tenth undone by hand
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     pub rollouts: usize,
+    /// In the rollouts part, cut the proxies off from Redis before the first update, for good
+    #[arg(long)]
+    pub cut_off: bool,
     /// How long all of Redis is unavailable in the outage part
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,

@@ -1,7 +1,7 @@
 //! The network between the machines. Each server is reached through a proxy, which knows a connection's
 //! machine from the user that logs in (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
 //! machine that is cut off neither sends nor receives anything: its connections stay open and silent, as when
-//! a cable is unplugged.
+//! a cable is unplugged. So do those of kubeleet's proxies (`proxy1`) while these are cut off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +16,31 @@ use tokio::task::JoinSet;
 /// The index of a machine: 0, 1 or 2.
 pub type Machine = usize;
 
+/// What is cut off.
+#[derive(Debug, Default)]
+struct Cut {
+    machines: BTreeSet<Machine>,
+    /// kubeleet's proxies, from all servers.
+    proxies: bool,
+}
+
+/// Who has connected to a server.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    machine: Machine,
+    is_proxy: bool,
+}
+
+impl Cut {
+    fn are_connected(&self, caller: Caller, server: Machine) -> bool {
+        let is_cut = |machine| self.machines.contains(machine);
+        is_cut(&caller.machine) == is_cut(&server) && !(self.proxies && caller.is_proxy)
+    }
+}
+
 /// The network. Dropped, every connection ends.
 pub struct Net {
-    cut: watch::Sender<BTreeSet<Machine>>,
+    cut: watch::Sender<Cut>,
     rewriter: Arc<Rewriter>,
     proxies: JoinSet<()>,
 }
@@ -49,13 +71,18 @@ impl Net {
     /// Cuts a machine off.
     pub fn cut(&self, machine: Machine) {
         self.cut.send_modify(|cut| {
-            cut.insert(machine);
+            cut.machines.insert(machine);
         });
     }
 
     /// Reconnects all machines.
     pub fn heal(&self) {
-        self.cut.send_modify(BTreeSet::clear);
+        self.cut.send_modify(|cut| cut.machines.clear());
+    }
+
+    /// Cuts kubeleet's proxies off from Redis and Sentinels, or connects them again.
+    pub fn cut_proxies(&self, are_cut: bool) {
+        self.cut.send_modify(|cut| cut.proxies = are_cut);
     }
 }
 
@@ -63,7 +90,7 @@ impl Net {
 struct ProxiedConnection {
     /// The server's.
     machine: Machine,
-    cut: watch::Receiver<BTreeSet<Machine>>,
+    cut: watch::Receiver<Cut>,
     rewriter: Arc<Rewriter>,
 }
 
@@ -87,7 +114,7 @@ impl ProxiedConnection {
         mut self,
         mut from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
-        caller: watch::Sender<Option<Machine>>,
+        caller: watch::Sender<Option<Caller>>,
     ) -> std::io::Result<()> {
         let mut pending = Vec::new();
         let mut client = None;
@@ -111,8 +138,8 @@ async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     machine: Machine,
-    mut cut: watch::Receiver<BTreeSet<Machine>>,
-    caller: watch::Receiver<Option<Machine>>,
+    mut cut: watch::Receiver<Cut>,
+    caller: watch::Receiver<Option<Caller>>,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -128,25 +155,19 @@ async fn replies(
 
 /// Waits until neither machine is cut off from the other. A client that has not logged in belongs to no
 /// machine and is never cut off.
-async fn wait_until_connected(
-    cut: &mut watch::Receiver<BTreeSet<Machine>>,
-    client: Option<Machine>,
-    server: Machine,
-) {
+async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Caller>, server: Machine) {
     let Some(client) = client else { return };
-    let are_connected = |cut: &BTreeSet<Machine>| cut.contains(&client) == cut.contains(&server);
-    if cut.wait_for(are_connected).await.is_err() {
+    if cut.wait_for(|cut| cut.are_connected(client, server)).await.is_err() {
         // The network was dropped, and this task will be as well.
         std::future::pending::<()>().await;
     }
 }
 
-/// The machine of the user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its
-/// number.
-fn caller_of(bytes: &[u8]) -> Option<Machine> {
+/// The user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its machine's number.
+fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);
     let user = lines.next()?.strip_suffix(b"\r")?;
     let digit = user.last()?.checked_sub(b'1')?;
-    (digit < 3).then_some(digit.into())
+    (digit < 3).then(|| Caller { machine: digit.into(), is_proxy: user.starts_with(b"proxy") })
 }

@@ -1,8 +1,9 @@
 //! A service of ten replicas is updated again and again while a plain client sends 500 requests a second through the
-//! ingress of three hosts: no request may fail. Broken updates must roll back by themselves and say why, others are
-//! undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth new processes take
-//! the places of all proxies.
+//! ingress of three hosts, a third of them by HTTP/2: no request may fail. Broken updates must roll back by themselves and
+//! say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth
+//! new processes take the places of all proxies, and in another one these are cut off from Redis, or in all.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,9 +41,13 @@ const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
 /// Makes `good` good updates, a fifth as many broken ones, and undoes a tenth as many by hand; at least one of each.
-pub async fn run(good: usize) -> FaultResult {
-    let mut result =
-        FaultResult { fault: "updates under 500 requests/s".to_owned(), ..FaultResult::default() };
+/// With `cut_off` the proxies have no Redis from the first update on.
+pub async fn run(good: usize, cut_off: bool) -> FaultResult {
+    let fault = match cut_off {
+        true => "updates, proxies without Redis",
+        false => "updates under 500 requests/s",
+    };
+    let mut result = FaultResult { fault: fault.to_owned(), ..FaultResult::default() };
     let mut stack = Stack::start(StackOptions {
         without_engine: true,
         with_proxies: true,
@@ -56,14 +61,14 @@ pub async fn run(good: usize) -> FaultResult {
     .await;
     let Some(docker) = Docker::find(stack.prefix()).await else { return result };
     make_image().await;
-    result = make_updates(&mut stack, good, result).await;
+    result = make_updates(&mut stack, good, cut_off, result).await;
     // Workers that live would start their containers again.
     drop(stack);
     drop(docker);
     result
 }
 
-async fn make_updates(stack: &mut Stack, good: usize, mut result: FaultResult) -> FaultResult {
+async fn make_updates(stack: &mut Stack, good: usize, cut_off: bool, mut result: FaultResult) -> FaultResult {
     let mut service = Service { https: stack.https(), version: 0, generation: 0 };
     service.put(&good_one(0)).await;
     service.completes().await.unwrap();
@@ -71,6 +76,7 @@ async fn make_updates(stack: &mut Stack, good: usize, mut result: FaultResult) -
     let mut slowest_judgement = Duration::ZERO;
     for (number, kind) in kinds(good).into_iter().enumerate() {
         let begun = Instant::now();
+        stack.net.cut_proxies(cut_off || number % 10 == 4);
         let step = update(stack, &mut service, number, kind).await;
         match step {
             Ok(Some(judged)) => slowest_judgement = slowest_judgement.max(judged),
@@ -369,8 +375,16 @@ impl Load {
     }
 }
 
+/// Returns the URL of the service at one ingress, and clients of it: for HTTP/1.1, and for HTTP/2.
+fn clients(address: &str) -> (String, Client, Client) {
+    let address: SocketAddr = address.parse().unwrap();
+    let builder = || Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).resolve(HOST, address);
+    let http2 = builder().http2_prior_knowledge().build().unwrap();
+    (format!("http://{HOST}:{}/", address.port()), builder().build().unwrap(), http2)
+}
+
 async fn send_requests(addresses: Vec<String>, counts: Arc<Counts>, is_over: Arc<AtomicBool>) {
-    let client = Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).build().unwrap();
+    let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
     let mut clock = tokio::time::interval(REQUEST_INTERVAL);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {
@@ -379,8 +393,10 @@ async fn send_requests(addresses: Vec<String>, counts: Arc<Counts>, is_over: Arc
             break;
         }
         let method = if number % 2 == 0 { Method::GET } else { Method::POST };
-        let url = format!("http://{}/", addresses[number % addresses.len()]);
-        let request = client.request(method, url).header("Host", HOST);
+        let (url, http1, http2) = &clients[number % clients.len()];
+        // By each method to each address.
+        let client = if number / 6 % 3 == 0 { http2 } else { http1 };
+        let request = client.request(method, url);
         let counts = counts.clone();
         counts.sent.fetch_add(1, Ordering::Relaxed);
         in_progress.spawn(async move {

@@ -159,10 +159,11 @@ impl Stack {
 
     fn daemon(&self, what: &str, machine: Machine, settings: &[(&str, &str)]) -> Daemon {
         let name = format!("{what}{}", machine + 1);
+        let user = if what == "proxy" { "proxy" } else { "kubeleet" };
         let seconds = |duration: Duration| format!("{}s", duration.as_secs());
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let mut environment = BTreeMap::from([
-            ("KUBELEET_REDIS_URL".to_owned(), self.trio.url(machine)),
+            ("KUBELEET_REDIS_URL".to_owned(), self.trio.url(user, machine)),
             ("KUBELEET_STATE_DIR".to_owned(), path("state")),
             ("KUBELEET_DATA_DIR".to_owned(), path("data")),
             ("KUBELEET_ALLOW_PROCESSES".to_owned(), "true".to_owned()),

@@ -133,11 +133,11 @@ impl SentinelStack {
         trio
     }
 
-    /// Where daemons of a machine find it.
-    pub fn url(&self, machine: Machine) -> String {
+    /// Where daemons of a machine find it. `user` is `kubeleet`, or `proxy` for what can be cut off by itself.
+    pub fn url(&self, user: &str, machine: Machine) -> String {
         let peers: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.public)).collect();
-        let user = format!("kubeleet{}", machine + 1);
+        let user = format!("{user}{}", machine + 1);
         format!(
             "redis+sentinel://{user}:{PASSWORD}@{}/mymaster?sentinel_user={user}&sentinel_password={PASSWORD}",
             peers.join(",")
@@ -310,15 +310,18 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// The users file from its template: one user of each kind for each machine, so that the network knows who
-/// calls.
+/// The users file from its template: one user of each kind for each machine, and a `proxy` beside each `kubeleet`, so that
+/// the network knows who calls.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {
         match line.split_once(" on @") {
             Some((user, _)) if user != "user admin" => {
                 let (name, rights) = (user, line.split_once("@ ").map_or("", |(_, rights)| rights));
-                users.extend((1..=3).map(|n| format!("{name}{n} on >{PASSWORD} {rights}\n")));
+                let names = if name == "user kubeleet" { vec![name, "user proxy"] } else { vec![name] };
+                for name in names {
+                    users.extend((1..=3).map(|n| format!("{name}{n} on >{PASSWORD} {rights}\n")));
+                }
             }
             _ => users.push_str(&format!("{}\n", line.replace("@admin@", &format!(">{PASSWORD}")))),
         }

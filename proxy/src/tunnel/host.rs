@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
+use crate::known_file;
 use crate::listening::{self, Listening};
 use crate::workers::Workers;
 
@@ -23,6 +25,8 @@ use crate::workers::Workers;
 const PORT: u16 = 7079;
 /// Between two looks at the other proxies when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// What changes within this time is saved at once.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// This host's end of the tunnel.
 pub(crate) struct HostTunnel {
@@ -30,6 +34,8 @@ pub(crate) struct HostTunnel {
     pub(crate) store: Store,
     pub(crate) key: Arc<ProxyKey>,
     pub(crate) peers: Arc<Peers>,
+    /// Where the peers are saved.
+    pub(crate) peers_file: PathBuf,
     pub(crate) workers: Arc<Workers>,
     pub(crate) listening: Listening,
     /// The nodes of this host.
@@ -43,8 +49,11 @@ impl HostTunnel {
         let bound = stopped.run_until_cancelled(self.listen()).await;
         let Some((listener, address)) = bound.flatten() else { return };
         tracing::info!("proxies of other hosts reach the pods of this one at {address}");
-        let announcing = stopped.run_until_cancelled(self.announce(address));
-        tokio::join!(listener.run(listening), announcing);
+        let (peers, file) = (self.peers.clone(), self.peers_file.clone());
+        let saving =
+            known_file::keep(file, SAVE_INTERVAL, peers.text(), || peers.text(), "reaches no other host");
+        let announcing = async { tokio::join!(self.announce(address), saving) };
+        tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }
 
     /// Listens, and returns where others reach this host; `None` if they do not.

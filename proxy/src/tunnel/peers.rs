@@ -1,8 +1,9 @@
 //! The proxies of the other hosts: where each listens, and the key that it has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -43,6 +44,23 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// Returns those that the process before has saved at `path`, so that one that is restarted without Redis reaches other
+    /// hosts; none if there is no such file.
+    pub(crate) fn saved(path: &Path) -> Self {
+        let text = std::fs::read(path).unwrap_or_default();
+        let lines: HashMap<NodeName, String> = serde_json::from_slice(&text).unwrap_or_default();
+        let peers = lines.into_iter().filter_map(|(node, line)| Some((node, line.parse().ok()?)));
+        Self { by_node: RwLock::new(Arc::new(peers.collect())) }
+    }
+
+    /// Returns what is to be saved.
+    pub(super) fn text(&self) -> String {
+        let all = self.all();
+        let lines: BTreeMap<&NodeName, String> =
+            all.iter().map(|(node, peer)| (node, peer.to_string())).collect();
+        serde_json::to_string(&lines).expect("texts serialize")
+    }
+
     /// Replaces all.
     pub fn set(&self, peers: HashMap<NodeName, Peer>) {
         *self.by_node.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
@@ -78,5 +96,30 @@ impl Peers {
 
     fn all(&self) -> Arc<HashMap<NodeName, Peer>> {
         self.by_node.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn peers_are_read_as_they_were_saved_and_what_is_broken_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers.json");
+        let peers = Peers::saved(&path);
+        assert!(peers.all().is_empty(), "there is no file yet");
+        let (node, other) = (NodeName::new("w1").unwrap(), NodeName::new("w2").unwrap());
+        let peer: Peer = format!("10.0.0.1:7079 {}", "a".repeat(64)).parse().unwrap();
+        peers.set(HashMap::from([(node.clone(), peer), (other.clone(), peer)]));
+        std::fs::write(&path, peers.text()).unwrap();
+        assert_eq!(Peers::saved(&path).all(), peers.all());
+        assert_eq!(Peers::saved(&path).hosts(), [(peer, BTreeSet::from([node, other]))]);
+        std::fs::write(&path, r#"{"w1":"10.0.0.1:7079","w2":""}"#).unwrap();
+        assert!(Peers::saved(&path).all().is_empty());
+        std::fs::write(&path, "{").unwrap();
+        assert!(Peers::saved(&path).all().is_empty());
     }
 }

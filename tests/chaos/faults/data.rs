@@ -38,7 +38,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rests("a worker with another database number", times, async |stack: &mut Stack, number| {
             let machine = number % 3;
-            let url = stack.trio.url(machine).replacen("/mymaster", "/mymaster/1", 1);
+            let url = stack.trio.url("kubeleet", machine).replacen("/mymaster", "/mymaster/1", 1);
             stack.workers[machine].start_again_with(&[("KUBELEET_REDIS_URL", &url)]);
             tokio::time::sleep(EMPTY_FOR).await;
             stack.workers[machine].start_again();

@@ -58,6 +58,13 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
+/// Returns whether clients send a request again after this error. The connection had ended before it was sent, or crossed
+/// with it: then the last message of HTTP/2 says that it was not looked at.
+fn was_not_taken(error: &hyper::Error) -> bool {
+    let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
+    error.is_canceled() || error.is_closed() || crossed()
+}
+
 /// Sends requests without pause. A connection that has ended in order is made anew, as clients do.
 async fn send_without_pause(
     address: SocketAddr,
@@ -72,10 +79,7 @@ async fn send_without_pause(
                 text(answer).await;
                 answered += 1;
             }
-            // It had ended before the request was sent.
-            Err(error) if error.is_canceled() || error.is_closed() => {
-                client = connect(address, is_http2).await
-            }
+            Err(error) if was_not_taken(&error) => client = connect(address, is_http2).await,
             other => {
                 let why = match other {
                     Ok(answer) => format!("{} {}", answer.status(), text(answer).await),
