@@ -24,7 +24,7 @@ struct Cut {
     proxies: bool,
 }
 
-/// Who has connected to a server.
+/// The user that has logged in on a connection.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     machine: Machine,

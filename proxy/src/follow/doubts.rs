@@ -43,7 +43,7 @@ impl Doubts {
     }
 }
 
-/// Who is asked when Redis does not answer.
+/// The proxies to ask when Redis does not answer.
 pub(crate) struct Hosts {
     /// Reaches the proxies of other hosts; `None` if there is no way to them.
     pub(crate) others: Option<Arc<Dialer>>,
