@@ -142,10 +142,12 @@ fn traffic(
     let (follower, snapshot) = Follower::new(store.clone(), Some(socket.with_extension("endpoints.json")));
     let follower = follower.asking(Hosts { others: dialer.clone(), own: local.workers() });
     let doubts = Some(follower.doubts());
-    let ways = |config| {
-        let (snapshot, gates, tunnel, doubts) = (&snapshot, &gates, &dialer, &doubts);
-        let (snapshot, gates, tunnel) = (snapshot.clone(), gates.clone(), tunnel.clone());
-        Ingress { snapshot, gates, tunnel, doubts: doubts.clone(), config }
+    let ways = |config| Ingress {
+        snapshot: snapshot.clone(),
+        gates: gates.clone(),
+        tunnel: dialer.clone(),
+        doubts: doubts.clone(),
+        config,
     };
     let (mut ingress, acme) = (ingress_config(config), Acme::new(config, &store, &socket, &snapshot));
     if let Some(ingress) = &mut ingress {

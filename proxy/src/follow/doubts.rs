@@ -129,6 +129,8 @@ mod tests {
     use common::handover::LocalPod;
     use common::ingress::IngressRule;
     use common::store::{EndpointVersion, LinkOptions, Store};
+    use testkit::eventually;
+    use testkit::redis::Redis;
     use tokio::net::TcpListener;
     use tokio::sync::watch;
     use tokio_util::sync::{CancellationToken, DropGuard};
@@ -180,14 +182,19 @@ mod tests {
         (Dialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
     }
 
-    /// A follower that knows pod `old` on each of two hosts, and whose Redis accepts connections and says nothing. It is
-    /// told by the hosts if `asks`.
-    async fn follower(
-        asks: bool,
-    ) -> (watch::Receiver<Arc<Snapshot>>, Doubts, (DropGuard, DropGuard, TcpListener)) {
-        let (own, other) = (node("w1"), node("w2"));
+    /// A Redis that accepts connections and says nothing, and its URL.
+    async fn silent_redis() -> (TcpListener, String) {
         let redis = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("redis://{}", redis.local_addr().unwrap());
+        (redis, url)
+    }
+
+    /// A follower that knows an old pod on each of two hosts, which have others now. It asks them if `asks`.
+    async fn follower(
+        url: &str,
+        asks: bool,
+    ) -> (watch::Receiver<Arc<Snapshot>>, Doubts, (DropGuard, DropGuard)) {
+        let (own, other) = (node("w1"), node("w2"));
         let store = Store::new(url.parse().unwrap(), LinkOptions::default());
         let (follower, snapshot) = Follower::new(store, None);
         let version = EndpointVersion { version: 7, master: "0".to_owned() };
@@ -202,7 +209,7 @@ mod tests {
         let hosts = Hosts { others: Some(Arc::new(dialer)), own: workers(&own, &[("new", true)]) };
         let follower = if asks { follower.asking(hosts) } else { follower };
         tokio::spawn(follower.run(shutdown.clone()));
-        (snapshot, doubts, (host, shutdown.drop_guard(), redis))
+        (snapshot, doubts, (host, shutdown.drop_guard()))
     }
 
     fn pods(snapshot: &Snapshot) -> Vec<(String, EndpointState)> {
@@ -212,7 +219,8 @@ mod tests {
 
     #[tokio::test]
     async fn without_redis_the_hosts_say_which_pods_serve() {
-        let (mut snapshot, doubts, _running) = follower(true).await;
+        let (_redis, url) = silent_redis().await;
+        let (mut snapshot, doubts, _running) = follower(&url, true).await;
         doubts.note(&web());
         let wanted = [
             ("new".to_owned(), EndpointState::Ready),
@@ -226,9 +234,45 @@ mod tests {
     /// What tests of the whole must notice.
     #[tokio::test]
     async fn without_asking_what_was_known_stays() {
-        let (mut snapshot, doubts, _running) = follower(false).await;
+        let (_redis, url) = silent_redis().await;
+        let (mut snapshot, doubts, _running) = follower(&url, false).await;
         doubts.note(&web());
-        let changed = snapshot.wait_for(|snapshot| pods(snapshot).iter().any(|(pod, _)| pod == "new"));
-        assert!(timeout(Duration::from_secs(2), changed).await.is_err());
+        assert!(timeout(Duration::from_secs(2), until_told(&mut snapshot)).await.is_err());
+    }
+
+    /// Waits until a host has said what it has.
+    async fn until_told(snapshot: &mut watch::Receiver<Arc<Snapshot>>) {
+        let is_told = |snapshot: &Arc<Snapshot>| pods(snapshot).iter().any(|(pod, _)| pod == "new");
+        snapshot.wait_for(is_told).await.unwrap();
+    }
+
+    /// Doubts all the time, as requests do that wait, until a host has said what it has.
+    async fn doubt_until_told(doubts: &Doubts, snapshot: &mut watch::Receiver<Arc<Snapshot>>) {
+        tokio::select! {
+            () = until_told(snapshot) => {}
+            () = async {
+                loop {
+                    doubts.note(&web());
+                    sleep(Duration::from_millis(20)).await;
+                }
+            } => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn no_host_is_asked_before_redis_stops_to_answer() {
+        testkit::need_redis!();
+        let redis = Redis::start().await;
+        let (mut snapshot, doubts, _running) = follower(&redis.url(), true).await;
+        eventually::eventually("the service is followed", async || {
+            let count: u64 = redis.cli(&["EXISTS", "ep:web"]).await;
+            eventually::check(count == 1, || "there is no ep:web".to_owned())
+        })
+        .await;
+        let told = timeout(Duration::from_secs(3), doubt_until_told(&doubts, &mut snapshot)).await;
+        assert!(told.is_err(), "a host was asked");
+        redis.freeze();
+        let told = timeout(Duration::from_secs(20), doubt_until_told(&doubts, &mut snapshot)).await;
+        assert!(told.is_ok(), "no host was asked");
     }
 }
