@@ -206,7 +206,7 @@ impl World {
     }
 
     /// The pods and assignments whose containers are not to be stopped by any decision: those that run where
-    /// Redis has assigned them. Pods that must not run twice are stopped without a lease.
+    /// Redis has assigned them, and no stop of them has begun. Pods that must not run twice are stopped without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -215,28 +215,41 @@ impl World {
         };
         let is_alive = |node: &str| self.observed.nodes.get(node).is_some_and(|node| node.state == "alive");
         let kept = running.filter(|(uuid, pod)| is_alive(&pod.node) && is_keep(uuid));
-        kept.map(|(uuid, pod)| (uuid.clone(), pod.assignment.clone())).collect()
+        let kept = kept.map(|(uuid, pod)| (uuid.clone(), pod.assignment.clone()));
+        kept.filter(|identity| !self.faults.begun_stops.contains(identity)).collect()
+    }
+
+    /// Notes which pods are being stopped, and checks a stop.
+    pub(crate) fn watch_engine(&mut self, host: usize, request: &EngineRequest) {
+        match &request.call {
+            EngineCall::Run(run) => {
+                let identity = (run.identity.pod.to_string(), run.identity.assignment.to_string());
+                self.faults.begun_stops.remove(&identity);
+            }
+            EngineCall::Stop(handle, _) => {
+                let running = self.cluster.hosts[host].running();
+                if let Some(container) = running.into_iter().find(|container| container.handle == *handle) {
+                    let identity = (container.pod.to_string(), container.assignment.to_string());
+                    self.check_stop(&container, &identity, request);
+                    self.faults.begun_stops.insert(identity);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A call
     /// that was made before was decided before: a container may take its whole grace period to end.
-    pub(crate) fn check_stop(&mut self, host: usize, request: &EngineRequest) {
-        let EngineCall::Stop(handle, _) = &request.call else { return };
+    fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;
         }
-        let containers = self.cluster.hosts[host].running();
-        let Some(container) = containers.into_iter().find(|container| container.handle == *handle) else {
-            return;
-        };
-        let identity = (container.pod.to_string(), container.assignment.to_string());
         let since = self.cluster.slot(request.process).elsewhere.map(|(since, _)| since);
-        if since.is_some_and(|since| request.sent_at > since) && self.wanted_containers().contains(&identity)
-        {
+        if since.is_some_and(|since| request.sent_at > since) && self.wanted_containers().contains(identity) {
             let pod = container.pod.short();
             self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by another database"));
         }
-        if self.faults.emptied_until.is_some() && self.faults.protected_containers.contains(&identity) {
+        if self.faults.emptied_until.is_some() && self.faults.protected_containers.contains(identity) {
             let pod = container.pod.short();
             self.checks.violations.push(format!("invariant 11: pod {pod} is stopped by an emptied Redis"));
         }

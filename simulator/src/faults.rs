@@ -40,6 +40,9 @@ pub(crate) struct Faults {
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
+    /// Pod and assignment of which a container was removed, and none was created since: the stop of a pod is decided once,
+    /// and removes its containers one after the other.
+    pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 
 impl Faults {
@@ -61,6 +64,7 @@ impl Faults {
             database_random,
             second_worker_until: None,
             protected_containers: BTreeSet::new(),
+            begun_stops: BTreeSet::new(),
         }
     }
 

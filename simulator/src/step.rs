@@ -279,7 +279,7 @@ impl World {
             false => self.random.next() % 1000 / self.faults.rate,
         };
         self.stats.engine_calls += 1;
-        self.check_stop(host, &request);
+        self.watch_engine(host, &request);
         let engine = &self.cluster.hosts[host];
         let error = |message: &str| Err(RuntimeError::Engine(message.to_owned()));
         let reply = match draw {
