@@ -40,8 +40,8 @@ pub(crate) struct Faults {
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment of which a container was removed, and none was created since: the stop of a pod is decided once,
-    /// and removes its containers one after the other.
+    /// Pod and assignment of which a container was to be removed, and none was created since: the stop of a pod is decided
+    /// once, and removes its containers one after the other, again if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 

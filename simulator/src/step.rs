@@ -261,6 +261,10 @@ impl World {
         let now = self.clock.now;
         if now > request.sent_at + ENGINE_TIMEOUT && now < self.faults.engine_hangs_until[host] {
             self.log(process, format_args!("{} -> the engine hangs", describe_call(&request.call)));
+            if matches!(request.call, EngineCall::Stop(..)) {
+                // It was decided, also if nothing comes of it.
+                self.watch_engine(host, &request);
+            }
             drop(request.reply.send(Err(RuntimeError::Engine("timed out".to_owned()))));
             return;
         }
