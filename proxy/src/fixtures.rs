@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
+use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
-use common::ids::{AssignmentId, PodId};
+use common::ids::{AssignmentId, NodeName, PodId};
 use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listening;
@@ -21,6 +22,12 @@ pub(crate) fn local_pod(name: &str) -> LocalPod {
         open: true,
         ready: true,
     }
+}
+
+/// Returns what Redis holds of that pod, on node `worker1`.
+pub(crate) fn endpoint(name: &str, state: EndpointState) -> Endpoint {
+    let LocalPod { pod, assignment, replica, .. } = local_pod(name);
+    Endpoint { pod, replica, node: NodeName::new("worker1").unwrap(), assignment, state }
 }
 
 /// Returns a process that has inherited the sockets of another.

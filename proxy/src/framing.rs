@@ -53,7 +53,8 @@ struct Head {
     is_http_10: bool,
     /// The authority of an absolute target.
     authority: Option<Vec<u8>>,
-    host: Option<Vec<u8>>,
+    has_host: bool,
+    is_host_other_than_authority: bool,
     content_length: Option<u64>,
     is_chunked: bool,
     is_connection_upgrade: bool,
@@ -181,7 +182,7 @@ impl Head {
         else {
             return Err(Ambiguous("a request line that is not method, target and version"));
         };
-        if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
+        if method.is_empty() || !TOKEN.has_all(method) {
             return Err(Ambiguous("an invalid method"));
         }
         if method == b"CONNECT" {
@@ -197,7 +198,7 @@ impl Head {
     }
 
     fn target(&mut self, target: &[u8]) -> Result<(), Ambiguous> {
-        if target.is_empty() || !target.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b'#') {
+        if target.is_empty() || !TARGET.has_all(target) {
             return Err(Ambiguous("a target with invalid characters"));
         }
         if target[0] == b'/' || target == b"*" {
@@ -232,14 +233,15 @@ impl Head {
     }
 
     fn host(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
-        let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
-        if value.is_empty() || !value.iter().all(is_host) {
+        if value.is_empty() || !HOST.has_all(value) {
             return Err(Ambiguous("an invalid Host"));
         }
-        match self.host.replace(value.to_ascii_lowercase()) {
-            None => Ok(()),
-            Some(_) => Err(Ambiguous("two Hosts")),
+        if std::mem::replace(&mut self.has_host, true) {
+            return Err(Ambiguous("two Hosts"));
         }
+        self.is_host_other_than_authority =
+            self.authority.as_ref().is_some_and(|authority| !authority.eq_ignore_ascii_case(value));
+        Ok(())
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), Ambiguous> {
@@ -271,10 +273,10 @@ impl Head {
         if self.is_chunked && self.is_http_10 {
             return Err(Ambiguous("Transfer-Encoding in HTTP/1.0"));
         }
-        if self.host.is_none() && !self.is_http_10 {
+        if !self.has_host && !self.is_http_10 {
             return Err(Ambiguous("no Host"));
         }
-        if self.authority.is_some() && self.authority != self.host {
+        if self.is_host_other_than_authority || (self.authority.is_some() && !self.has_host) {
             return Err(Ambiguous("a URL with another host than Host"));
         }
         let has_body = self.is_chunked || self.content_length.is_some_and(|length| length > 0);
@@ -296,10 +298,10 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     }
     let colon = find(b':', line).ok_or(Ambiguous("a header without a colon"))?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+    if name.is_empty() || !TOKEN.has_all(name) {
         return Err(Ambiguous("an invalid name of a header"));
     }
-    if value.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
+    if !VALUE.has_all(value) {
         return Err(Ambiguous("a control character in a header"));
     }
     Ok((name, value.trim_ascii()))
@@ -326,8 +328,43 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
     Ok(line[..digits].iter().fold(0, |size, byte| size << 4 | digit(byte)))
 }
 
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+/// A set of bytes. Each byte of each head is looked up in one.
+struct Bytes([bool; 256]);
+
+/// What names of headers and methods consist of.
+static TOKEN: Bytes = Bytes::new(&[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')], b"!#$%&'*+-.^_`|~");
+/// What the Host consists of.
+static HOST: Bytes = Bytes::new(&[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')], b"-._~:[]%!$&'()*+;=");
+/// What a target consists of.
+static TARGET: Bytes = Bytes::new(&[(b'!', b'"'), (b'$', b'~')], b"");
+/// What the value of a header consists of.
+static VALUE: Bytes = Bytes::new(&[(b' ', b'~'), (0x80, 0xff)], b"\t");
+
+impl Bytes {
+    /// The bytes of all ranges, whose ends are included, and some others.
+    const fn new(ranges: &[(u8, u8)], others: &[u8]) -> Self {
+        let mut bytes = [false; 256];
+        let mut at = 0;
+        while at < ranges.len() {
+            let (first, last) = ranges[at];
+            let mut byte = first as usize;
+            while byte <= last as usize {
+                bytes[byte] = true;
+                byte += 1;
+            }
+            at += 1;
+        }
+        let mut at = 0;
+        while at < others.len() {
+            bytes[others[at] as usize] = true;
+            at += 1;
+        }
+        Self(bytes)
+    }
+
+    fn has_all(&self, bytes: &[u8]) -> bool {
+        bytes.iter().all(|byte| self.0[usize::from(*byte)])
+    }
 }
 
 fn find(byte: u8, bytes: &[u8]) -> Option<usize> {

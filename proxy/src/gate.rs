@@ -4,16 +4,18 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use common::handover::LocalPod;
 use common::ids::{AssignmentId, PodId, ServiceName};
 use metrics::Counter;
 use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::measure;
 
@@ -90,8 +92,9 @@ struct PodGate {
     in_flight: AtomicU64,
     /// Notified when the last one that was let in has ended.
     idle: Notify,
-    /// Cancelled to end what is in flight.
-    cut: CancellationToken,
+    /// Set, and then notified, to end what is in flight.
+    is_cut: AtomicBool,
+    cut: Arc<Notify>,
 }
 
 /// The right to talk to a pod, for one request or connection. It counts as in flight until this is dropped.
@@ -117,8 +120,40 @@ impl Pass {
     }
 
     /// Completes when the request or connection has to end at once.
-    pub fn cut(&self) -> WaitForCancellationFutureOwned {
-        self.gate.cut.clone().cancelled_owned()
+    pub fn cut(&self) -> Cut {
+        let notified = Box::pin(self.gate.cut.clone().notified_owned());
+        Cut { gate: self.gate.clone(), notified }
+    }
+}
+
+/// Completes when all that a gate has let in has to end at once. One serves for any number of requests, one after another.
+#[derive(Debug)]
+pub struct Cut {
+    gate: Arc<PodGate>,
+    notified: Pin<Box<OwnedNotified>>,
+}
+
+impl Cut {
+    /// Returns whether it is that of the gate that has let in.
+    pub fn is_of(&self, pass: &Pass) -> bool {
+        Arc::ptr_eq(&self.gate, &pass.gate)
+    }
+
+    /// Returns whether it has come to that, for callers who look again before they wait.
+    pub fn has_come(&self) -> bool {
+        self.gate.is_cut.load(Ordering::SeqCst)
+    }
+}
+
+impl Future for Cut {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // Registers before it looks, so that no notification is missed.
+        if !self.has_come() && self.notified.as_mut().poll(cx).is_pending() && !self.has_come() {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
     }
 }
 
@@ -137,7 +172,8 @@ impl PodGate {
             is_ready,
             in_flight: AtomicU64::new(0),
             idle: Notify::new(),
-            cut: CancellationToken::new(),
+            is_cut: AtomicBool::new(false),
+            cut: Arc::default(),
         })
     }
 
@@ -152,6 +188,12 @@ impl PodGate {
         if self.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.idle.notify_waiters();
         }
+    }
+
+    /// Ends what is in flight.
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.cut.notify_waiters();
     }
 
     fn is_same_start(&self, pod: &LocalPod) -> bool {
@@ -223,13 +265,13 @@ impl Gates {
         let mut pods = self.write();
         match pods.gates.get(&pod.assignment) {
             // A gate that was opened again after a cut would cut all that it lets in.
-            Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.cut.is_cancelled()) => {
+            Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
                 gate.is_ready.store(pod.ready, Ordering::Relaxed);
             }
             _ => {
                 if let Some(before) = pods.insert(pod) {
-                    before.cut.cancel();
+                    before.cut();
                 }
             }
         }
@@ -240,7 +282,7 @@ impl Gates {
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
-            gate.cut.cancel();
+            gate.cut();
         }
     }
 
@@ -303,7 +345,7 @@ impl Gates {
             return None;
         }
         let left = gate.in_flight.load(Ordering::SeqCst);
-        gate.cut.cancel();
+        gate.cut();
         Some(left)
     }
 

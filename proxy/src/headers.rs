@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use uuid::Uuid;
 
 /// The id of a request, for logs of several programs.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -49,21 +50,33 @@ impl Origin {
 /// Removes what belongs to one connection. `TE: trailers` is kept if `is_http2`: gRPC
 /// servers ask for it.
 pub fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
+    // Most have none.
+    if !headers.keys().any(is_hop_by_hop) {
+        return;
+    }
     remove_named_by_connection(headers);
     let keeps_trailers = is_http2 && headers.get_all(header::TE).iter().any(wants_trailers);
-    let doomed: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
-    for name in doomed {
-        headers.remove(name);
-    }
+    remove(headers, is_hop_by_hop);
     if keeps_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
+    let doomed: Vec<HeaderName> = headers.keys().filter(|name| is_doomed(name)).cloned().collect();
+    for name in doomed {
+        headers.remove(name);
     }
 }
 
 /// A client may name any header as its connection's own, but not take away those that say what the request
 /// is.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
-    if !headers.contains_key(header::CONNECTION) {
+    let names_none = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        value.eq_ignore_ascii_case(b"keep-alive") || value.eq_ignore_ascii_case(b"close")
+    };
+    if headers.get_all(header::CONNECTION).iter().all(names_none) {
         return;
     }
     let lines: Vec<HeaderValue> = headers.get_all(header::CONNECTION).iter().cloned().collect();
@@ -80,7 +93,9 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     const NAMES: [&str; 7] =
         ["connection", "te", "transfer-encoding", "upgrade", "http2-settings", "keep-alive", "proxy"];
     let text = name.as_str();
-    NAMES.contains(&text) || text.starts_with("proxy-")
+    // All names of all headers are compared; a look at the first byte spares most of it.
+    matches!(text.as_bytes().first(), Some(b'c' | b'h' | b'k' | b'p' | b't' | b'u'))
+        && (NAMES.contains(&text) || text.starts_with("proxy-"))
 }
 
 fn wants_trailers(value: &HeaderValue) -> bool {
@@ -90,11 +105,9 @@ fn wants_trailers(value: &HeaderValue) -> bool {
 
 /// Sets the headers that say where the request came from, and its id if it has none that is trusted.
 pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, new_id: impl FnOnce() -> u128) {
-    let doomed: Vec<HeaderName> =
-        headers.keys().filter(|name| says_origin(name, origin.is_trusted)).cloned().collect();
-    for name in doomed {
-        headers.remove(name);
-    }
+    remove(headers, |name| says_origin(name, origin.is_trusted));
+    // Not one by one: each time all that are there would have to move.
+    headers.reserve(5);
     append(headers, FORWARDED_FOR, origin.address.as_ref());
     append(headers, header::FORWARDED, origin.forwarded.as_ref());
     for (name, value) in
@@ -105,7 +118,8 @@ pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, new_id: impl FnOnce(
         }
     }
     if let header::Entry::Vacant(vacant) = headers.entry(REQUEST_ID)
-        && let Ok(id) = HeaderValue::try_from(format!("{:032x}", new_id()))
+        && let Ok(id) =
+            HeaderValue::from_str(Uuid::from_u128(new_id()).simple().encode_lower(&mut Uuid::encode_buffer()))
     {
         vacant.insert(id);
     }
@@ -117,7 +131,11 @@ fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     const EXACT: [&str; 5] = ["forwarded", "x-real-ip", "x-request-id", "x-original-url", "x-rewrite-url"];
     let says = |text: &str| EXACT.contains(&text) || text.starts_with("x-forwarded-");
     let text = name.as_str();
-    if text.contains('_') { says(&text.replace('_', "-")) } else { !is_trusted && says(text) }
+    match text.as_bytes() {
+        [b'f' | b'x', rest @ ..] if rest.contains(&b'_') => says(&text.replace('_', "-")),
+        [b'f' | b'x', ..] => !is_trusted && says(text),
+        _ => false,
+    }
 }
 
 fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
@@ -139,15 +157,17 @@ fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
 /// Adds an element to a list, in one line.
 fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValue>) {
     let Some(element) = element else { return };
-    let before: Vec<&str> = headers.get_all(&name).iter().filter_map(|value| value.to_str().ok()).collect();
-    let list = match before.is_empty() {
-        true => Some(element.clone()),
-        false => {
-            element.to_str().ok().and_then(|last| format!("{}, {last}", before.join(", ")).try_into().ok())
+    match headers.entry(name) {
+        header::Entry::Vacant(vacant) => {
+            vacant.insert(element.clone());
         }
-    };
-    if let Some(list) = list {
-        headers.insert(name, list);
+        header::Entry::Occupied(mut before) => {
+            let elements: Vec<&str> =
+                before.iter().chain([element]).filter_map(|value| value.to_str().ok()).collect();
+            if let Ok(list) = elements.join(", ").try_into() {
+                before.insert(list);
+            }
+        }
     }
 }
 

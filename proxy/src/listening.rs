@@ -23,12 +23,15 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The sockets of this process, and how long it uses them. Clones are of the same process.
 #[derive(Debug, Clone)]
-pub struct Listening(Arc<Inner>);
+pub struct Listening {
+    process: Arc<Process>,
+    /// Cancelled by a shutdown, and when the sockets were handed over.
+    stopped: CancellationToken,
+}
 
 #[derive(Debug)]
-struct Inner {
+struct Process {
     shutdown: CancellationToken,
-    /// Cancelled by a shutdown, and when the sockets were handed over.
     stopped: CancellationToken,
     sockets: Mutex<Sockets>,
 }
@@ -103,11 +106,18 @@ impl From<CancellationToken> for Listening {
     /// A process that listens until `shutdown`, and has inherited nothing.
     fn from(shutdown: CancellationToken) -> Self {
         let stopped = shutdown.child_token();
-        Self(Arc::new(Inner { shutdown, stopped, sockets: Mutex::default() }))
+        let process = Process { shutdown, stopped: stopped.clone(), sockets: Mutex::default() };
+        Self { process: Arc::new(process), stopped }
     }
 }
 
 impl Listening {
+    /// Returns the same for one thread, whose connections do not wait for those of other threads when they ask whether it has
+    /// stopped: each does with each request.
+    pub(crate) fn of_thread(&self) -> Self {
+        Self { process: self.process.clone(), stopped: self.stopped.child_token() }
+    }
+
     /// Listens for connections at an address: on the socket of the process before, if it had one there.
     ///
     /// # Errors
@@ -172,29 +182,29 @@ impl Listening {
 
     /// Returns what is cancelled when nothing more is to be accepted.
     pub fn stopped(&self) -> CancellationToken {
-        self.0.stopped.clone()
+        self.stopped.clone()
     }
 
     /// Completes when nothing more is to be accepted.
     pub(crate) async fn until_stopped(&self) {
-        self.0.stopped.cancelled().await;
+        self.stopped.cancelled().await;
     }
 
     /// Completes at a shutdown, and not when the sockets are handed over.
     pub(crate) async fn until_shutdown(&self) {
-        self.0.shutdown.cancelled().await;
+        self.process.shutdown.cancelled().await;
     }
 
     /// The next process listens from now on.
     pub(crate) fn hand_over(&self) {
         // What this process keeps open and accepts nothing from would keep clients waiting.
         self.lock().inherited.clear();
-        self.0.stopped.cancel();
+        self.process.stopped.cancel();
     }
 
     /// Returns whether the next process listens, and this one only ends what it has accepted.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.0.stopped.is_cancelled() && !self.0.shutdown.is_cancelled()
+        self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
     /// Waits until what was accepted has ended, and not longer than it may: 10 s after a shutdown, a day after the sockets
@@ -218,7 +228,7 @@ impl Listening {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sockets> {
-        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

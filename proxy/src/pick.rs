@@ -53,17 +53,17 @@ pub fn cost(latency: f64, in_flight: u32) -> f64 {
 
 /// Returns the better of two pods that `random` names out of `count`. `None` if there is none.
 pub fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
-    match count {
-        0 => None,
-        1 => Some(0),
-        _ => {
-            let (low, high) = (random as u32 as usize, (random >> 32) as usize);
-            let first = low % count;
-            // Never the same twice.
-            let second = (first + 1 + high % (count - 1)) % count;
-            Some(if cost(second) < cost(first) { second } else { first })
-        }
-    }
+    let (first, second) = two_of(count, random)?;
+    Some(if second != first && cost(second) < cost(first) { second } else { first })
+}
+
+/// Returns the two pods that `random` names out of `count`: the same one twice only if there is no other. `None` if there is
+/// none.
+pub fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
+    let (low, high) = (random as u32 as usize, (random >> 32) as usize);
+    let first = low.checked_rem(count)?;
+    let step = high.checked_rem(count - 1).map_or(0, |step| step + 1);
+    Some((first, (first + step) % count))
 }
 
 /// Whether a pod fails, and until when it is set aside.

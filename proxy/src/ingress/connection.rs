@@ -23,8 +23,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::gate::Pass;
+use crate::gate::{Cut, Pass};
 use crate::tunnel::{KeptStream, NotAccepted};
+
+use super::timer::Timer;
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -123,6 +125,15 @@ pub(super) struct Http1 {
     idle_since: Instant,
     /// Asks the gate between two requests, if the pod is on another host.
     tunnel: Option<KeptStream>,
+    kept: Kept,
+}
+
+/// What the requests of a connection use one after another.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) timer: Option<Timer>,
+    /// That of the pod's gate, if it is on this host.
+    pub(super) cut: Option<Cut>,
 }
 
 impl Connection {
@@ -143,7 +154,8 @@ impl Connection {
             HttpProtocol::Http => {
                 let (sender, driver) = http1::handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
-                Ok(Self::Http1(Http1 { sender, driver, idle_since: Instant::now(), tunnel: None }))
+                let (idle_since, kept) = (Instant::now(), Kept::default());
+                Ok(Self::Http1(Http1 { sender, driver, idle_since, tunnel: None, kept }))
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -159,7 +171,7 @@ impl Connection {
     }
 
     /// Begins to speak HTTP/1.1 on a connection through the tunnel whose first request was let in.
-    pub(super) async fn kept(stream: KeptStream) -> io::Result<Self> {
+    pub(super) async fn over_kept(stream: KeptStream) -> io::Result<Self> {
         let mut connection = Self::over(stream.clone(), HttpProtocol::Http).await?;
         if let Self::Http1(http1) = &mut connection {
             http1.tunnel = Some(stream);
@@ -193,6 +205,21 @@ impl Connection {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
             Self::Http2(_) => None,
+        }
+    }
+
+    /// Returns what the request before has left for this one.
+    pub(super) fn take_kept(&mut self) -> Kept {
+        match self {
+            Self::Http1(http1) => std::mem::take(&mut http1.kept),
+            Self::Http2(_) => Kept::default(),
+        }
+    }
+
+    /// Leaves something for the next request.
+    pub(super) fn keep(&mut self, kept: Kept) {
+        if let Self::Http1(http1) = self {
+            http1.kept = kept;
         }
     }
 
@@ -318,7 +345,7 @@ impl Pools {
     pub(super) fn put(&self, key: Key, connection: Connection, cx: &mut Context<'_>) {
         match connection {
             Connection::Http1(mut connection) => {
-                if connection.is_usable(cx) {
+                if connection.sender.is_ready() || connection.is_usable(cx) {
                     connection.idle_since = Instant::now();
                     let mut pools = self.lock();
                     let idle = &mut pool(&mut pools, key).idle;

@@ -1,13 +1,15 @@
 //! Sends a request to a pod, and to another one where that is safe.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::task::Poll;
 
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response, StatusCode, Uri, header, http};
+use tokio::time::Instant;
 
 use common::ingress::HttpProtocol;
 
@@ -18,10 +20,11 @@ use crate::tunnel::{KeptStream, TunnelStream};
 
 use super::Shared;
 use super::answer::Problem;
-use super::connection::{Connection, Key, Progress, ToPod};
+use super::connection::{Connection, Kept, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
 use super::search::{NoPod, Search, Target};
+use super::timer::Timer;
 use super::way::{self, Way};
 
 /// A request as pods get it.
@@ -89,6 +92,7 @@ pub(super) async fn exchange(
     shared: &Shared,
     route: &HttpRoute,
     mut request: Outgoing,
+    begun: Instant,
 ) -> Result<Response<FromPod>, Problem> {
     let target = Target { service: &route.service, slot: None, port: route.port };
     let mut search = match route.protocol {
@@ -96,7 +100,7 @@ pub(super) async fn exchange(
         HttpProtocol::H2c => Search::new(shared, target),
     };
     if let Some(service) = search.service() {
-        service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, Instant::now());
+        service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, begun.into_std());
     }
     let mut seen_by = 0;
     loop {
@@ -110,7 +114,7 @@ pub(super) async fn exchange(
         }
         match failure.at {
             FailedAt::Pod => {
-                pod.failed(&route.service, Instant::now());
+                pod.failed(&route.service, Instant::now().into_std());
                 search.rule_out(&pod, failure.why == NoAnswer::Refused);
             }
             FailedAt::Gate => search.refused(&pod),
@@ -120,7 +124,7 @@ pub(super) async fn exchange(
         let has_budget = || {
             let budget = search.service().map(|service| service.budget.clone());
             budget.is_some_and(|budget| {
-                budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+                budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now().into_std())
             })
         };
         if !retry::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
@@ -167,33 +171,39 @@ async fn attempt(
     way: Way,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
-    let (pass, source) = match way {
+    let (pass, key, source) = match way {
         Way::Here(pass) => {
             let key = Key::new(pass.pod().start, route.port, route.protocol);
-            let source = Source::Pod((pass.address(), route.port).into(), key);
-            (Some(pass), source)
+            let source = match pod.pools.take(key, request.is_repeatable()) {
+                Some(connection) => Source::Open(connection),
+                None => Source::Pod((pass.address(), route.port).into(), key),
+            };
+            (Some(pass), Some(key), source)
         }
-        Way::Http(connection) => (None, Source::OtherHost(connection)),
-        Way::There { stream, .. } => (None, Source::Tunnel(stream, route.protocol)),
+        Way::Http(connection) => (None, Some(Key::of_other_host(route.port)), Source::Open(*connection)),
+        Way::There { stream, .. } => (None, None, Source::Tunnel(stream, route.protocol)),
     };
-    let key = source.key(route.port);
-    let mut cut = way::cut(pass.as_ref());
+    let (source, mut kept) = source.with_kept();
+    if let Some(pass) = pass.as_ref().filter(|pass| !kept.cut.as_ref().is_some_and(|cut| cut.is_of(pass))) {
+        kept.cut = Some(pass.cut());
+    }
+    let (timer, cut) = (&mut kept.timer, &mut kept.cut);
     let sent = async {
-        let mut connection = connect(shared, request, pod, source).await?;
+        let mut connection = connect(shared, pod, source).await?;
         let sent = Instant::now();
-        let response = send(shared, request, &mut connection).await?;
+        let response = send(shared, request, &mut connection, sent, timer).await?;
         learn(route, pod, response.status(), sent);
         Ok((connection, response))
     };
     let (connection, response) = tokio::select! {
         biased;
         sent = sent => sent?,
-        () = &mut cut => {
+        () = way::until_cut(cut.as_mut()) => {
             return Err(Failure::new(NoAnswer::BodySent, "the pod was stopped before it answered".to_owned()));
         }
     };
     let progress = request.progress.clone();
-    let lease = Lease { connection, key, pod: pod.clone(), progress, cut, in_flight, pass };
+    let lease = Lease { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
     Ok(response.map(|body| FromPod::new(body, lease)))
 }
 
@@ -201,57 +211,44 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
     let now = Instant::now();
     match status {
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            pod.failed(&route.service, now);
+            pod.failed(&route.service, now.into_std());
         }
-        _ => pod.answered(now - sent, now),
+        _ => pod.answered(now - sent, now.into_std()),
     }
 }
 
 /// Where the connection for a request comes from.
 enum Source {
-    /// The pod's pool, or the pod itself.
+    /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
+    Open(Connection),
+    /// The pod itself.
     Pod(SocketAddr, Key),
-    /// A connection through the tunnel, by which the gate was asked.
-    OtherHost(Box<Connection>),
     /// A connection of its own, through the tunnel.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl Source {
-    fn key(&self, port: u16) -> Option<Key> {
-        match self {
-            Source::Pod(_, key) => Some(*key),
-            Source::OtherHost(_) => Some(Key::of_other_host(port)),
-            Source::Tunnel(..) => None,
-        }
+    /// Takes what the connection's request before has left.
+    fn with_kept(mut self) -> (Self, Kept) {
+        let kept = match &mut self {
+            Source::Open(connection) => connection.take_kept(),
+            _ => Kept::default(),
+        };
+        (self, kept)
     }
 }
 
-async fn connect(
-    shared: &Shared,
-    request: &Outgoing,
-    pod: &Pod,
-    source: Source,
-) -> Result<Connection, Failure> {
+async fn connect(shared: &Shared, pod: &Pod, source: Source) -> Result<Connection, Failure> {
     match source {
-        Source::Pod(address, key) => from_pool(shared, request, pod, address, key).await,
-        Source::OtherHost(connection) => Ok(*connection),
+        Source::Open(connection) => Ok(connection),
+        Source::Pod(address, key) => open(shared, pod, address, key).await,
         Source::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
             Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
         }),
     }
 }
 
-async fn from_pool(
-    shared: &Shared,
-    request: &Outgoing,
-    pod: &Pod,
-    address: SocketAddr,
-    key: Key,
-) -> Result<Connection, Failure> {
-    if let Some(connection) = pod.pools.take(key, request.is_repeatable()) {
-        return Ok(connection);
-    }
+async fn open(shared: &Shared, pod: &Pod, address: SocketAddr, key: Key) -> Result<Connection, Failure> {
     let connecting = Connection::connect(address, key.protocol);
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
@@ -284,6 +281,8 @@ async fn send(
     shared: &Shared,
     request: &mut Outgoing,
     connection: &mut Connection,
+    mut since: Instant,
+    timer: &mut Option<Timer>,
 ) -> Result<Response<Incoming>, Failure> {
     let tunnel = connection.tunnel().cloned();
     let is_heard = || tunnel.as_ref().is_none_or(KeptStream::has_heard);
@@ -291,22 +290,29 @@ async fn send(
     let failure = {
         let mut answer = pin!(connection.send(request.take_request()));
         loop {
-            match tokio::time::timeout(within, &mut answer).await {
-                Err(_) if !is_heard() => {
+            let deadline = since + within;
+            let timer = timer.get_or_insert_with(|| Timer::new(deadline));
+            let answered = poll_fn(|cx| match answer.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+                Poll::Pending => timer.poll_until(deadline, cx).map(Err),
+            });
+            match answered.await {
+                Err(()) if !is_heard() => {
                     let detail =
                         format!("the proxy of the pod's host says nothing within {} s", within.as_secs());
                     let failure = Failure::new(NoAnswer::Unanswered, detail);
                     return Err(Failure { is_timeout: true, at: FailedAt::Host, ..failure });
                 }
-                Err(_) if within < shared.config.answer_within => within = shared.config.answer_within,
+                Err(()) if within < shared.config.answer_within => within = shared.config.answer_within,
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(failure)) => break failure,
-                Err(_) if !request.has_ended() => {}
-                Err(_) => {
+                Err(()) if !request.has_ended() => {}
+                Err(()) => {
                     let detail = format!("no answer within {} s", within.as_secs());
                     return Err(Failure { is_timeout: true, ..Failure::new(NoAnswer::BodySent, detail) });
                 }
             }
+            since = deadline;
         }
     };
     let failure = not_sent(request, failure);

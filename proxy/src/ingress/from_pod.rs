@@ -8,9 +8,8 @@ use crate::gate::Pass;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::connection::{Connection, Key, Progress};
+use super::connection::{Connection, Kept, Key, Progress};
 use super::pods::{InFlight, Pod};
-use super::way::Cut;
 
 /// An error of a body. Where it comes from does not matter: the client sees a cut connection.
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -31,16 +30,23 @@ pub(super) struct Lease {
     pub(super) pod: Arc<Pod>,
     /// The request's own body, if it has one.
     pub(super) progress: Option<Arc<Progress>>,
-    pub(super) cut: Cut,
+    pub(super) kept: Kept,
     pub(super) in_flight: InFlight,
     /// `None` if the gate is on another host.
     pub(super) pass: Option<Pass>,
 }
 
 impl Lease {
+    /// Returns whether the request has to end at once. The caller is woken for it only if it `waits`.
+    fn is_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
+        let cut = self.kept.cut.as_mut();
+        cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
+    }
+
     /// The answer has ended: keeps the connection if more may be sent to the pod.
     fn end(self, cx: &mut Context<'_>) {
-        let Self { connection, key, pod, progress, in_flight, pass, .. } = self;
+        let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
+        connection.keep(kept);
         let is_sent = progress.is_none_or(|progress| progress.has_ended());
         match (key, &pass) {
             (Some(key), Some(pass)) if is_sent && pod.pools.keeps(pass) => pod.pools.put(key, connection, cx),
@@ -67,14 +73,14 @@ impl Body for FromPod {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
-        if lease.cut.as_mut().poll(cx).is_ready() {
-            this.lease = None;
-            return Poll::Ready(Some(Err("the pod is being stopped".into())));
-        }
         let mut frame = Pin::new(&mut this.body).poll_frame(cx);
         if frame.is_pending() {
             lease.connection.drive(cx);
             frame = Pin::new(&mut this.body).poll_frame(cx);
+        }
+        if lease.is_cut(frame.is_pending(), cx) {
+            this.lease = None;
+            return Poll::Ready(Some(Err("the pod is being stopped".into())));
         }
         let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
         if has_ended && let Some(lease) = this.lease.take() {

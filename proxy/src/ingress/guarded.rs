@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::framing::{Scanner, State};
+
+use super::timer::Timer;
 
 const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;
@@ -74,7 +76,7 @@ pub(super) struct Guarded<S> {
     silent_since: Option<Instant>,
     /// Since when a head is incomplete.
     head_since: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
+    timer: Timer,
 }
 
 impl<S> Guarded<S> {
@@ -94,7 +96,7 @@ impl<S> Guarded<S> {
             timeouts,
             silent_since: None,
             head_since: None,
-            timer: Box::pin(tokio::time::sleep(timeouts.head)),
+            timer: Timer::new(Instant::now() + timeouts.head),
         }
     }
 
@@ -129,17 +131,7 @@ impl<S> Guarded<S> {
     /// Completes when the client takes too long. Called when nothing has come.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline() else { return Poll::Pending };
-        // The timer is moved only when it has to be earlier, or has run out: not with each request.
-        if self.timer.deadline() > deadline {
-            self.timer.as_mut().reset(deadline);
-        }
-        while self.timer.as_mut().poll(cx).is_ready() {
-            if Instant::now() >= deadline {
-                return Poll::Ready(());
-            }
-            self.timer.as_mut().reset(deadline);
-        }
-        Poll::Pending
+        self.timer.poll_until(deadline, cx)
     }
 
     fn deadline(&mut self) -> Option<Instant> {

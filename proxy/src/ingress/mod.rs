@@ -17,6 +17,7 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod timer;
 mod upgrade;
 mod way;
 

@@ -9,7 +9,7 @@ use common::endpoint::{Endpoint, EndpointState};
 use common::ids::ServiceName;
 use tokio::sync::watch;
 
-use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside};
+use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
 use crate::retry::Budget;
 use crate::route::RouteTable;
 use crate::snapshot::Snapshot;
@@ -114,6 +114,19 @@ impl Service {
 
     /// Chooses a ready pod other than those for which `is_tried` is true.
     pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+        // Mostly all are well: then no request has to look at more than two of a thousand.
+        let (first, second) = two_of(self.pods.len(), rand::random())?;
+        let (first, second) = (&self.pods[first], &self.pods[second]);
+        let is_well = |pod: &Pod| !is_tried(pod) && pod.set_aside_until(now).is_none();
+        match (is_well(first), is_well(second)) {
+            (true, true) if Arc::ptr_eq(first, second) => Some(first.clone()),
+            (true, true) if second.cost(now) < first.cost(now) => Some(second.clone()),
+            (true, true) => Some(first.clone()),
+            _ => self.choose_of_all(now, is_tried),
+        }
+    }
+
+    fn choose_of_all(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         let until: Vec<_> = self.pods.iter().map(|pod| pod.set_aside_until(now)).collect();
         let pods: Vec<&Arc<Pod>> = if until.iter().all(Option::is_none) {
             self.pods.iter().filter(|pod| !is_tried(pod)).collect()
@@ -208,6 +221,59 @@ pub(super) async fn follow(
         table.send_replace(Arc::new(next));
         if snapshot.changed().await.is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::fixtures::endpoint;
+
+    fn service(pods: usize) -> Service {
+        let pod = |number: usize| {
+            let endpoint = endpoint(&format!("p{number}"), EndpointState::Ready);
+            let (pools, in_flight, health) = (Arc::default(), AtomicU32::new(0), Mutex::default());
+            Arc::new(Pod { endpoint, pools, in_flight, health })
+        };
+        let name = ServiceName::new("web").unwrap();
+        Service {
+            pods: (0..pods).map(pod).collect(),
+            unready: Vec::new(),
+            budget: Arc::new(Mutex::new(Budget::new(Instant::now()))),
+            metrics: Arc::new(ServiceMetrics::new(&name)),
+        }
+    }
+
+    #[test]
+    fn a_request_looks_at_two_pods_of_a_thousand() {
+        let service = service(1000);
+        let looked_at = Cell::new(0);
+        let look = |_: &Pod| {
+            looked_at.set(looked_at.get() + 1);
+            false
+        };
+        assert!(service.choose(Instant::now(), look).is_some());
+        assert_eq!(looked_at.get(), 2);
+    }
+
+    #[test]
+    fn the_only_pod_that_is_neither_tried_nor_set_aside_is_found() {
+        let now = Instant::now();
+        let service = service(20);
+        for pod in &service.pods[..9] {
+            pod.unreachable(now);
+        }
+        for _ in 0..100 {
+            let chosen = service.choose(now, |pod| pod.endpoint.pod.as_str() >= "p1").unwrap();
+            assert_eq!(chosen.endpoint.pod.as_str(), "p0", "the others were tried");
+            let chosen = service.choose(now, |pod| pod.endpoint.pod.as_str() != "p9");
+            assert_eq!(chosen.unwrap().endpoint.pod.as_str(), "p9");
+            let chosen = service.choose(now, |_| false).unwrap();
+            assert!(service.pods[9..].iter().any(|pod| Arc::ptr_eq(pod, &chosen)), "others are set aside");
+            assert!(service.choose(now, |_| true).is_none());
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Search<'a> {
     /// `None` for what has a connection of its own.
     is_repeatable: Option<bool>,
     table: Arc<Table>,
+    /// As the table has it.
+    service: Option<Arc<Service>>,
     /// Pods that refused since the last wait.
     refused: Vec<PodId>,
     has_refused_connection: bool,
@@ -64,11 +66,13 @@ pub(super) enum NoPod {
 
 impl<'a> Search<'a> {
     pub(super) fn new(shared: &'a Shared, target: Target<'a>) -> Self {
+        let table = shared.table.borrow().clone();
         Self {
             shared,
             target,
             is_repeatable: None,
-            table: shared.table.borrow().clone(),
+            service: table.service(target.service).cloned(),
+            table,
             refused: Vec::new(),
             has_refused_connection: false,
             deadline: None,
@@ -82,7 +86,7 @@ impl<'a> Search<'a> {
 
     /// Returns the service as it is known now.
     pub(super) fn service(&self) -> Option<&Arc<Service>> {
-        self.table.service(self.target.service)
+        self.service.as_ref()
     }
 
     /// Returns a pod that lets in. Waits for one if there is none.
@@ -100,7 +104,7 @@ impl<'a> Search<'a> {
 
     /// Tries the pods until one lets in.
     async fn find(&mut self) -> Option<(Arc<Pod>, Way)> {
-        let service = self.table.service(self.target.service)?.clone();
+        let service = self.service.clone()?;
         let begun = Instant::now();
         let now = begun.into_std();
         loop {
@@ -184,7 +188,7 @@ impl<'a> Search<'a> {
         }
         let connected = tunnel.connect_for_requests(&pod.endpoint, port, within).await;
         let connection = match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
-            HttpStream::Kept(stream) => Connection::kept(stream).await,
+            HttpStream::Kept(stream) => Connection::over_kept(stream).await,
             HttpStream::Once(stream) => Connection::over(*stream, HttpProtocol::Http).await,
         };
         connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
@@ -253,6 +257,7 @@ impl<'a> Search<'a> {
             let _ = tokio::time::timeout_at(until, table.changed()).await;
         }
         self.table = table.borrow().clone();
+        self.service = self.table.service(self.target.service).cloned();
         self.refused.clear();
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -16,6 +16,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use common::ingress::HttpProtocol;
@@ -172,6 +173,7 @@ async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     builder.half_close(true).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {
+        biased;
         served = connection.as_mut() => return served,
         () = listening.until_stopped() => {}
     }
@@ -192,6 +194,7 @@ async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     builder.max_header_list_size(MOST_HEAD_BYTES as u32);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
+        biased;
         served = connection.as_mut() => return served,
         () = listening.until_stopped() => connection.as_mut().graceful_shutdown(),
     }
@@ -205,7 +208,7 @@ async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Respo
     let log = AccessLog::begin(&client, &request, begun);
     let accepts_json = accepts_json(request.headers());
     let wants_upgrade = wants_upgrade(&request);
-    let mut response = match routed(&client, request, wants_upgrade).await {
+    let mut response = match routed(&client, request, wants_upgrade, begun).await {
         Ok(response) => response,
         Err(problem) => problem.response(accepts_json),
     };
@@ -235,6 +238,7 @@ async fn routed(
     client: &Client,
     mut request: Request<Incoming>,
     wants_upgrade: bool,
+    begun: Instant,
 ) -> Result<Response<Answer>, Problem> {
     let host = host(&request)?;
     let table = client.shared.table.borrow().clone();
@@ -269,8 +273,7 @@ async fn routed(
     let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
     let (mut head, body) = request.into_parts();
     prepare(client, &mut head, route, &host, on_upgrade.is_some());
-    let begun = Instant::now();
-    let answer = exchange(&client.shared, route, Outgoing::new(head, body)).await;
+    let answer = exchange(&client.shared, route, Outgoing::new(head, body), begun).await;
     if let Some(service) = table.service(&route.service) {
         service.metrics.answered(status(&answer));
         service.metrics.seconds.record(begun.elapsed());

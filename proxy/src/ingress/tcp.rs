@@ -125,11 +125,12 @@ pub(crate) async fn pass_on(
         return Err(client);
     };
     taken();
+    let mut cut = pass.as_ref().map(Pass::cut);
     let _ = client.set_nodelay(true);
     // What each side ends is ended on the other, while the opposite direction goes on.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
-        () = way::cut(pass.as_ref()) => {}
+        () = way::until_cut(cut.as_mut()) => {}
     }
     // The connection ends before the gate learns that it has.
     drop(stream);

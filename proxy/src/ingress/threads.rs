@@ -73,6 +73,7 @@ fn start_one(served: Served) -> io::Result<mpsc::UnboundedSender<Accepted>> {
 fn run(runtime: &Runtime, served: Served, mut clients: mpsc::UnboundedReceiver<Accepted>) {
     runtime.block_on(async {
         let Served { shared, connections, listening } = served;
+        let listening = listening.of_thread();
         while let Some(client) = clients.recv().await {
             let connection = connection(shared.clone(), client, listening.clone(), connections.clone());
             connections.spawn(connection);

@@ -14,7 +14,7 @@ pub(super) async fn pass_bytes(
     pod: OnUpgrade,
     (pass, in_flight): (Option<Pass>, InFlight),
 ) {
-    let cut = way::cut(pass.as_ref());
+    let mut cut = pass.as_ref().map(Pass::cut);
     let both = async {
         let (client, pod) = tokio::try_join!(client, pod)?;
         let copied = tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(pod)).await;
@@ -29,7 +29,7 @@ pub(super) async fn pass_bytes(
                 tracing::debug!(%error, "Connection was not upgraded");
             }
         }
-        () = cut => {}
+        () = way::until_cut(cut.as_mut()) => {}
     }
     drop((in_flight, pass));
 }

@@ -1,9 +1,8 @@
 //! The way to a pod: through its gate on this host, or through the proxy of its own host, which has its gate.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use crate::gate::Pass;
+use crate::gate::{Cut, Pass};
 use crate::tunnel::TunnelStream;
 
 use super::connection::Connection;
@@ -23,13 +22,10 @@ pub(super) enum Way {
     },
 }
 
-/// Completes when a request or connection has to end at once.
-pub(super) type Cut = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Returns when what was let in has to end. The proxy of another host ends the connection instead.
-pub(super) fn cut(pass: Option<&Pass>) -> Cut {
-    match pass {
-        Some(pass) => Box::pin(pass.cut()),
-        None => Box::pin(std::future::pending()),
+/// Completes when what was let in has to end. The proxy of another host ends the connection instead.
+pub(super) async fn until_cut(cut: Option<&mut Cut>) {
+    match cut {
+        Some(cut) => cut.await,
+        None => std::future::pending().await,
     }
 }

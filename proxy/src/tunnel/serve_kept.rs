@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,12 +14,11 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::frame::{Arrived, Frame, HEADER, MAX_PAYLOAD, data_header};
 use super::listen::Target;
 use super::{Reply, reply_of};
-use crate::gate::{Gates, Pass};
+use crate::gate::{Cut, Gates, Pass};
 
 /// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends them when it
 /// learns that the pod leaves; if it does not, a pod that waits for idle connections when it is stopped waits so long.
@@ -52,7 +51,7 @@ pub(super) async fn serve(
         target,
         start: pass.pod().start,
         pass: None,
-        cut: Box::pin(pass.cut()),
+        cut: pass.cut(),
         reader: FrameReader { peer: peer_read, arrived: Arrived::default() },
         pod: pod_write,
         answering: &answering,
@@ -87,7 +86,7 @@ struct Requests<'a> {
     start: u64,
     /// That of the request that is in flight.
     pass: Option<Pass>,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    cut: Cut,
     reader: FrameReader,
     pod: OwnedWriteHalf,
     answering: &'a Answering,
@@ -143,7 +142,9 @@ impl Requests<'_> {
         if pass.pod().start != self.start {
             return Err(Reply::Unknown);
         }
-        self.cut = Box::pin(pass.cut());
+        if !self.cut.is_of(&pass) {
+            self.cut = pass.cut();
+        }
         self.pass = Some(pass);
         Ok(())
     }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::fixtures::{follower_of, local_pod};
+use crate::fixtures::{endpoint, follower_of, local_pod};
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
 use crate::listening::Listening;
@@ -209,12 +209,6 @@ impl Fixture {
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
-}
-
-pub(super) fn endpoint(name: &str, state: EndpointState) -> Endpoint {
-    let row = row(name);
-    let node = NodeName::new("worker1").unwrap();
-    Endpoint { pod: row.pod, replica: 0, node, assignment: row.assignment, state }
 }
 
 /// The row of a pod at the loopback address.

@@ -9,8 +9,9 @@ use common::ingress::HttpProtocol;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
 
-use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, row, rule};
+use super::fixture::{Client, FakePod, Fixture, Pods, row, rule};
 use super::{Ablation, ablate, ablation};
+use crate::fixtures::endpoint;
 use crate::ingress::IngressConfig;
 use crate::ingress::connection::Pools;
 

@@ -18,7 +18,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, eventually, get, row, rule, text};
+use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, text};
+use crate::fixtures::endpoint;
 use crate::ingress::IngressConfig;
 
 async fn fixture_with(pod: &FakePod) -> Fixture {
@@ -116,6 +117,37 @@ async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_t
     let drained = fixture.gates.drained(&row.pod, &row.assignment, Duration::from_millis(50)).await;
     assert_eq!(drained.unwrap().cut, 1);
     assert!(response.frame().await.unwrap().is_err());
+}
+
+/// The connection has a cut of the gate that let its first request in, and that gate is not there any more.
+#[tokio::test]
+async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
+    let second = Arc::new(AtomicUsize::new(0));
+    let seen = second.clone();
+    let pod = FakePod::with(0, move |mut stream: TcpStream| {
+        let seen = seen.clone();
+        async move {
+            let mut bytes = [0; 1024];
+            let _ = stream.read(&mut bytes).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+            let length = stream.read(&mut bytes).await.unwrap();
+            seen.store(length, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let fixture = fixture_with(&pod).await;
+    let mut client = Client::connect(fixture.address).await;
+    assert_eq!(client.send(get("/")).await.unwrap().status(), StatusCode::OK);
+    let row = row("p");
+    fixture.gates.forget(&row.assignment);
+    fixture.gates.set(row.clone());
+    let request = tokio::spawn(async move { client.send(get("/")).await.unwrap().status() });
+    eventually(async || second.load(Ordering::Relaxed) > 0).await;
+    assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 1);
+    let drained = fixture.gates.drained(&row.pod, &row.assignment, Duration::from_millis(50)).await;
+    assert_eq!(drained.unwrap().cut, 1);
+    assert_eq!(request.await.unwrap(), StatusCode::BAD_GATEWAY);
 }
 
 #[tokio::test]

@@ -20,7 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, get, row, rule, text};
+use super::fixture::{Client, FakePod, Fixture, Pods, get, row, rule, text};
+use crate::fixtures::endpoint;
 use crate::ingress::IngressConfig;
 use crate::tunnel::{Peer, ProxyKey};
 

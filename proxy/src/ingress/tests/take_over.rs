@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::{Client, FakePod, Fixture, Pods, endpoint, eventually, get, row, rule, text, web};
+use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, text, web};
+use crate::fixtures::endpoint;
 use crate::fixtures::follower_of;
 use crate::gate::Gates;
 use crate::ingress::{Ingress, IngressConfig};
