@@ -1,9 +1,10 @@
-//! Ingress beside nginx, in one run on the same cores: requests per second, CPU per request and latency.
+//! Ingress beside nginx and HAProxy, in one run on the same cores: requests per second, CPU per request and latency.
 //!
-//! `make bench ARGS=ingress`. Both pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
-//! them. The third, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy has two threads or workers. The rounds take turns, so that what else the machine does
-//! harms both alike. Without nginx and wrk (`apt-get install nginx-light wrk`) nothing is measured. `SECONDS`
-//! and `ROUNDS` change the defaults.
+//! `make bench ARGS=ingress`. All pass requests to the same nginx, which answers with 1 KiB; `wrk` sends
+//! them. The last, `two hops`, reaches it through the tunnel, whose two ends are in one process. Each proxy has two
+//! threads or workers. The rounds take turns, so that what else the machine does harms all alike. Without nginx and wrk
+//! (`apt-get install nginx-light wrk`) nothing is measured, without haproxy the others are. `SECONDS` and `ROUNDS` change
+//! the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,6 +42,7 @@ const POD_PORT: u16 = 18081;
 const NGINX_PORT: u16 = 18082;
 const INGRESS_PORT: u16 = 18083;
 const TWO_HOPS_PORT: u16 = 18084;
+const HAPROXY_PORT: u16 = 18085;
 
 fn main() {
     if std::env::var_os(IS_INGRESS).is_some() {
@@ -56,7 +58,7 @@ fn main() {
         return;
     }
     let is_smoke = std::env::args().any(|arg| arg == "--smoke");
-    measure(if is_smoke { (1, 1) } else { (5, 3) });
+    measure(if is_smoke { (1, 1) } else { (5, 3) }, has("haproxy"));
 }
 
 /// An ingress with one pod on its host, and one with that pod on another host.
@@ -160,6 +162,21 @@ impl Server {
         Self::start(Command::new("nginx").arg("-c").arg(&file), port)
     }
 
+    fn haproxy(directory: &Path) -> Self {
+        let file = directory.join("haproxy.conf");
+        let text = format!(
+            "global\n nbthread 2\n maxconn 4096\n\
+             defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n\
+             listen web\n bind 127.0.0.1:{HAPROXY_PORT}\n option forwardfor\n http-reuse always\n\
+             \x20http-request set-header X-Forwarded-Proto http\n\
+             \x20http-request set-header X-Forwarded-Host %[req.hdr(host)]\n\
+             \x20http-request set-header X-Request-Id %[uuid]\n\
+             \x20server pod 127.0.0.1:{POD_PORT}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        Self::start(Command::new("haproxy").arg("-db").arg("-f").arg(&file), HAPROXY_PORT)
+    }
+
     /// Returns the CPU time that the process and its children have used.
     fn cpu(&self) -> Duration {
         let own = self.0.id();
@@ -224,7 +241,7 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &Server) -> Round {
 }
 
 /// Measures. The defaults are the seconds of a round, and the number of rounds.
-fn measure(defaults: (u64, u64)) {
+fn measure(defaults: (u64, u64), has_haproxy: bool) {
     let number = |name, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();
@@ -237,15 +254,15 @@ fn measure(defaults: (u64, u64)) {
     let nginx = Server::nginx(directory.path(), "proxy", NGINX_PORT, location);
     let own = std::env::current_exe().unwrap();
     let ingress = Server::start(Command::new(own).env(IS_INGRESS, "1"), INGRESS_PORT);
+    let haproxy = has_haproxy.then(|| Server::haproxy(directory.path()));
+    let mut servers = vec![("nginx", NGINX_PORT, &nginx)];
+    servers.extend(haproxy.as_ref().map(|haproxy| ("haproxy", HAPROXY_PORT, haproxy)));
+    servers.extend([("kubeleet", INGRESS_PORT, &ingress), ("two hops", TWO_HOPS_PORT, &ingress)]);
     for connections in [1, 32, 256].map(|c: u32| c.max(2)) {
         println!("\n{connections} connections | requests/s | CPU µs/request | p50 | p99");
         let mut totals = HashMap::new();
         for _ in 0..rounds {
-            for (name, port, server) in [
-                ("nginx", NGINX_PORT, &nginx),
-                ("kubeleet", INGRESS_PORT, &ingress),
-                ("two hops", TWO_HOPS_PORT, &ingress),
-            ] {
+            for &(name, port, server) in &servers {
                 let round = wrk(port, connections, seconds, server);
                 let Round { per_second, cpu_micros, p50, p99, requests } = &round;
                 println!("{name:>10} | {per_second:>9.0} | {cpu_micros:>6.1} | {p50:>8} | {p99:>8}");
@@ -255,10 +272,12 @@ fn measure(defaults: (u64, u64)) {
                 total.2 += requests;
             }
         }
-        for (name, one, other) in
-            [("one hop of nginx", "kubeleet", "nginx"), ("two hops of one", "two hops", "kubeleet")]
-        {
-            let (one, other): ((f64, f64, f64), (f64, f64, f64)) = (totals[one], totals[other]);
+        for (name, one, other) in [
+            ("one hop of nginx", "kubeleet", "nginx"),
+            ("one hop of HAProxy", "kubeleet", "haproxy"),
+            ("two hops of one", "two hops", "kubeleet"),
+        ] {
+            let (Some(one), Some(other)) = (totals.get(one), totals.get(other)) else { continue };
             println!(
                 "{name}: requests/s × {:.2}, CPU per request × {:.2}",
                 one.0 / other.0,

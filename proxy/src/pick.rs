@@ -89,13 +89,6 @@ impl Failures {
         Some(ejection)
     }
 
-    /// Notes that the pod's host cannot be reached, which is one failure too many at once: each try takes seconds. Returns as
-    /// [`failed`](Self::failed).
-    pub fn unreachable(&mut self, now: Instant) -> Option<Duration> {
-        self.in_a_row = self.in_a_row.max(FAILURES_IN_A_ROW - 1);
-        self.failed(now)
-    }
-
     /// Counts any other answer: the pod is well.
     pub fn succeeded(&mut self) {
         *self = Self::default();
@@ -135,14 +128,6 @@ mod tests {
         let after_one_second = latency.at(start + 1000 * MS);
         assert!(after_one_second > 0.08 && after_one_second < 0.1, "{after_one_second}");
         assert!(latency.at(start + 60_000 * MS) < 0.001);
-    }
-
-    #[test]
-    fn a_pod_whose_host_cannot_be_reached_is_set_aside_at_once() {
-        let (start, mut failures) = (Instant::now(), Failures::default());
-        assert_eq!(failures.unreachable(start), Some(FIRST_EJECTION));
-        assert_eq!(failures.unreachable(start), None, "it is already");
-        assert_eq!(failures.unreachable(start + FIRST_EJECTION), Some(2 * FIRST_EJECTION));
     }
 
     #[test]

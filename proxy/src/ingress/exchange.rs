@@ -118,7 +118,7 @@ pub(super) async fn exchange(
                 search.rule_out(&pod, failure.why == NoAnswer::Refused);
             }
             FailedAt::Gate => search.refused(&pod),
-            FailedAt::Host => search.rule_out_node(&pod),
+            FailedAt::Host => search.rule_out_host(&pod),
         }
         seen_by += u32::from(failure.why != NoAnswer::Refused);
         let has_budget = || {

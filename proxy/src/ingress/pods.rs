@@ -87,11 +87,6 @@ impl Pod {
         }
     }
 
-    /// Notes that its host cannot be reached. Returns for how long it is set aside from now on, if it was not before.
-    pub(super) fn unreachable(&self, now: Instant) -> Option<Duration> {
-        self.health().failures.unreachable(now)
-    }
-
     fn cost(&self, now: Instant) -> f64 {
         cost(self.health().latency.at(now), self.in_flight.load(Ordering::Relaxed))
     }
@@ -264,7 +259,7 @@ mod tests {
         let now = Instant::now();
         let service = service(20);
         for pod in &service.pods[..9] {
-            pod.unreachable(now);
+            (0..5).for_each(|_| pod.failed(&ServiceName::new("web").unwrap(), now));
         }
         for _ in 0..100 {
             let chosen = service.choose(now, |pod| pod.endpoint.pod.as_str() >= "p1").unwrap();

@@ -108,12 +108,13 @@ impl<'a> Search<'a> {
         let begun = Instant::now();
         let now = begun.into_std();
         loop {
-            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod);
+            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod) || self.is_silent(pod);
             let pod = match self.target.slot {
                 None => service.choose(now, is_tried),
                 Some(slot) => service.of_slot(slot, is_tried),
             };
             let Some(pod) = pod else {
+                self.has_refused_connection |= service.all().any(|pod| self.is_silent(pod));
                 self.doubt();
                 return None;
             };
@@ -125,13 +126,18 @@ impl<'a> Search<'a> {
                     self.rule_out(&pod, true);
                 }
                 Err(NoWay::Unreachable) => {
-                    self.rule_out_node(&pod);
+                    self.rule_out_host(&pod);
                     if Instant::now() >= self.deadline_since(begun) {
                         return None;
                     }
                 }
             }
         }
+    }
+
+    /// Returns whether the host of the pod is another one, and does not answer.
+    fn is_silent(&self, pod: &Pod) -> bool {
+        self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
     }
 
     /// What is known of the service may be of yesterday.
@@ -219,22 +225,17 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods of the node: the proxy of its host does not answer.
-    pub(super) fn rule_out_node(&mut self, pod: &Pod) {
-        let Some(service) = self.service().cloned() else { return };
-        let now = Instant::now().into_std();
-        let mut set_aside = None;
-        for lost in service.all().filter(|other| other.endpoint.node == pod.endpoint.node) {
-            set_aside = set_aside.max(lost.unreachable(now));
-            lost.pools.clear();
-            self.rule_out(lost, true);
+    /// Rules out all pods of the pod's host, for requests of all services, until it answers.
+    pub(super) fn rule_out_host(&mut self, pod: &Pod) {
+        self.has_refused_connection = true;
+        let node = &pod.endpoint.node;
+        if let Some(tunnel) = &self.shared.tunnel {
+            tunnel.note_silent(node);
         }
-        if let Some(set_aside) = set_aside {
-            tracing::warn!(
-                service = %self.target.service, node = %pod.endpoint.node,
-                "The proxy of the node does not answer; the pods there get no requests for {} s if others are ready",
-                set_aside.as_secs()
-            );
+        for lost in self.service.iter().flat_map(|service| service.all()) {
+            if lost.endpoint.node == *node {
+                lost.pools.clear();
+            }
         }
     }
 

@@ -11,17 +11,23 @@ use futures_util::{StreamExt, stream};
 use rustls::pki_types::{IpAddr, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::kept::KeptStream;
 use super::key::ProxyKey;
 use super::peers::{Peer, Peers};
+use super::silent::SilentHosts;
 use super::tls::client_config;
 use super::{KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
 use crate::gate::Refusal;
 
 /// The most hosts that are asked at a time who serves.
 const MAX_ASKED: usize = 32;
+
+/// The wait until a silent host that did not answer is asked again, and the longest wait for its answer.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A connection to a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
@@ -63,12 +69,13 @@ pub enum TunnelError {
 pub struct Dialer {
     key: Arc<ProxyKey>,
     peers: Arc<Peers>,
+    silent: SilentHosts,
 }
 
 impl Dialer {
     /// Returns a dialer that shows `key` to the proxies in `peers`.
     pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
-        Self { key, peers }
+        Self { key, peers, silent: SilentHosts::default() }
     }
 
     /// Connects to a port of a pod, within a time for all of it.
@@ -101,6 +108,43 @@ impl Dialer {
         } else {
             HttpStream::Once(Box::new(stream))
         })
+    }
+
+    /// Returns whether the host of a node is known to be silent: no request should wait for it.
+    pub(crate) fn is_silent(&self, node: &NodeName) -> bool {
+        self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
+    }
+
+    /// Notes that the host of a node does not answer. No request waits for it until it has answered a task, which this
+    /// starts.
+    pub(crate) fn note_silent(self: &Arc<Self>, node: &NodeName) {
+        let Some(peer) = self.peers.of_node(node) else { return };
+        if let Some(wait) = self.silent.insert(peer, Instant::now()) {
+            tracing::warn!(
+                %node, address = %peer.address,
+                "The proxy of the node does not answer; no request waits for it until it does. Look whether \
+                 `kubeleet proxy` runs there and its address can be reached from here."
+            );
+            tokio::spawn(self.clone().ask_until_it_answers(node.clone(), peer, wait));
+        }
+    }
+
+    async fn ask_until_it_answers(self: Arc<Self>, node: NodeName, peer: Peer, mut wait: Duration) {
+        loop {
+            tokio::time::sleep(wait).await;
+            wait = ASK_AGAIN_AFTER;
+            if !self.peers.has(&peer) {
+                self.silent.remove(&peer);
+                return;
+            }
+            // A handshake is an answer. What it speaks after it, also the version before does.
+            let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
+            if let Ok(Ok(_)) = answer {
+                self.silent.answered(&peer, Instant::now());
+                tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
+                return;
+            }
+        }
     }
 
     /// Asks the proxies of all other hosts which of their pods serve these services, [`MAX_SERVICES`](super::MAX_SERVICES)

@@ -14,6 +14,7 @@ mod listen;
 mod peers;
 mod serve_kept;
 mod serving;
+mod silent;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -12,7 +12,7 @@ use common::ids::NodeName;
 use super::key::Fingerprint;
 
 /// The proxy of a host, as it stands in Redis: `<address>:<port> <fingerprint>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -87,6 +87,11 @@ impl Peers {
             host.1.insert(node.clone());
         }
         hosts.into_values().collect()
+    }
+
+    /// Returns whether this is still the proxy of some node.
+    pub(super) fn has(&self, peer: &Peer) -> bool {
+        self.all().values().any(|other| other == peer)
     }
 
     /// Returns whether a proxy of this cluster has this key.

@@ -122,6 +122,38 @@ async fn a_host_that_falls_silent_holds_a_request_on_a_kept_connection_up_for_as
     }
 }
 
+#[tokio::test]
+async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let connect_within = Duration::from_millis(500);
+    let config = IngressConfig { connect_within, ..IngressConfig::default() };
+    let fixture =
+        Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::Http)]).await;
+    let worker2 = NodeName::new("worker2").unwrap();
+    let far = |name| Endpoint { node: worker2.clone(), ..endpoint(name, EndpointState::Ready) };
+    let near = endpoint("near", EndpointState::Ready);
+    let real = fixture.peers.of_node(&near.node).unwrap();
+    let cable = Cable::to(real.address).await;
+    fixture.peers.insert(worker2.clone(), Peer { address: cable.address, ..real });
+    ["near", "a", "b"].into_iter().for_each(|name| fixture.gates.set(row(name)));
+    cable.is_cut.store(true, Ordering::SeqCst);
+    fixture.set_endpoints(vec![far("a")]);
+    let waiting = fixture.request(get("/"));
+    assert!(tokio::time::timeout(connect_within * 2, waiting).await.is_err(), "there is no other pod");
+    // Nothing was learnt of these pods. The time is enough for several questions to the host.
+    fixture.set_endpoints(vec![far("a"), far("b"), near]);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
+        assert!(asked.elapsed() < connect_within / 2, "{:?}", asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fixture.set_endpoints(vec![far("b")]);
+    cable.is_cut.store(false, Ordering::SeqCst);
+    assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
+}
+
 /// A cable to a proxy, which can be cut: nothing is passed on then, and nothing ends.
 struct Cable {
     address: SocketAddr,

@@ -1,0 +1,126 @@
+//! The hosts whose proxy does not answer.
+//!
+//! One request finds that out, and waits for it as long as a connection may take. From then on no request of any service
+//! waits for that host: somebody else keeps asking it. Pure, apart from the lock.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::peers::Peer;
+
+/// How long after the first silence a host is asked.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest such time: it doubles with each silence.
+const LONGEST_WAIT: Duration = Duration::from_secs(32);
+/// A host that has answered for so long has no earlier silences.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// The hosts that are silent, or were a moment ago.
+#[derive(Debug, Default)]
+pub(super) struct SilentHosts {
+    /// How many are silent. Most of the time none is, and no request takes the lock.
+    silent: AtomicUsize,
+    hosts: Mutex<HashMap<Peer, Host>>,
+}
+
+#[derive(Debug)]
+struct Host {
+    silences: u32,
+    /// When it has answered; `None` while it is silent.
+    answered: Option<Instant>,
+}
+
+impl SilentHosts {
+    /// Returns whether no request should wait for this host.
+    pub(super) fn contains(&self, peer: &Peer) -> bool {
+        self.has_some() && self.lock().get(peer).is_some_and(|host| host.answered.is_none())
+    }
+
+    /// Returns whether there is one.
+    pub(super) fn has_some(&self) -> bool {
+        self.silent.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it was silent before, and
+    /// somebody asks it.
+    pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
+        let mut hosts = self.lock();
+        let is_recent = |host: &Host| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
+        hosts.retain(|_, host| is_recent(host));
+        let host = hosts.entry(peer).or_insert(Host { silences: 0, answered: Some(now) });
+        host.answered.take()?;
+        let wait = FIRST_WAIT.saturating_mul(1 << host.silences.min(8)).min(LONGEST_WAIT);
+        host.silences += 1;
+        self.count(&hosts);
+        Some(wait)
+    }
+
+    /// Notes that a host has answered.
+    pub(super) fn answered(&self, peer: &Peer, now: Instant) {
+        let mut hosts = self.lock();
+        if let Some(host) = hosts.get_mut(peer) {
+            host.answered = Some(now);
+        }
+        self.count(&hosts);
+    }
+
+    /// Removes a host that is not one of the cluster any more.
+    pub(super) fn remove(&self, peer: &Peer) {
+        let mut hosts = self.lock();
+        hosts.remove(peer);
+        self.count(&hosts);
+    }
+
+    fn count(&self, hosts: &HashMap<Peer, Host>) {
+        let silent = hosts.values().filter(|host| host.answered.is_none()).count();
+        self.silent.store(silent, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, Host>> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn peer(port: u16) -> Peer {
+        format!("10.0.0.1:{port} {}", "a".repeat(64)).parse().unwrap()
+    }
+
+    #[test]
+    fn a_host_is_silent_from_the_first_note_until_it_has_answered() {
+        let (hosts, now) = (SilentHosts::default(), Instant::now());
+        assert!(!hosts.has_some());
+        assert_eq!(hosts.insert(peer(1), now), Some(SECOND));
+        assert_eq!(hosts.insert(peer(1), now), None, "somebody asks it");
+        assert!(hosts.contains(&peer(1)) && !hosts.contains(&peer(2)));
+        hosts.insert(peer(2), now);
+        hosts.answered(&peer(1), now);
+        assert!(!hosts.contains(&peer(1)) && hosts.contains(&peer(2)));
+        hosts.remove(&peer(2));
+        assert!(!hosts.has_some());
+        hosts.answered(&peer(2), now);
+        assert!(!hosts.has_some(), "it is not one of the cluster any more");
+    }
+
+    #[test]
+    fn one_that_falls_silent_again_and_again_is_asked_later_each_time() {
+        let (hosts, mut now) = (SilentHosts::default(), Instant::now());
+        for expected in [1, 2, 4, 8, 16, 32, 32] {
+            assert_eq!(hosts.insert(peer(1), now), Some(expected * SECOND));
+            now += expected * SECOND;
+            hosts.answered(&peer(1), now);
+            now += 59 * SECOND;
+        }
+        now += SECOND;
+        assert_eq!(hosts.insert(peer(1), now), Some(SECOND), "it has answered for a minute");
+    }
+}
