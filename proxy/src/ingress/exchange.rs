@@ -171,25 +171,29 @@ async fn attempt(
     way: Way,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
-    let (pass, key, source) = match way {
+    let (pass, key, mut source) = match way {
         Way::Here(pass) => {
             let key = Key::new(pass.pod().start, route.port, route.protocol);
             let source = match pod.pools.take(key, request.is_repeatable()) {
                 Some(connection) => Source::Open(connection),
-                None => Source::Pod((pass.address(), route.port).into(), key),
+                None => Source::Closed(Closed::Pod((pass.address(), route.port).into(), key)),
             };
             (Some(pass), Some(key), source)
         }
         Way::Http(connection) => (None, Some(Key::of_other_host(route.port)), Source::Open(*connection)),
-        Way::There { stream, .. } => (None, None, Source::Tunnel(stream, route.protocol)),
+        Way::There { stream, .. } => (None, None, Source::Closed(Closed::Tunnel(stream, route.protocol))),
     };
-    let (source, mut kept) = source.with_kept();
+    let mut kept = source.take_kept();
     if let Some(pass) = pass.as_ref().filter(|pass| !kept.cut.as_ref().is_some_and(|cut| cut.is_of(pass))) {
         kept.cut = Some(pass.cut());
     }
     let (timer, cut) = (&mut kept.timer, &mut kept.cut);
     let sent = async {
-        let mut connection = connect(shared, pod, source).await?;
+        let mut connection = match source {
+            Source::Open(connection) => connection,
+            // Not in the memory of each request, which most do without it.
+            Source::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
+        };
         let sent = Instant::now();
         let response = send(shared, request, &mut connection, sent, timer).await?;
         learn(route, pod, response.status(), sent);
@@ -221,28 +225,31 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 enum Source {
     /// It is open: from the pod's pool, or through the tunnel and already asked of the gate there.
     Open(Connection),
-    /// The pod itself.
+    Closed(Closed),
+}
+
+/// What becomes a connection.
+enum Closed {
+    /// A port of the pod.
     Pod(SocketAddr, Key),
-    /// A connection of its own, through the tunnel.
+    /// A connection through the tunnel, for this request alone.
     Tunnel(Box<TunnelStream>, HttpProtocol),
 }
 
 impl Source {
     /// Takes what the connection's request before has left.
-    fn with_kept(mut self) -> (Self, Kept) {
-        let kept = match &mut self {
+    fn take_kept(&mut self) -> Kept {
+        match self {
             Source::Open(connection) => connection.take_kept(),
-            _ => Kept::default(),
-        };
-        (self, kept)
+            Source::Closed(_) => Kept::default(),
+        }
     }
 }
 
-async fn connect(shared: &Shared, pod: &Pod, source: Source) -> Result<Connection, Failure> {
-    match source {
-        Source::Open(connection) => Ok(connection),
-        Source::Pod(address, key) => open(shared, pod, address, key).await,
-        Source::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
+async fn connect(shared: &Shared, pod: &Pod, closed: Closed) -> Result<Connection, Failure> {
+    match closed {
+        Closed::Pod(address, key) => open(shared, pod, address, key).await,
+        Closed::Tunnel(stream, protocol) => Connection::over(*stream, protocol).await.map_err(|error| {
             Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
         }),
     }

@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
                 None => {
                     return match self.is_repeatable {
                         Some(is_repeatable) => self.enter_with_request(tunnel, pod, is_repeatable).await,
-                        None => self.enter_through(tunnel, endpoint).await,
+                        None => Box::pin(self.enter_through(tunnel, endpoint)).await,
                     };
                 }
             },
@@ -192,6 +192,12 @@ impl<'a> Search<'a> {
                 Err(_) => return Err(NoWay::Unreachable),
             }
         }
+        // Not in the memory of each request, which most do without it.
+        Box::pin(self.connect_for_requests(tunnel, pod)).await
+    }
+
+    async fn connect_for_requests(&self, tunnel: &Dialer, pod: &Pod) -> Result<Way, NoWay> {
+        let (port, within) = (self.target.port, self.shared.config.connect_within);
         let connected = tunnel.connect_for_requests(&pod.endpoint, port, within).await;
         let connection = match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
             HttpStream::Kept(stream) => Connection::over_kept(stream).await,

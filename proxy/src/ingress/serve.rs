@@ -250,8 +250,13 @@ async fn routed(
         return Err(Problem::bad_request("A path with `.` or `..` could lead to another route's path."));
     }
     if let Some(token) = path.strip_prefix(https::CHALLENGE_PATH)
-        && let Some(answer) =
-            https::challenge(client.shared.config.challenges.as_deref(), &table.routes, &host, token).await
+        && let Some(answer) = Box::pin(https::challenge(
+            client.shared.config.challenges.as_deref(),
+            &table.routes,
+            &host,
+            token,
+        ))
+        .await
     {
         return Ok(answer);
     }
