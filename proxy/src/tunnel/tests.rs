@@ -170,6 +170,25 @@ async fn each_request_on_a_kept_connection_is_let_in_anew_and_an_idle_one_counts
 }
 
 #[tokio::test]
+async fn requests_that_follow_at_once_are_each_let_in_and_counted_once() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let mut stream = kept(&hosts, port).await;
+    let (pod, assignment) = (endpoint().pod, endpoint().assignment);
+    for number in 0..100_u8 {
+        stream.begin();
+        assert_eq!(ask(&mut stream, &[number]).await.unwrap(), [number]);
+        let row = hosts.gates.row(&assignment).unwrap();
+        assert_eq!(hosts.gates.close(&pod, &assignment), 1);
+        hosts.gates.set(row);
+        end(&stream).await;
+    }
+    hosts.gates.close(&pod, &assignment);
+    stream.begin();
+    assert!(ask(&mut stream, b"late").await.is_err());
+    assert_eq!(stream.refusal(), Some(Refusal::Closed));
+}
+
+#[tokio::test]
 async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
     let (hosts, port) = (hosts().await, echo().await);
     let (pod, assignment) = (endpoint().pod, endpoint().assignment);
