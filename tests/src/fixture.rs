@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use common::ids::{AssignmentId, NodeName, PodId, SchedulerId, ServiceName};
+use common::ids::{AssignmentId, HolderId, NodeName, PodId, SchedulerId, ServiceName};
 use common::lifecycle::Phase;
 use common::network::{ContainerNetwork, PublishedPort};
 use common::node::{NodeInfo, Resources};
@@ -12,8 +12,8 @@ use common::pod::PodRecord;
 use common::service::Service;
 use common::spec::{HostPorts, Protocol, ServiceInput};
 use common::store::{
-    Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, DeclareOutcome, DrainOutcome,
-    PodRef, PutMode, Registration, Session, Store, VolumeReport,
+    Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Claimant, DeclareOutcome,
+    DrainOutcome, KnownCluster, PodRef, PutMode, Registration, Session, Store, VolumeReport,
 };
 use common::volume::VolumeClaim;
 
@@ -112,6 +112,16 @@ impl Fixture {
     pub async fn machine(&self, name: &str, engine_id: &str) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
+    }
+
+    /// As [`machine`](Self::machine), by another worker. One that knows the cluster has registered before.
+    pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
+        let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
+        let id = self.store.cluster_id().await.unwrap().unwrap();
+        let known = knows_cluster.then_some(KnownCluster { id: &id, containers: 0 });
+        let holder = HolderId::random();
+        let claimant = Claimant { holder: &holder, ..fixtures::claimant() };
+        self.store.register(&node(name), &facts, claimant, known).await.unwrap()
     }
 
     /// Registers a node with this capacity.

@@ -53,6 +53,8 @@ notices! {
         "record.engine_id ~= '' and record.engine_id ~= engine_of(node)" => "false", "empty on another machine with";
     a_payload_that_is_put_back_by_the_name_of_its_node: volumes::a_payload_is_missing_when_a_name_changes,
         "pod_requeue", "engine_id ~= (current_engine or '')" => "false", "starts on an empty volume";
+    a_machine_that_is_not_waited_for_because_its_name_is_taken: volumes::a_machine_that_has_data_is_refused,
+        "register", "redis.pcall('HSETNX', reports, former_machine(node, engine_id), '')" => "", "asks for its name";
     a_name_whose_former_machine_is_forgotten: volumes::another_machine_has_the_name, "register",
         "redis.pcall('HSET', reports, former_machine(node, known_engine), reported or '')" => "",
         "is forgotten";

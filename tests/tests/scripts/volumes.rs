@@ -229,6 +229,34 @@ async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
 }
 
+/// A failover has lost that a machine ever registered, and which volumes it has. Another one has its name by now. Returns
+/// what is wrong.
+pub(crate) async fn a_machine_that_has_data_is_refused(fixture: &Fixture) -> Vec<String> {
+    let other = registered(fixture.machine("w1", "B").await);
+    report_volumes(&other, &[]).await;
+    service(fixture, 1).await;
+    let payloads = fixture.take_all().await;
+    let refused = fixture.another_machine("w1", "C", false).await;
+    assert!(matches!(refused, Registration::Taken(_)));
+    assert_eq!(unreported(fixture).await, [""; 0], "C never was of this cluster");
+    let refused = fixture.another_machine("w1", "A", true).await;
+    assert!(matches!(refused, Registration::Taken(_)));
+    if fixture.assign(&other, payloads.clone()).await != [AssignOutcome::Refused] {
+        return vec!["empty, while the machine with the data asks for its name".to_owned()];
+    }
+    assert_eq!(unreported(fixture).await, ["former w1"]);
+    fixture.kill_node("w1").await;
+    let machine = registered(fixture.another_machine("w1", "A", true).await);
+    report_volumes(&machine, &[]).await;
+    assert_eq!(unreported(fixture).await, [""; 0]);
+    fixture.violations().await
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_have_its_name_is_waited_for() {
+    assert_eq!(a_machine_that_has_data_is_refused(&Fixture::new().await).await, [""; 0]);
+}
+
 /// A payload was removed by hand, so it was not moved when another machine took the name. Returns what is wrong.
 pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);

@@ -32,7 +32,17 @@ redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
 local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
 local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
-if state == 'dead' and waiting + starting + running > 0 then return { 'DRAINING' } end
+-- Notes that this machine, which cannot have its name yet, may have volumes. A failover can have lost them, together
+-- with its registration; then it would not be waited for. One that never was of this cluster has none of its volumes.
+local function wait_for_this_machine()
+  if known_cluster ~= '' and engine_id ~= '' and engine_id ~= known_engine then
+    redis.pcall('HSETNX', reports, former_machine(node, engine_id), '')
+  end
+end
+if state == 'dead' and waiting + starting + running > 0 then
+  wait_for_this_machine()
+  return { 'DRAINING' }
+end
 
 -- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder is that of
 -- a version before this one, or of an external worker: either may be this very node, just upgraded.
@@ -48,6 +58,7 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   -- After a change of the master the clock may have jumped, and the other worker may not have found the master.
   local silence = NOW - math.max(past(beat), master_changed_at())
   if silence < tonumber(takeover_after_ms) then
+    wait_for_this_machine()
     return { 'TAKEN', past(registered_at) or NOW, silence, takeover_after_ms - silence,
       type(last_heartbeat) == 'string' and last_heartbeat or '' }
   end
@@ -61,6 +72,7 @@ if is_other and state == 'alive' and waiting + starting + running > 0 then
   redis.call('DEL', stop_set)
   emit('node', node, 'NodeDead', node, node, '', 'another machine registers under this name: the pods of the former'
     .. ' one are moved to other nodes')
+  wait_for_this_machine()
   return { 'DRAINING' }
 end
 
