@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
 //! One request finds that out, and waits for it as long as a connection may take. From then on no request of any service
-//! waits for that host: somebody else keeps asking it. Pure, apart from the lock.
+//! waits for that host: a task keeps asking it. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::peers::Peer;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest such time: it doubles with each silence.
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
-/// A host that has answered for so long has no earlier silences.
+/// After this time of answers a host has no earlier silences.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The hosts that are silent, or were a moment ago.
@@ -46,7 +46,7 @@ impl SilentHosts {
     }
 
     /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it was silent before, and
-    /// somebody asks it.
+    /// it is asked already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
         let is_recent = |host: &Host| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
@@ -100,7 +100,7 @@ mod tests {
         let (hosts, now) = (SilentHosts::default(), Instant::now());
         assert!(!hosts.has_some());
         assert_eq!(hosts.insert(peer(1), now), Some(SECOND));
-        assert_eq!(hosts.insert(peer(1), now), None, "somebody asks it");
+        assert_eq!(hosts.insert(peer(1), now), None, "it is asked already");
         assert!(hosts.contains(&peer(1)) && !hosts.contains(&peer(2)));
         hosts.insert(peer(2), now);
         hosts.answered(&peer(1), now);
