@@ -268,12 +268,13 @@ impl World {
             drop(request.reply.send(Err(RuntimeError::Engine("timed out".to_owned()))));
             return;
         }
-        if let EngineCall::Stop(_, grace) = &request.call
+        if let EngineCall::Stop(_, grace) = request.call
             && request.delayed_until == request.sent_at
-            && *grace > 0
+            && grace > 0
         {
-            // The container's process takes a while to end, at most its grace period.
-            let delay = 1 + self.random.between(0, (*grace).min(3000));
+            // It begins now, and the container's process takes a while to end, at most its grace period.
+            self.watch_engine(host, &request);
+            let delay = 1 + self.random.between(0, grace.min(3000));
             request.delayed_until = request.sent_at + delay;
             self.bus.lock().engine_requests.push(request);
             return;
