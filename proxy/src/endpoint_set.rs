@@ -1,4 +1,5 @@
-//! The endpoints of one service as this proxy knows them, and what messages and answers of Redis make of them. Pure.
+//! The endpoints of one service as this proxy knows them, and what is made of them by messages and answers of Redis and, while
+//! Redis is away, by what the hosts of the pods say. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

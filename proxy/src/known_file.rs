@@ -76,14 +76,24 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
 pub(crate) fn read(path: &Path) -> Known {
+    read_saved(path, parse, "nothing is routed")
+}
+
+/// Reads what the process before has saved. `loss` says what is so until Redis answers if the file is unreadable, as `nothing
+/// is routed`.
+pub(crate) fn read_saved<T: Default>(
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> serde_json::Result<T>,
+    loss: &str,
+) -> T {
     let read = match std::fs::read(path) {
         Ok(text) => parse(&text).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Known::default(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return T::default(),
         Err(error) => Err(error.to_string()),
     };
     read.unwrap_or_else(|why| {
-        tracing::warn!("{} cannot be read: {why}; nothing is routed until Redis answers", path.display());
-        Known::default()
+        tracing::warn!("{} cannot be read: {why}; {loss} until Redis answers", path.display());
+        T::default()
     })
 }
 

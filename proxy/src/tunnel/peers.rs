@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use common::ids::NodeName;
 
 use super::key::Fingerprint;
+use crate::known_file;
 
 /// The proxy of a host, as it stands in Redis: `<address>:<port> <fingerprint>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,8 +48,8 @@ impl Peers {
     /// Returns those that the process before has saved at `path`, so that one that is restarted without Redis reaches other
     /// hosts; none if there is no such file.
     pub(crate) fn saved(path: &Path) -> Self {
-        let text = std::fs::read(path).unwrap_or_default();
-        let lines: HashMap<NodeName, String> = serde_json::from_slice(&text).unwrap_or_default();
+        let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
+        let lines = known_file::read_saved(path, parse, "no other host is reached");
         let peers = lines.into_iter().filter_map(|(node, line)| Some((node, line.parse().ok()?)));
         Self { by_node: RwLock::new(Arc::new(peers.collect())) }
     }
