@@ -76,11 +76,11 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
 pub(crate) fn read(path: &Path) -> Known {
-    read_saved(path, parse, "nothing is routed")
+    read_saved(path, parse, "nothing is routed until Redis answers")
 }
 
-/// Reads what the process before has saved. `loss` says what is so until Redis answers if the file is unreadable, as `nothing
-/// is routed`.
+/// Reads what the process before has saved; nothing if there is no such file. `loss` says what follows if it is unreadable,
+/// as `nothing is routed until Redis answers`.
 pub(crate) fn read_saved<T: Default>(
     path: &Path,
     parse: impl FnOnce(&[u8]) -> serde_json::Result<T>,
@@ -92,7 +92,7 @@ pub(crate) fn read_saved<T: Default>(
         Err(error) => Err(error.to_string()),
     };
     read.unwrap_or_else(|why| {
-        tracing::warn!("{} cannot be read: {why}; {loss} until Redis answers", path.display());
+        tracing::warn!("{} cannot be read: {why}; {loss}", path.display());
         T::default()
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! It is in the runtime directory, which a reboot of the machine empties: after that no pod is where it was.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use common::ids::NodeName;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::known_file;
 use crate::workers::Workers;
 
 /// Between two writes, at least. A worker that finds the proxy restarted sends its table within about the same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct File {
     nodes: Vec<NodePods>,
 }
@@ -36,21 +37,9 @@ pub(crate) fn path(socket: &Path) -> PathBuf {
 
 /// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
 pub(crate) fn read(path: &Path) -> Vec<(NodeName, Vec<LocalPod>)> {
-    let parsed = match std::fs::read(path) {
-        Ok(text) => serde_json::from_slice::<File>(&text).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
-        Err(error) => Err(error.to_string()),
-    };
-    match parsed {
-        Ok(file) => file.nodes.into_iter().map(|node| (node.node, node.pods)).collect(),
-        Err(why) => {
-            tracing::warn!(
-                "{} cannot be read: {why}; pods are served when their workers have said where they are",
-                path.display()
-            );
-            Vec::new()
-        }
-    }
+    let loss = "pods are served when their workers have said where they are";
+    let file: File = known_file::read_saved(path, |text| serde_json::from_slice(text), loss);
+    file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
 /// Writes the file whenever the tables have changed, until `shutdown`, and then once more.

@@ -1,7 +1,6 @@
 //! The file with the addresses that a proxy knew, so that one that is restarted without Redis resolves them.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +15,15 @@ use crate::known_file;
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// As in Redis: the fields of `addresses`, with a name.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct File {
     addresses: BTreeMap<String, u32>,
 }
 
 /// Reads the file. What is no address of a name is left out; without a file nothing is known.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
-    let file = match std::fs::read(path) {
-        Ok(text) => serde_json::from_slice::<File>(&text).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
-        Err(error) => Err(error.to_string()),
-    };
-    let addresses = match file {
-        Ok(File { addresses }) => addresses,
-        Err(why) => {
-            tracing::warn!("{} cannot be read: {why}; no name is known until Redis answers", path.display());
-            return Vec::new();
-        }
-    };
+    let parse = |text: &[u8]| serde_json::from_slice(text);
+    let File { addresses } = known_file::read_saved(path, parse, "no name is known until Redis answers");
     let known = addresses.into_iter();
     known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
 }

@@ -49,7 +49,7 @@ impl Peers {
     /// hosts; none if there is no such file.
     pub(crate) fn saved(path: &Path) -> Self {
         let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
-        let lines = known_file::read_saved(path, parse, "no other host is reached");
+        let lines = known_file::read_saved(path, parse, "no other host is reached until Redis answers");
         let peers = lines.into_iter().filter_map(|(node, line)| Some((node, line.parse().ok()?)));
         Self { by_node: RwLock::new(Arc::new(peers.collect())) }
     }
