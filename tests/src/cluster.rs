@@ -158,7 +158,12 @@ impl Cluster {
     /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> Daemon {
         let state = host.display().to_string();
-        let mut all = vec![("KUBELEET_STATE_DIR", state.as_str()), ("KUBELEET_METRICS_LISTEN", "off")];
+        // One proxy of a machine has the ports to which its rules lead; a test that is about names says so.
+        let mut all = vec![
+            ("KUBELEET_STATE_DIR", state.as_str()),
+            ("KUBELEET_METRICS_LISTEN", "off"),
+            ("KUBELEET_NAMES", "off"),
+        ];
         all.extend(settings);
         let name = host.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.start("proxy", &format!("proxy-{name}"), &all)

@@ -62,7 +62,6 @@ impl Site {
                     ("KUBELEET_ACME_EMAIL", "ops@web.example"),
                     ("KUBELEET_TUNNEL_LISTEN", "off"),
                     ("KUBELEET_POD_WAIT", "100ms"),
-                    ("KUBELEET_NAMES", "off"),
                 ],
             )
         };

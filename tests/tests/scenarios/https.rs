@@ -59,7 +59,6 @@ async fn a_service_that_wants_https_is_reached_by_it_with_the_commands_of_the_pa
             ("KUBELEET_INGRESS_TLS_LISTEN", &https),
             ("KUBELEET_CERTIFICATES", directory.to_str().unwrap()),
             ("KUBELEET_POD_WAIT", "100ms"),
-            ("KUBELEET_NAMES", "off"),
         ],
     );
     let mut web = sleeper("web", 0, "keep");

@@ -59,17 +59,12 @@ impl Hosts {
             &[
                 ("KUBELEET_INGRESS_LISTEN", "off"),
                 ("KUBELEET_TUNNEL_LISTEN", &tunnel_here),
+                ("KUBELEET_NAMES", "true"),
                 ("KUBELEET_POD_WAIT", POD_WAIT),
             ],
         );
-        let proxy_there = cluster.proxy(
-            &there,
-            &[
-                ("KUBELEET_INGRESS_LISTEN", "off"),
-                ("KUBELEET_TUNNEL_LISTEN", &tunnel_there),
-                ("KUBELEET_NAMES", "off"),
-            ],
-        );
+        let proxy_there = cluster
+            .proxy(&there, &[("KUBELEET_INGRESS_LISTEN", "off"), ("KUBELEET_TUNNEL_LISTEN", &tunnel_there)]);
         let socket = |host: &Path| host.join("proxy.sock").display().to_string();
         let (socket_here, socket_there) = (socket(&here), socket(&there));
         let worker_here =
