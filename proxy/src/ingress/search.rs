@@ -108,13 +108,14 @@ impl<'a> Search<'a> {
         let begun = Instant::now();
         let now = begun.into_std();
         loop {
-            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod) || self.is_silent(pod);
-            let pod = match self.target.slot {
-                None => service.choose(now, is_tried),
-                Some(slot) => service.of_slot(slot, is_tried),
+            let is_tried = |pod: &Pod| self.refused.contains(&pod.endpoint.pod);
+            let choose = |is_out: &dyn Fn(&Pod) -> bool| match self.target.slot {
+                None => service.choose(now, is_out),
+                Some(slot) => service.of_slot(slot, is_out),
             };
+            // Better a pod whose host is silent than none: the host may be back.
+            let pod = choose(&|pod| is_tried(pod) || self.is_silent(pod)).or_else(|| choose(&is_tried));
             let Some(pod) = pod else {
-                self.has_refused_connection |= service.all().any(|pod| self.is_silent(pod));
                 self.doubt();
                 return None;
             };
@@ -231,17 +232,17 @@ impl<'a> Search<'a> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods of the pod's host, for requests of all services, until it answers.
+    /// Rules out all pods of the pod's host until the next wait. Until it answers, requests of all services go to other
+    /// hosts where they can.
     pub(super) fn rule_out_host(&mut self, pod: &Pod) {
-        self.has_refused_connection = true;
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
             tunnel.note_silent(node);
         }
-        for lost in self.service.iter().flat_map(|service| service.all()) {
-            if lost.endpoint.node == *node {
-                lost.pools.clear();
-            }
+        let Some(service) = self.service.clone() else { return };
+        for lost in service.all().filter(|other| other.endpoint.node == *node) {
+            lost.pools.clear();
+            self.rule_out(lost, true);
         }
     }
 

@@ -115,15 +115,14 @@ impl Dialer {
         self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
     }
 
-    /// Notes that the host of a node does not answer. No request waits for it until it has answered a task, which this
-    /// starts.
+    /// Notes that the host of a node does not answer, and starts a task that asks it until it does.
     pub(crate) fn note_silent(self: &Arc<Self>, node: &NodeName) {
         let Some(peer) = self.peers.of_node(node) else { return };
         if let Some(wait) = self.silent.insert(peer, Instant::now()) {
             tracing::warn!(
                 %node, address = %peer.address,
-                "The proxy of the node does not answer; no request waits for it until it does. Look whether \
-                 `kubeleet proxy` runs there and its address can be reached from here."
+                "The proxy of the node does not answer; until it does, requests go to pods of other hosts where there are \
+                 some. Look whether `kubeleet proxy` runs there and its address can be reached from here."
             );
             tokio::spawn(self.clone().ask_until_it_answers(node.clone(), peer, wait));
         }
@@ -134,15 +133,16 @@ impl Dialer {
             tokio::time::sleep(wait).await;
             wait = ASK_AGAIN_AFTER;
             if !self.peers.has(&peer) {
-                self.silent.remove(&peer);
+                return self.silent.remove(&peer);
+            }
+            if self.silent.needs_no_question(&peer) {
                 return;
             }
             // A handshake is an answer. What it speaks after it, also the version before does.
             let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
             if let Ok(Ok(_)) = answer {
-                self.silent.answered(&peer, Instant::now());
                 tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
-                return;
+                self.silent.answered(&peer, Instant::now());
             }
         }
     }
@@ -182,6 +182,9 @@ impl Dialer {
         let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
         let connected = tokio::time::timeout(within, self.connect_to(peer, endpoint, port, protocols)).await;
         let answer = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        if answer.is_ok() && self.silent.has_some() {
+            self.silent.answered(&peer, Instant::now());
+        }
         match answer {
             Ok((stream, Reply::Connected)) => Ok(stream),
             Ok((_, Reply::Closed)) => Err(Refusal::Closed.into()),

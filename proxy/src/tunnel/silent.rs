@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
 //! One request finds that out, and waits for it as long as a connection may take. From then on no request of any service
-//! waits for that host: a task keeps asking it. Pure, apart from the lock.
+//! that has a pod elsewhere waits for that host: a task keeps asking it. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +32,8 @@ struct Host {
     silences: u32,
     /// When it has answered; `None` while it is silent.
     answered: Option<Instant>,
+    /// Whether a task asks it, or is about to.
+    is_asked: bool,
 }
 
 impl SilentHosts {
@@ -45,25 +47,35 @@ impl SilentHosts {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it was silent before, and
-    /// it is asked already.
+    /// Notes that a host does not answer. Returns after how long it is to be asked; `None` if it is asked already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.lock();
         let is_recent = |host: &Host| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
-        hosts.retain(|_, host| is_recent(host));
-        let host = hosts.entry(peer).or_insert(Host { silences: 0, answered: Some(now) });
-        host.answered.take()?;
+        hosts.retain(|_, host| is_recent(host) || host.is_asked);
+        let new = Host { silences: 0, answered: Some(now), is_asked: false };
+        let host = hosts.entry(peer).or_insert(new);
         let wait = FIRST_WAIT.saturating_mul(1 << host.silences.min(8)).min(LONGEST_WAIT);
-        host.silences += 1;
+        if host.answered.take().is_some() {
+            host.silences += 1;
+        }
+        let was_asked = std::mem::replace(&mut host.is_asked, true);
         self.count(&hosts);
-        Some(wait)
+        (!was_asked).then_some(wait)
+    }
+
+    /// Called by who asks a host: returns whether it has answered others meanwhile. Then it is asked no more.
+    pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
+        let mut hosts = self.lock();
+        let Some(host) = hosts.get_mut(peer) else { return true };
+        host.is_asked = host.answered.is_none();
+        !host.is_asked
     }
 
     /// Notes that a host has answered.
     pub(super) fn answered(&self, peer: &Peer, now: Instant) {
         let mut hosts = self.lock();
         if let Some(host) = hosts.get_mut(peer) {
-            host.answered = Some(now);
+            host.answered.get_or_insert(now);
         }
         self.count(&hosts);
     }
@@ -103,6 +115,7 @@ mod tests {
         assert_eq!(hosts.insert(peer(1), now), None, "it is asked already");
         assert!(hosts.contains(&peer(1)) && !hosts.contains(&peer(2)));
         hosts.insert(peer(2), now);
+        assert!(!hosts.needs_no_question(&peer(1)));
         hosts.answered(&peer(1), now);
         assert!(!hosts.contains(&peer(1)) && hosts.contains(&peer(2)));
         hosts.remove(&peer(2));
@@ -118,9 +131,25 @@ mod tests {
             assert_eq!(hosts.insert(peer(1), now), Some(expected * SECOND));
             now += expected * SECOND;
             hosts.answered(&peer(1), now);
+            assert!(hosts.needs_no_question(&peer(1)));
             now += 59 * SECOND;
         }
         now += SECOND;
         assert_eq!(hosts.insert(peer(1), now), Some(SECOND), "it has answered for a minute");
+    }
+
+    #[test]
+    fn one_task_asks_however_often_it_answers_others_and_falls_silent() {
+        let (hosts, now) = (SilentHosts::default(), Instant::now());
+        assert!(hosts.insert(peer(1), now).is_some());
+        for _ in 0..3 {
+            hosts.answered(&peer(1), now);
+            assert!(!hosts.contains(&peer(1)));
+            assert_eq!(hosts.insert(peer(1), now), None);
+            assert!(hosts.contains(&peer(1)) && !hosts.needs_no_question(&peer(1)));
+        }
+        hosts.answered(&peer(1), now);
+        assert!(hosts.needs_no_question(&peer(1)));
+        assert!(hosts.insert(peer(1), now).is_some());
     }
 }

@@ -154,6 +154,30 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
 }
 
+/// Such as a proxy that was killed and is started again. Where there is no other pod, requests do not wait until the host was asked.
+#[tokio::test]
+async fn a_host_whose_proxy_is_back_is_used_at_once() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let fixture = before_another_host(&pod).await;
+    fixture.gates.set(row("p"));
+    fixture.set_endpoints(vec![endpoint("p", EndpointState::Ready)]);
+    let node = endpoint("p", EndpointState::Ready).node;
+    let real = fixture.peers.of_node(&node).unwrap();
+    for _ in 0..8 {
+        // Nothing listens there.
+        let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        fixture.peers.insert(node.clone(), Peer { address, ..real });
+        let waiting = fixture.request(get("/"));
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(Duration::from_millis(60), &mut waiting).await.is_err());
+        let proxy = Cable::at(address, real.address).await;
+        let begun = Instant::now();
+        assert_eq!(waiting.await.status(), StatusCode::OK);
+        assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        drop(proxy);
+    }
+}
+
 /// A cable to a proxy, which can be cut: nothing is passed on then, and nothing ends.
 struct Cable {
     address: SocketAddr,
@@ -162,7 +186,11 @@ struct Cable {
 
 impl Cable {
     async fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at("127.0.0.1:0".parse().unwrap(), target).await
+    }
+
+    async fn at(address: SocketAddr, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let is_cut = Arc::new(AtomicBool::new(false));
         let cut = is_cut.clone();
