@@ -13,7 +13,7 @@ use common::channel::TerminalSize;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::io::ReaderStream;
 
 use super::client::Client;
@@ -25,6 +25,8 @@ use crate::runtime::{CommandControl, CommandOutput, CommandRequest, RunningComma
 /// The output ends a moment before the engine knows how the command has ended.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
+/// How long an engine may take to know the process of a command that runs.
+const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 /// The time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Programs use no colours and no cursor on a terminal that they do not know.
@@ -110,9 +112,21 @@ impl DockerCommand {
         Ok((exit_code, answer.pid))
     }
 
+    /// As [`inspect`](Self::inspect), once the engine knows the process: a command may have said something before.
+    async fn begun(&self) -> Result<(Option<i64>, Option<i64>), RuntimeError> {
+        let until = Instant::now() + KNOWN_WITHIN;
+        loop {
+            let (exit_code, pid) = self.inspect().await?;
+            if exit_code.is_some() || pid.is_some_and(|pid| pid > 0) || Instant::now() >= until {
+                return Ok((exit_code, pid));
+            }
+            sleep(FIRST_POLL).await;
+        }
+    }
+
     /// Signals the command and all processes of its group. Succeeds if it has ended.
     async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
-        let (exit_code, pid) = self.inspect().await?;
+        let (exit_code, pid) = self.begun().await?;
         if exit_code.is_some() {
             return Ok(());
         }
