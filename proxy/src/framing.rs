@@ -331,10 +331,11 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
 /// A set of bytes. Each byte of each head is looked up in one.
 struct Bytes([bool; 256]);
 
+const ALPHANUMERIC: &[(u8, u8)] = &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')];
 /// What names of headers and methods consist of.
-static TOKEN: Bytes = Bytes::new(&[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')], b"!#$%&'*+-.^_`|~");
+static TOKEN: Bytes = Bytes::new(ALPHANUMERIC, b"!#$%&'*+-.^_`|~");
 /// What the Host consists of.
-static HOST: Bytes = Bytes::new(&[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')], b"-._~:[]%!$&'()*+;=");
+static HOST: Bytes = Bytes::new(ALPHANUMERIC, b"-._~:[]%!$&'()*+;=");
 /// What a target consists of.
 static TARGET: Bytes = Bytes::new(&[(b'!', b'"'), (b'$', b'~')], b"");
 /// What the value of a header consists of.

@@ -93,9 +93,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     const NAMES: [&str; 7] =
         ["connection", "te", "transfer-encoding", "upgrade", "http2-settings", "keep-alive", "proxy"];
     let text = name.as_str();
-    // All names of all headers are compared; a look at the first byte spares most of it.
-    matches!(text.as_bytes().first(), Some(b'c' | b'h' | b'k' | b'p' | b't' | b'u'))
-        && (NAMES.contains(&text) || text.starts_with("proxy-"))
+    NAMES.contains(&text) || text.starts_with("proxy-")
 }
 
 fn wants_trailers(value: &HeaderValue) -> bool {
@@ -131,11 +129,8 @@ fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     const EXACT: [&str; 5] = ["forwarded", "x-real-ip", "x-request-id", "x-original-url", "x-rewrite-url"];
     let says = |text: &str| EXACT.contains(&text) || text.starts_with("x-forwarded-");
     let text = name.as_str();
-    match text.as_bytes() {
-        [b'f' | b'x', rest @ ..] if rest.contains(&b'_') => says(&text.replace('_', "-")),
-        [b'f' | b'x', ..] => !is_trusted && says(text),
-        _ => false,
-    }
+    let has_underscore = text.as_bytes().contains(&b'_');
+    if has_underscore { says(&text.replace('_', "-")) } else { !is_trusted && says(text) }
 }
 
 fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {

@@ -110,15 +110,13 @@ impl Service {
     /// Chooses a ready pod other than those for which `is_tried` is true.
     pub(super) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         // Mostly all are well: then no request has to look at more than two of a thousand.
-        let (first, second) = two_of(self.pods.len(), rand::random())?;
-        let (first, second) = (&self.pods[first], &self.pods[second]);
+        let (count, random) = (self.pods.len(), rand::random());
+        let (first, second) = two_of(count, random)?;
         let is_well = |pod: &Pod| !is_tried(pod) && pod.set_aside_until(now).is_none();
-        match (is_well(first), is_well(second)) {
-            (true, true) if Arc::ptr_eq(first, second) => Some(first.clone()),
-            (true, true) if second.cost(now) < first.cost(now) => Some(second.clone()),
-            (true, true) => Some(first.clone()),
-            _ => self.choose_of_all(now, is_tried),
+        if !is_well(&self.pods[first]) || !is_well(&self.pods[second]) {
+            return self.choose_of_all(now, is_tried);
         }
+        better_of_two(count, random, |pod| self.pods[pod].cost(now)).map(|pod| self.pods[pod].clone())
     }
 
     fn choose_of_all(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {

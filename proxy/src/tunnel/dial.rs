@@ -136,12 +136,12 @@ impl Dialer {
                 return self.silent.remove(&peer);
             }
             if self.silent.needs_no_question(&peer) {
+                tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
                 return;
             }
             // A handshake is an answer. What it speaks after it, also the version before does.
             let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
             if let Ok(Ok(_)) = answer {
-                tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
                 self.silent.answered(&peer, Instant::now());
             }
         }

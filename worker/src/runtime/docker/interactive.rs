@@ -13,7 +13,7 @@ use common::channel::TerminalSize;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, TryStreamExt};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 use tokio_util::io::ReaderStream;
 
 use super::client::Client;
@@ -112,21 +112,29 @@ impl DockerCommand {
         Ok((exit_code, answer.pid))
     }
 
-    /// As [`inspect`](Self::inspect), once the engine knows the process: a command may have said something before.
-    async fn begun(&self) -> Result<(Option<i64>, Option<i64>), RuntimeError> {
-        let until = Instant::now() + KNOWN_WITHIN;
+    /// Inspects the command, less often each time, until the exit code and the process id are enough.
+    async fn inspect_until<T>(
+        &self,
+        enough: impl Fn(Option<i64>, Option<i64>) -> Option<T>,
+    ) -> Result<T, RuntimeError> {
+        let mut wait = FIRST_POLL;
         loop {
             let (exit_code, pid) = self.inspect().await?;
-            if exit_code.is_some() || pid.is_some_and(|pid| pid > 0) || Instant::now() >= until {
-                return Ok((exit_code, pid));
+            if let Some(found) = enough(exit_code, pid) {
+                return Ok(found);
             }
-            sleep(FIRST_POLL).await;
+            sleep(wait).await;
+            wait = (wait * 2).min(LAST_POLL);
         }
     }
 
     /// Signals the command and all processes of its group. Succeeds if it has ended.
     async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
-        let (exit_code, pid) = self.begun().await?;
+        // A command may have said something before the engine knows its process.
+        let known = self.inspect_until(|exit_code, pid| {
+            (exit_code.is_some() || pid.is_some_and(|pid| pid > 0)).then_some((exit_code, pid))
+        });
+        let (exit_code, pid) = timeout(KNOWN_WITHIN, known).await.unwrap_or(Ok((None, None)))?;
         if exit_code.is_some() {
             return Ok(());
         }
@@ -164,16 +172,7 @@ impl CommandControl for DockerCommand {
     }
 
     fn exit_code(&self) -> BoxFuture<'_, Result<i64, RuntimeError>> {
-        Box::pin(async move {
-            let mut wait = FIRST_POLL;
-            loop {
-                if let (Some(code), _) = self.inspect().await? {
-                    return Ok(code);
-                }
-                sleep(wait).await;
-                wait = (wait * 2).min(LAST_POLL);
-            }
-        })
+        Box::pin(self.inspect_until(|exit_code, _| exit_code))
     }
 
     fn end(&self) -> BoxFuture<'_, ()> {
@@ -183,7 +182,7 @@ impl CommandControl for DockerCommand {
                     tracing::warn!(container = self.container, %error, "a command whose client has left may run on");
                     return;
                 }
-                let ended = tokio::time::timeout(END_GRACE, self.exit_code()).await;
+                let ended = timeout(END_GRACE, self.exit_code()).await;
                 if ended.is_ok() {
                     return;
                 }
