@@ -2,7 +2,8 @@
 //!
 //! A pool belongs to one start of a pod's containers, never to an address: the engine gives an address to the
 //! next pod as soon as it is free. An HTTP/1.1 connection is driven by the request that uses it, without a
-//! task of its own. Each thread that serves has its own connections.
+//! task of its own. All requests to a pod of this host share an HTTP/2 connection; one to a pod of another host has one
+//! request after the other, for the gate there counts them. Each thread that serves has its own connections.
 
 use std::future::poll_fn;
 use std::io;
@@ -111,7 +112,7 @@ impl Body for ToPod {
 /// A connection to a pod.
 pub(super) enum Connection {
     Http1(Http1),
-    Http2(http2::SendRequest<ToPod>),
+    Http2(Http2),
 }
 
 /// The future of the connection; its type has no name outside of the library.
@@ -122,10 +123,25 @@ pub(super) struct Http1 {
     sender: http1::SendRequest<ToPod>,
     /// `None` when the connection has ended.
     driver: Option<Driver>,
-    idle_since: Instant,
     /// Asks the gate between two requests, if the pod is on another host.
     tunnel: Option<KeptStream>,
     kept: Kept,
+}
+
+/// An HTTP/2 connection. A task moves it.
+pub(super) struct Http2 {
+    sender: http2::SendRequest<ToPod>,
+    /// As that of [`Http1`]. The connection is for one request at a time then.
+    tunnel: Option<KeptStream>,
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        // Its task would wait for the next request to say goodbye.
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.close();
+        }
+    }
 }
 
 /// What the requests of a connection use one after another.
@@ -154,8 +170,7 @@ impl Connection {
             HttpProtocol::Http => {
                 let (sender, driver) = http1::handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
-                let (idle_since, kept) = (Instant::now(), Kept::default());
-                Ok(Self::Http1(Http1 { sender, driver, idle_since, tunnel: None, kept }))
+                Ok(Self::Http1(Http1 { sender, driver, tunnel: None, kept: Kept::default() }))
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -165,16 +180,20 @@ impl Connection {
                 let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
                 // Ends with its last sender and stream.
                 tokio::spawn(driver);
-                Ok(Self::Http2(sender))
+                Ok(Self::Http2(Http2 { sender, tunnel: None }))
             }
         }
     }
 
-    /// Begins to speak HTTP/1.1 on a connection through the tunnel whose first request was let in.
-    pub(super) async fn over_kept(stream: KeptStream) -> io::Result<Self> {
-        let mut connection = Self::over(stream.clone(), HttpProtocol::Http).await?;
-        if let Self::Http1(http1) = &mut connection {
-            http1.tunnel = Some(stream);
+    /// Begins to speak HTTP on a connection through the tunnel whose first request was let in.
+    pub(super) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
+        let mut connection = Self::over(stream.clone(), protocol).await?;
+        match &mut connection {
+            Self::Http1(http1) => http1.tunnel = Some(stream),
+            Self::Http2(http2) => {
+                stream.is_read_by_a_task();
+                http2.tunnel = Some(stream);
+            }
         }
         Ok(connection)
     }
@@ -197,14 +216,19 @@ impl Connection {
 
     /// Tells the gate of the other host that the request was answered. Returns whether the connection can be kept.
     pub(super) fn end(&self, cx: &mut Context<'_>) -> bool {
-        self.tunnel().is_some_and(|tunnel| tunnel.end(cx))
+        match self {
+            // What the pod has said beyond its answer would be taken for the next one.
+            Self::Http1(Http1 { tunnel: Some(tunnel), .. }) => !tunnel.has_unread() && tunnel.end(cx),
+            Self::Http2(Http2 { tunnel: Some(tunnel), .. }) => tunnel.end(cx),
+            _ => false,
+        }
     }
 
     /// Returns the way to the gate of the other host, if the connection goes through it.
     pub(super) fn tunnel(&self) -> Option<&KeptStream> {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
-            Self::Http2(_) => None,
+            Self::Http2(http2) => http2.tunnel.as_ref(),
         }
     }
 
@@ -229,7 +253,7 @@ impl Connection {
         request: Request<ToPod>,
     ) -> Result<Response<Incoming>, TrySendError<Request<ToPod>>> {
         match self {
-            Connection::Http2(sender) => sender.try_send_request(request).await,
+            Connection::Http2(http2) => http2.sender.try_send_request(request).await,
             Connection::Http1(connection) => {
                 let mut answer = pin!(connection.sender.try_send_request(request));
                 poll_fn(|cx| {
@@ -254,13 +278,26 @@ impl Connection {
             tokio::spawn(driver);
         }
     }
-}
 
-impl Http1 {
     /// Returns whether another request can be sent.
     fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
-        poll_driver(&mut self.driver, cx);
-        self.driver.is_some() && self.sender.is_ready()
+        match self {
+            Self::Http1(http1) => {
+                poll_driver(&mut http1.driver, cx);
+                http1.driver.is_some() && http1.sender.is_ready()
+            }
+            Self::Http2(http2) => !http2.sender.is_closed(),
+        }
+    }
+
+    /// Returns whether all requests can share it at the same time, and then another hold of it.
+    pub(super) fn shared(&self) -> Option<Self> {
+        match self {
+            Self::Http2(Http2 { sender, tunnel: None }) => {
+                Some(Self::Http2(Http2 { sender: sender.clone(), tunnel: None }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -283,8 +320,15 @@ pub(super) struct Pools {
 /// The connections of one thread to one port of one start of a pod.
 struct Pool {
     key: Key,
-    idle: Vec<Http1>,
-    http2: Option<http2::SendRequest<ToPod>>,
+    idle: Vec<Idle>,
+    /// The one that all requests share.
+    shared: Option<Connection>,
+}
+
+/// A connection between two requests.
+struct Idle {
+    connection: Connection,
+    since: Instant,
 }
 
 /// What the connections of one pool have in common.
@@ -305,8 +349,8 @@ impl Key {
     }
 
     /// The same for a pod of another host. The proxy there knows to which start a connection leads.
-    pub(super) fn of_other_host(port: u16) -> Self {
-        Self::new(0, port, HttpProtocol::Http)
+    pub(super) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
+        Self::new(0, port, protocol)
     }
 }
 
@@ -325,40 +369,36 @@ impl Pools {
     pub(super) fn take(&self, key: Key, is_repeatable: bool) -> Option<Connection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
-            let mut connection = {
+            let mut idle = {
                 let mut pools = self.lock();
                 pools.retain(|pool| pool.key.start == key.start);
                 let pool = pools.iter_mut().find(|pool| pool.key == key)?;
-                if let Some(sender) = pool.http2.take_if(|sender| sender.is_closed()).or(pool.http2.clone()) {
-                    return (!sender.is_closed()).then_some(Connection::Http2(sender));
+                let cx = &mut Context::from_waker(Waker::noop());
+                pool.shared.take_if(|shared| !shared.is_usable(cx));
+                if let Some(shared) = &pool.shared {
+                    return shared.shared();
                 }
                 pool.idle.pop()?
             };
-            let is_recent = connection.idle_since.elapsed() < most_idle;
-            if is_recent && connection.is_usable(&mut Context::from_waker(Waker::noop())) {
-                return Some(Connection::Http1(connection));
+            let is_recent = idle.since.elapsed() < most_idle;
+            if is_recent && idle.connection.is_usable(&mut Context::from_waker(Waker::noop())) {
+                return Some(idle.connection);
             }
         }
     }
 
     /// Keeps a connection for the next request, if it can take one.
-    pub(super) fn put(&self, key: Key, connection: Connection, cx: &mut Context<'_>) {
-        match connection {
-            Connection::Http1(mut connection) => {
-                if connection.sender.is_ready() || connection.is_usable(cx) {
-                    connection.idle_since = Instant::now();
-                    let mut pools = self.lock();
-                    let idle = &mut pool(&mut pools, key).idle;
-                    if idle.len() < MOST_KEPT {
-                        idle.push(connection);
-                    }
-                }
-            }
-            Connection::Http2(sender) => {
-                if !sender.is_closed() {
-                    pool(&mut self.lock(), key).http2.get_or_insert(sender);
-                }
-            }
+    pub(super) fn put(&self, key: Key, mut connection: Connection, cx: &mut Context<'_>) {
+        let is_ready = matches!(&connection, Connection::Http1(http1) if http1.sender.is_ready());
+        if !is_ready && !connection.is_usable(cx) {
+            return;
+        }
+        let mut pools = self.lock();
+        let pool = pool(&mut pools, key);
+        if let Some(shared) = connection.shared() {
+            pool.shared.get_or_insert(shared);
+        } else if pool.idle.len() < MOST_KEPT {
+            pool.idle.push(Idle { connection, since: Instant::now() });
         }
     }
 
@@ -383,7 +423,7 @@ impl Pools {
 
 fn pool(pools: &mut Vec<Pool>, key: Key) -> &mut Pool {
     let index = pools.iter().position(|pool| pool.key == key).unwrap_or_else(|| {
-        pools.push(Pool { key, idle: Vec::new(), http2: None });
+        pools.push(Pool { key, idle: Vec::new(), shared: None });
         pools.len() - 1
     });
     &mut pools[index]

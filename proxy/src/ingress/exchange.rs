@@ -23,7 +23,7 @@ use super::answer::Problem;
 use super::connection::{Connection, Kept, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
-use super::search::{NoPod, Search, Target};
+use super::search::{ForRequest, NoPod, Search, Target};
 use super::timer::Timer;
 use super::way::{self, Way};
 
@@ -95,10 +95,8 @@ pub(super) async fn exchange(
     begun: Instant,
 ) -> Result<Response<FromPod>, Problem> {
     let target = Target { service: &route.service, slot: None, port: route.port };
-    let mut search = match route.protocol {
-        HttpProtocol::Http => Search::for_request(shared, target, request.is_repeatable()),
-        HttpProtocol::H2c => Search::new(shared, target),
-    };
+    let known = ForRequest { is_repeatable: request.is_repeatable(), protocol: route.protocol };
+    let mut search = Search::for_request(shared, target, known);
     if let Some(service) = search.service() {
         service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, begun.into_std());
     }
@@ -180,7 +178,9 @@ async fn attempt(
             };
             (Some(pass), Some(key), source)
         }
-        Way::Http(connection) => (None, Some(Key::of_other_host(route.port)), Source::Open(*connection)),
+        Way::Http(connection) => {
+            (None, Some(Key::of_other_host(route.port, route.protocol)), Source::Open(*connection))
+        }
         Way::There { stream, .. } => (None, None, Source::Closed(Closed::Tunnel(stream, route.protocol))),
     };
     let mut kept = source.take_kept();
@@ -259,9 +259,8 @@ async fn open(shared: &Shared, pod: &Pod, address: SocketAddr, key: Key) -> Resu
     let connecting = Connection::connect(address, key.protocol);
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
         Ok(Ok(connection)) => {
-            if let Connection::Http2(sender) = &connection {
-                // All requests share it from now on.
-                let shared = Connection::Http2(sender.clone());
+            if let Some(shared) = connection.shared() {
+                // By all requests from now on.
                 pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
             }
             Ok(connection)

@@ -32,9 +32,8 @@ pub(crate) struct Target<'a> {
 pub(super) struct Search<'a> {
     shared: &'a Shared,
     target: Target<'a>,
-    /// Whether the request may be sent again if its connection ends at that moment, if this is for an HTTP/1.1 request;
     /// `None` for what has a connection of its own.
-    is_repeatable: Option<bool>,
+    request: Option<ForRequest>,
     table: Arc<Table>,
     /// As the table has it.
     service: Option<Arc<Service>>,
@@ -43,6 +42,15 @@ pub(super) struct Search<'a> {
     has_refused_connection: bool,
     /// When the search ends; `None` until something holds it up.
     deadline: Option<Instant>,
+}
+
+/// What a search for a request knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ForRequest {
+    /// Whether it may be sent again if its connection ends at that moment.
+    pub(super) is_repeatable: bool,
+    /// What the pod speaks.
+    pub(super) protocol: HttpProtocol,
 }
 
 /// Why there is no way to a pod.
@@ -70,7 +78,7 @@ impl<'a> Search<'a> {
         Self {
             shared,
             target,
-            is_repeatable: None,
+            request: None,
             service: table.service(target.service).cloned(),
             table,
             refused: Vec::new(),
@@ -79,9 +87,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// As [`new`](Self::new), for an HTTP/1.1 request.
-    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, is_repeatable: bool) -> Self {
-        Self { is_repeatable: Some(is_repeatable), ..Self::new(shared, target) }
+    /// As [`new`](Self::new), for a request.
+    pub(super) fn for_request(shared: &'a Shared, target: Target<'a>, request: ForRequest) -> Self {
+        Self { request: Some(request), ..Self::new(shared, target) }
     }
 
     /// Returns the service as it is known now.
@@ -155,8 +163,8 @@ impl<'a> Search<'a> {
             Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
                 Some(entered) => entered,
                 None => {
-                    return match self.is_repeatable {
-                        Some(is_repeatable) => self.enter_with_request(tunnel, pod, is_repeatable).await,
+                    return match self.request {
+                        Some(request) => self.enter_with_request(tunnel, pod, request).await,
                         None => Box::pin(self.enter_through(tunnel, endpoint)).await,
                     };
                 }
@@ -180,10 +188,10 @@ impl<'a> Search<'a> {
         &self,
         tunnel: &Dialer,
         pod: &Pod,
-        is_repeatable: bool,
+        ForRequest { is_repeatable, protocol }: ForRequest,
     ) -> Result<Way, NoWay> {
-        let (port, within) = (self.target.port, self.shared.config.connect_within);
-        let key = Key::of_other_host(port);
+        let within = self.shared.config.connect_within;
+        let key = Key::of_other_host(self.target.port, protocol);
         while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
             match tokio::time::timeout(within, connection.begin(is_repeatable)).await {
                 Ok(Ok(())) => return Ok(Way::Http(Box::new(connection))),
@@ -194,17 +202,25 @@ impl<'a> Search<'a> {
             }
         }
         // Not in the memory of each request, which most do without it.
-        Box::pin(self.connect_for_requests(tunnel, pod)).await
+        Box::pin(self.connect_for_requests(tunnel, pod, protocol)).await
     }
 
-    async fn connect_for_requests(&self, tunnel: &Dialer, pod: &Pod) -> Result<Way, NoWay> {
+    async fn connect_for_requests(
+        &self,
+        tunnel: &Dialer,
+        pod: &Pod,
+        protocol: HttpProtocol,
+    ) -> Result<Way, NoWay> {
         let (port, within) = (self.target.port, self.shared.config.connect_within);
+        let begun = Instant::now();
         let connected = tunnel.connect_for_requests(&pod.endpoint, port, within).await;
-        let connection = match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
-            HttpStream::Kept(stream) => Connection::over_kept(stream).await,
-            HttpStream::Once(stream) => Connection::over(*stream, HttpProtocol::Http).await,
-        };
-        connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
+        match connected.map_err(|error| self.no_way(&pod.endpoint, &error))? {
+            HttpStream::Kept(stream) => {
+                let connection = Connection::over_kept(stream, protocol).await;
+                connection.map(|connection| Way::Http(Box::new(connection))).map_err(|_| NoWay::Unreachable)
+            }
+            HttpStream::Once(stream) => Ok(Way::There { stream, took: begun.elapsed() }),
+        }
     }
 
     fn no_way(&self, endpoint: &Endpoint, error: &TunnelError) -> NoWay {

@@ -11,10 +11,10 @@ use super::connection::Connection;
 pub(super) enum Way {
     /// The pod is on this host.
     Here(Pass),
-    /// A connection to the pod's port, through the tunnel, for requests.
+    /// A connection to the pod's port, through the tunnel, for one request after the other.
     Http(Box<Connection>),
     /// A connection to the pod's port, through the tunnel. It counts at the gate there until it ends, so it is for one
-    /// connection, and is never kept.
+    /// connection or request, and is never kept.
     There {
         stream: Box<TunnelStream>,
         /// How long it took to connect.

@@ -3,12 +3,15 @@
 //! Each request asks the gate of the pod's host anew, on the same connection: what is idle counts nowhere, and the gate
 //! still counts exactly the requests. A request that may be sent twice is sent together with the question. If the gate
 //! refuses, the other end throws away what came with it, and the pod has seen nothing.
+//!
+//! HTTP/2 has a task that reads and writes by itself. What it writes between two requests waits for the next one, so that
+//! the pod gets nothing that was not let in.
 
 use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -42,6 +45,22 @@ struct Inner {
     refusal: Option<Refusal>,
     /// Whether something has come since the last request began.
     has_heard: bool,
+    /// Whether the gate has let in the request that waits for it.
+    is_accepted: bool,
+    /// Whether there is no request.
+    is_idle: bool,
+    has_ended: bool,
+    /// Who reads: a task of its own, or otherwise who asks the gate.
+    reader: Reader,
+    /// The task that has something to write and waits for the next request.
+    writer: Option<Waker>,
+}
+
+/// Who reads what arrives while the gate is asked.
+enum Reader {
+    Asker,
+    /// A task. It wakes who asks.
+    Task(Option<Waker>),
 }
 
 impl fmt::Debug for KeptStream {
@@ -53,8 +72,24 @@ impl fmt::Debug for KeptStream {
 impl KeptStream {
     /// Takes a connection whose first request was let in.
     pub(super) fn new(stream: TunnelStream) -> Self {
-        let (arrived, data, unsent) = (Arrived::default(), Bytes::new(), BytesMut::new());
-        Self(Arc::new(Mutex::new(Inner { stream, arrived, data, unsent, refusal: None, has_heard: true })))
+        Self(Arc::new(Mutex::new(Inner {
+            stream,
+            arrived: Arrived::default(),
+            data: Bytes::new(),
+            unsent: BytesMut::new(),
+            refusal: None,
+            has_heard: true,
+            is_accepted: true,
+            is_idle: false,
+            has_ended: false,
+            reader: Reader::Asker,
+            writer: None,
+        })))
+    }
+
+    /// Says that a task reads from now on.
+    pub(crate) fn is_read_by_a_task(&self) {
+        self.lock().reader = Reader::Task(None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -76,27 +111,28 @@ impl KeptStream {
     /// The connection cannot be used after it was cancelled.
     pub(crate) async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
         self.lock().begin(true);
-        let answer = std::future::poll_fn(|cx| {
-            let mut inner = self.lock();
-            ready!(inner.poll_flush(cx))?;
-            inner.poll_frame(cx)
-        });
-        match answer.await {
-            Ok(Some(Frame::Accepted)) => Ok(()),
-            Ok(Some(Frame::Refused(_))) => Err(NotAccepted::Refused),
-            Ok(Some(_) | None) | Err(_) => Err(NotAccepted::Ended),
-        }
+        std::future::poll_fn(|cx| self.lock().poll_accepted(cx)).await
+    }
+
+    /// Returns whether the pod has said something that was not read yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        let inner = self.lock();
+        !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
     /// Says that the request was answered. Returns whether that was sent at once; otherwise the connection has to end.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.lock();
-        // What the pod has said beyond its answer would be taken for the next one.
-        if !inner.data.is_empty() || !inner.arrived.is_empty() {
-            return false;
-        }
+        inner.is_idle = true;
         Frame::End.write(&mut inner.unsent);
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
+    }
+
+    /// Ends the connection, unless there is a request, which ends it itself.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.has_ended |= inner.is_idle;
+        wake(&mut inner.writer);
     }
 
     /// Returns whether the other host has said something since the last request began. It does within 1 s.
@@ -113,14 +149,69 @@ impl KeptStream {
 impl Inner {
     fn begin(&mut self, wants_answer: bool) {
         self.has_heard = false;
+        self.is_accepted = false;
+        self.is_idle = false;
         Frame::Begin { wants_answer }.write(&mut self.unsent);
+        wake(&mut self.writer);
     }
 
-    /// Reads the next frame; `None` at the end of the connection.
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame>>> {
-        let frame = ready!(self.arrived.poll_frame(&mut self.stream, cx))?;
+    /// Waits for the answer of the gate.
+    fn poll_accepted(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), NotAccepted>> {
+        match (self.poll_flush(cx), &self.reader) {
+            (Poll::Ready(Ok(())), _) => {}
+            (Poll::Pending, Reader::Asker) => return Poll::Pending,
+            // Its task waits for the same socket, and only one of them would be woken.
+            _ => return Poll::Ready(Err(NotAccepted::Ended)),
+        }
+        loop {
+            if self.refusal.is_some() {
+                return Poll::Ready(Err(NotAccepted::Refused));
+            }
+            if self.is_accepted {
+                return Poll::Ready(Ok(()));
+            }
+            if self.has_ended {
+                return Poll::Ready(Err(NotAccepted::Ended));
+            }
+            if let Reader::Task(asker) = &mut self.reader {
+                *asker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            // Bytes of the pod are not due now.
+            let _ = ready!(self.poll_arrival(cx));
+            self.has_ended |= !self.data.is_empty();
+        }
+    }
+
+    /// Reads the next frame and notes what it says.
+    ///
+    /// # Errors
+    /// If the connection fails, the gate refuses, or a frame was not due.
+    fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let arrival =
+            ready!(self.arrived.poll_frame(&mut self.stream, cx)).and_then(|frame| self.note(frame));
+        self.has_ended |= arrival.is_err();
+        if let Reader::Task(asker) = &mut self.reader {
+            wake(asker);
+        }
+        Poll::Ready(arrival)
+    }
+
+    fn note(&mut self, frame: Option<Frame>) -> io::Result<()> {
         self.has_heard |= frame.is_some();
-        Poll::Ready(Ok(frame))
+        match frame {
+            Some(Frame::Data(bytes)) => self.data = bytes,
+            // Or the pod takes its time.
+            Some(Frame::Accepted) => self.is_accepted = true,
+            Some(Frame::Refused(reply)) => {
+                let refusal = refusal_of(reply);
+                self.refusal = Some(refusal);
+                return Err(io::Error::other(refusal));
+            }
+            Some(_) => return Err(io::Error::other("a frame that was not due")),
+            None => self.has_ended = true,
+        }
+        Ok(())
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -147,18 +238,10 @@ impl AsyncRead for KeptStream {
     ) -> Poll<io::Result<()>> {
         let mut inner = self.lock();
         while inner.data.is_empty() {
-            match ready!(inner.poll_frame(cx))? {
-                Some(Frame::Data(bytes)) => inner.data = bytes,
-                // The pod takes its time.
-                Some(Frame::Accepted) => {}
-                Some(Frame::Refused(reply)) => {
-                    let refusal = refusal_of(reply);
-                    inner.refusal = Some(refusal);
-                    return Poll::Ready(Err(io::Error::other(refusal)));
-                }
-                Some(_) => return Poll::Ready(Err(io::Error::other("a frame that was not due"))),
-                None => return Poll::Ready(Ok(())),
+            if inner.has_ended {
+                return Poll::Ready(Ok(()));
             }
+            ready!(inner.poll_arrival(cx))?;
         }
         let length = inner.data.len().min(buffer.remaining());
         buffer.put_slice(&inner.data.split_to(length));
@@ -169,6 +252,13 @@ impl AsyncRead for KeptStream {
 impl AsyncWrite for KeptStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.lock();
+        if inner.is_idle {
+            if inner.has_ended {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            inner.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
         // Beside what may be waiting: the question of the gate, which goes with the first bytes.
         if inner.unsent.len() > MAX_PAYLOAD {
             ready!(inner.poll_drain(cx))?;
@@ -188,5 +278,11 @@ impl AsyncWrite for KeptStream {
         let mut inner = self.lock();
         ready!(inner.poll_drain(cx))?;
         Pin::new(&mut inner.stream).poll_shutdown(cx)
+    }
+}
+
+fn wake(waiting: &mut Option<Waker>) {
+    if let Some(waker) = waiting.take() {
+        waker.wake();
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -238,6 +239,26 @@ impl FakePod {
             }
         })
         .await
+    }
+
+    /// Starts a pod that speaks HTTP/2, and counts its connections and those that have ended. It pings between requests.
+    pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
+        let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
+        let counted = counts.clone();
+        let pod = Self::with(0, move |stream| {
+            let (name, counts) = (name.clone(), counted.clone());
+            counts[0].fetch_add(1, Ordering::SeqCst);
+            async move {
+                let service =
+                    service_fn(move |request| echo(name.clone(), Duration::from_millis(10), request));
+                let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                server.timer(TokioTimer::new()).keep_alive_interval(Duration::from_millis(20));
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                counts[1].fetch_add(1, Ordering::SeqCst);
+            }
+        })
+        .await;
+        (pod, counts)
     }
 
     /// Starts a pod that speaks by itself. Killing it drops its connections at once.

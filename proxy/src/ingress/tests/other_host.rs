@@ -15,12 +15,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::fixture::{Client, FakePod, Fixture, Pods, get, row, rule, text};
+use super::fixture::{Client, FakePod, Fixture, Pods, eventually, get, row, rule, text};
 use crate::fixtures::endpoint;
 use crate::ingress::IngressConfig;
 use crate::tunnel::{Peer, ProxyKey};
@@ -30,8 +30,22 @@ async fn before_another_host(pod: &FakePod) -> Fixture {
     Fixture::start_with(Pods::OnAnotherHost, IngressConfig::default(), rules).await
 }
 
+/// Before a pod that speaks HTTP/2, with one thread, which has all connections to it.
+async fn http2_before_another_host(pod: &FakePod) -> Fixture {
+    let config = IngressConfig { threads: 1, ..IngressConfig::default() };
+    Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::H2c)]).await
+}
+
 fn post(body: Vec<u8>) -> Request<Full<Bytes>> {
     Request::post("/").header("host", "web.example").body(Full::from(body)).unwrap()
+}
+
+fn get_http2() -> Request<Full<Bytes>> {
+    Request::get("http://web.example/").body(Full::default()).unwrap()
+}
+
+fn post_http2(body: Vec<u8>) -> Request<Full<Bytes>> {
+    Request::post("http://web.example/").body(Full::from(body)).unwrap()
 }
 
 #[tokio::test]
@@ -73,20 +87,93 @@ async fn the_requests_of_a_client_share_a_connection_to_the_pod() {
 }
 
 #[tokio::test]
+async fn requests_by_http2_share_a_connection_to_the_pod_one_after_another() {
+    let (pod, counts) = FakePod::http2("p").await;
+    let fixture = http2_before_another_host(&pod).await;
+    fixture.set_only_pod("p");
+    let mut client = Client::connect_http2(fixture.address).await;
+    for length in [0, 1, 0, 1_000_000, 0, 17] {
+        let request = if length == 0 { get_http2() } else { post_http2(vec![b'x'; length]) };
+        let answer = text(client.send(request).await.unwrap()).await;
+        assert!(answer.starts_with(&format!("p {length} ")), "{answer}");
+        // The pod pings meanwhile, and the answers wait for the next request.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let row = row("p");
+        assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 0, "an idle connection counts");
+        fixture.gates.set(row);
+    }
+    assert_eq!(counts[0].load(Ordering::SeqCst), 1);
+    // At the same time each has its own.
+    let mut clients: Vec<Client> = Vec::new();
+    for _ in 0..4 {
+        clients.push(Client::connect_http2(fixture.address).await);
+    }
+    for _ in 0..5 {
+        let requests = clients.iter_mut().map(|client| client.send(post_http2(vec![b'x'; 10])));
+        for response in futures_util::future::join_all(requests).await {
+            assert!(text(response.unwrap()).await.starts_with("p 10 "));
+        }
+    }
+    assert!(counts[0].load(Ordering::SeqCst) <= 4);
+    // They end with the pod, as the ingress knows it.
+    fixture.set_endpoints(vec![]);
+    let accepted = || counts.each_ref().map(|count| count.load(Ordering::SeqCst));
+    eventually(async || accepted()[0] == accepted()[1]).await;
+}
+
+#[tokio::test]
+async fn a_request_by_http2_that_its_client_gives_up_leaves_the_gate() {
+    let pod = FakePod::with(0, async |stream: TcpStream| {
+        let service = service_fn(async |_: Request<Incoming>| {
+            std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>().await
+        });
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    })
+    .await;
+    let fixture = http2_before_another_host(&pod).await;
+    fixture.set_only_pod("p");
+    let row = row("p");
+    let in_flight = || {
+        let count = fixture.gates.close(&row.pod, &row.assignment);
+        fixture.gates.set(row.clone());
+        count
+    };
+    let mut client = Client::connect_http2(fixture.address).await;
+    let waiting = tokio::spawn(async move { client.send(post_http2(vec![b'x'; 10])).await.map(|_| ()) });
+    eventually(async || in_flight() == 1).await;
+    waiting.abort();
+    eventually(async || in_flight() == 0).await;
+}
+
+#[tokio::test]
 async fn a_gate_that_has_closed_meanwhile_refuses_what_comes_on_kept_connections() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
-    let fixture = before_another_host(&pod).await;
-    let mut client = Client::connect(fixture.address).await;
+    let client = async |address| Client::connect(address).await;
+    let requests = [get("/"), post(vec![b'x'; 100])];
+    refuses_on_kept_connections(before_another_host(&pod).await, client, requests).await;
+    let (pod, _) = FakePod::http2("p").await;
+    let client = async |address| Client::connect_http2(address).await;
+    let fixture = http2_before_another_host(&pod).await;
+    refuses_on_kept_connections(fixture, client, [get_http2(), post_http2(vec![b'x'; 100])]).await;
+}
+
+async fn refuses_on_kept_connections(
+    fixture: Fixture,
+    client: impl AsyncFn(SocketAddr) -> Client,
+    requests: [Request<Full<Bytes>>; 2],
+) {
+    let mut client = client(fixture.address).await;
     fixture.gates.set(row("a"));
     fixture.set_endpoints(["a", "b"].map(|name| endpoint(name, EndpointState::Ready)).into());
     for _ in 0..4 {
-        assert_eq!(client.send(get("/")).await.unwrap().status(), StatusCode::OK);
+        assert_eq!(client.send(requests[0].clone()).await.unwrap().status(), StatusCode::OK);
     }
     // The ingress is told nothing.
     fixture.gates.set(row("b"));
     fixture.gates.close(&row("a").pod, &row("a").assignment);
     for number in 0..20 {
-        let request = if number % 2 == 0 { get("/") } else { post(vec![b'x'; 100]) };
+        let request = requests[number % 2].clone();
         assert_eq!(client.send(request).await.unwrap().status(), StatusCode::OK);
     }
     let drained = fixture.gates.drained(&row("a").pod, &row("a").assignment, Duration::ZERO).await;
