@@ -14,12 +14,13 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use super::ahead::Ahead;
 use super::kept::KeptStream;
 use super::key::ProxyKey;
 use super::peers::{Peer, Peers};
 use super::silent::SilentHosts;
 use super::tls::client_config;
-use super::{KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
 use crate::gate::Refusal;
 
 /// The most hosts that are asked at a time who serves.
@@ -28,6 +29,9 @@ const MAX_ASKED: usize = 32;
 /// The wait until a silent host that did not answer is asked again, and the longest wait for its answer.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long it may take to open a connection ahead.
+const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection to a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
@@ -67,18 +71,20 @@ pub enum TunnelError {
 /// Connects to pods of other hosts.
 #[derive(Debug)]
 pub struct Dialer {
-    key: Arc<ProxyKey>,
+    pub(super) key: Arc<ProxyKey>,
     peers: Arc<Peers>,
     silent: SilentHosts,
+    pub(super) ahead: Arc<Ahead>,
 }
 
 impl Dialer {
     /// Returns a dialer that shows `key` to the proxies in `peers`.
     pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
-        Self { key, peers, silent: SilentHosts::default() }
+        Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Connects to a port of a pod, within a time for all of it.
+    /// Connects to a port of a pod, within a time for all of it. Uses a connection that was opened ahead if there is one,
+    /// and opens the next one.
     ///
     /// # Errors
     /// See [`TunnelError`].
@@ -88,7 +94,35 @@ impl Dialer {
         port: u16,
         within: Duration,
     ) -> Result<TunnelStream, TunnelError> {
-        self.connect_by(endpoint, port, within, &[TCP_PROTOCOL]).await
+        let connect = async |peer| {
+            if let Some(stream) = self.ahead.take(&peer) {
+                self.open_ahead(peer);
+                match ask_for(stream, endpoint, port).await {
+                    Ok(asked) => return Ok(asked),
+                    Err(error) => {
+                        tracing::debug!(%error, peer = %peer.address, "a waiting connection has ended")
+                    }
+                }
+            }
+            let stream = self.open(peer, &[AHEAD_PROTOCOL, TCP_PROTOCOL]).await?;
+            if stream.get_ref().1.alpn_protocol() == Some(AHEAD_PROTOCOL) {
+                self.open_ahead(peer);
+            }
+            ask_for(stream, endpoint, port).await
+        };
+        self.connect_by(endpoint, port, within, connect).await
+    }
+
+    fn open_ahead(&self, peer: Peer) {
+        let (ahead, key) = (self.ahead.clone(), self.key.clone());
+        tokio::spawn(async move {
+            let opening = async {
+                let stream =
+                    tokio::time::timeout(OPEN_AHEAD_WITHIN, open(&key, peer, &[AHEAD_PROTOCOL])).await;
+                stream.ok()?.ok()
+            };
+            ahead.open(peer, opening).await;
+        });
     }
 
     /// As [`connect`](Self::connect), for HTTP/1.1: one request after the other.
@@ -101,7 +135,10 @@ impl Dialer {
         port: u16,
         within: Duration,
     ) -> Result<HttpStream, TunnelError> {
-        let stream = self.connect_by(endpoint, port, within, &[KEPT_PROTOCOL, TCP_PROTOCOL]).await?;
+        let connect = async |peer| {
+            ask_for(self.open(peer, &[KEPT_PROTOCOL, TCP_PROTOCOL]).await?, endpoint, port).await
+        };
+        let stream = self.connect_by(endpoint, port, within, connect).await?;
         let is_kept = stream.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL);
         Ok(if is_kept {
             HttpStream::Kept(KeptStream::new(stream))
@@ -176,11 +213,11 @@ impl Dialer {
         endpoint: &Endpoint,
         port: u16,
         within: Duration,
-        protocols: &[&[u8]],
+        connect: impl AsyncFnOnce(Peer) -> io::Result<(TunnelStream, Reply)>,
     ) -> Result<TunnelStream, TunnelError> {
         let node = &endpoint.node;
         let peer = self.peers.of_node(node).ok_or_else(|| TunnelError::NoProxy(node.clone()))?;
-        let connected = tokio::time::timeout(within, self.connect_to(peer, endpoint, port, protocols)).await;
+        let connected = tokio::time::timeout(within, connect(peer)).await;
         let answer = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         if answer.is_ok() && self.silent.has_some() {
             self.silent.answered(&peer, Instant::now());
@@ -194,27 +231,29 @@ impl Dialer {
         }
     }
 
-    async fn connect_to(
-        &self,
-        peer: Peer,
-        endpoint: &Endpoint,
-        port: u16,
-        protocols: &[&[u8]],
-    ) -> io::Result<(TunnelStream, Reply)> {
-        let mut stream = self.open(peer, protocols).await?;
-        let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
-        stream.write_all(line.as_bytes()).await?;
-        stream.flush().await?;
-        let byte = stream.read_u8().await?;
-        let reply = Reply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
-        Ok((stream, reply))
-    }
-
     async fn open(&self, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
-        let config = client_config(&self.key, peer.fingerprint, protocols).map_err(io::Error::other)?;
-        let stream = TcpStream::connect(peer.address).await?;
-        stream.set_nodelay(true)?;
-        let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        open(&self.key, peer, protocols).await
     }
+}
+
+async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
+    let config = client_config(key, peer.fingerprint, protocols).map_err(io::Error::other)?;
+    let stream = TcpStream::connect(peer.address).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// Asks the gate of a pod to let this connection in.
+async fn ask_for(
+    mut stream: TunnelStream,
+    endpoint: &Endpoint,
+    port: u16,
+) -> io::Result<(TunnelStream, Reply)> {
+    let line = format!("{} {} {port}\n", endpoint.pod, endpoint.assignment);
+    stream.write_all(line.as_bytes()).await?;
+    stream.flush().await?;
+    let byte = stream.read_u8().await?;
+    let reply = Reply::of_byte(byte).ok_or_else(|| io::Error::other("it gave an unknown answer"))?;
+    Ok((stream, reply))
 }

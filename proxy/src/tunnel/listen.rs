@@ -2,26 +2,30 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::ids::{AssignmentId, PodId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::key::ProxyKey;
+use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
 use super::tls::server_config;
-use super::{KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
 use crate::workers::Workers;
 
 /// How long a handshake and the line that names the pod may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection that was opened ahead may wait for that line.
+const WAITS_FOR: Duration = Duration::from_secs(60);
 /// How long a pod may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// The longest line: a pod's id, an assignment and a port.
@@ -35,6 +39,13 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct TunnelListener {
     listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
+    shared: Arc<Shared>,
+}
+
+/// What all connections have.
+struct Shared {
+    /// Who may connect.
+    peers: Arc<Peers>,
     workers: Arc<Workers>,
 }
 
@@ -63,13 +74,13 @@ impl TunnelListener {
         peers: Arc<Peers>,
         workers: Arc<Workers>,
     ) -> io::Result<Self> {
-        let config = server_config(key, peers).map_err(io::Error::other)?;
-        Ok(Self { listener, acceptor: Arc::new(config).into(), workers })
+        let config = server_config(key, peers.clone()).map_err(io::Error::other)?;
+        Ok(Self { listener, acceptor: Arc::new(config).into(), shared: Arc::new(Shared { peers, workers }) })
     }
 
-    /// Makes it what it was before connections were kept.
+    /// Makes it what it was before connections were kept, or opened ahead.
     #[cfg(test)]
-    pub(super) fn without_kept_connections(mut self) -> Self {
+    pub(super) fn as_version_before(mut self) -> Self {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
         config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
         self.acceptor = Arc::new(config).into();
@@ -97,9 +108,10 @@ impl TunnelListener {
                     tracing::warn!("The tunnel has {MAX_CONNECTIONS} connections, as many as it takes");
                 }
                 Ok((stream, address)) => {
-                    let (acceptor, workers) = (self.acceptor.clone(), self.workers.clone());
+                    let (acceptor, shared) = (self.acceptor.clone(), self.shared.clone());
+                    let listening = listening.clone();
                     connections.spawn(async move {
-                        if let Err(error) = serve(acceptor, &workers, stream).await {
+                        if let Err(error) = serve(acceptor, &shared, stream, &listening).await {
                             tracing::debug!(%error, peer = %address, "Connection of the tunnel ended");
                         }
                     });
@@ -115,18 +127,35 @@ impl TunnelListener {
     }
 }
 
-async fn serve(acceptor: TlsAcceptor, workers: &Workers, stream: TcpStream) -> io::Result<()> {
+async fn serve(
+    acceptor: TlsAcceptor,
+    Shared { peers, workers }: &Shared,
+    stream: TcpStream,
+    listening: &Listening,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let opened = tokio::time::timeout(OPEN_WITHIN, async {
-        let mut peer = acceptor.accept(stream).await?;
-        if peer.get_ref().1.alpn_protocol() == Some(SERVING_PROTOCOL) {
-            serving::answer(&mut peer, |services| workers.serving(services)).await?;
-            return Ok(None);
+    let mut peer = timeout(OPEN_WITHIN, acceptor.accept(stream)).await??;
+    let within = match peer.get_ref().1.alpn_protocol() {
+        Some(SERVING_PROTOCOL) => {
+            let answer = serving::answer(&mut peer, |services| workers.serving(services));
+            return timeout(OPEN_WITHIN, answer).await?;
         }
-        let target = read_target(&mut peer).await?;
-        Ok::<_, io::Error>(Some((peer, target)))
-    });
-    let Some((mut peer, target)) = opened.await?? else { return Ok(()) };
+        Some(AHEAD_PROTOCOL) => WAITS_FOR,
+        _ => OPEN_WITHIN,
+    };
+    let target = {
+        let mut reading = pin!(read_target(&mut peer));
+        tokio::select! {
+            biased;
+            target = timeout(within, &mut reading) => target??,
+            // What was opened ahead keeps no process: the next one will be to that which listens now.
+            () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
+        }
+    };
+    // It may have been taken off the list while the connection waited.
+    if !key_of(&peer).is_some_and(|key| peers.knows(key)) {
+        return Err(io::Error::other("its key is not on the list any more"));
+    }
     let gates = workers.gates();
     match connect(gates, &target).await {
         Ok((pod, pass)) if peer.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL) => {
@@ -138,6 +167,10 @@ async fn serve(acceptor: TlsAcceptor, workers: &Workers, stream: TcpStream) -> i
             peer.shutdown().await
         }
     }
+}
+
+fn key_of(peer: &TlsStream<TcpStream>) -> Option<Fingerprint> {
+    peer.get_ref().1.peer_certificates()?.first().map(|key| Fingerprint::of(key))
 }
 
 /// A port of a pod under an assignment.
@@ -171,7 +204,7 @@ fn parse_target(line: &[u8]) -> Option<Target> {
 async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Reply> {
     let pass = gates.enter(&target.pod, &target.assignment).map_err(reply_of)?;
     let connecting = TcpStream::connect((pass.address(), target.port));
-    match tokio::time::timeout(CONNECT_WITHIN, connecting).await {
+    match timeout(CONNECT_WITHIN, connecting).await {
         Ok(Ok(pod)) => Ok((pod, pass)),
         Ok(Err(_)) | Err(_) => Err(Reply::NotListening),
     }

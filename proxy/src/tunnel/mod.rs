@@ -1,10 +1,11 @@
 //! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with the key of each proxy pinned through
-//! Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another. That of an HTTP/1.1
-//! request is kept for the next one, which asks the pod's gate anew.
+//! Redis. Each connection to a pod has a TLS connection of its own: no slow reader holds up another. That of a request is
+//! kept for the next one, which asks the pod's gate anew. That of a TCP connection is opened ahead.
 //!
 //! A proxy's own key is made by itself and never leaves its host. Redis has only the fingerprint of the public key:
 //! reading Redis reveals no secret key.
 
+mod ahead;
 mod dial;
 mod frame;
 mod host;
@@ -31,6 +32,8 @@ use crate::gate::Refusal;
 
 /// What the two ends agree on in the handshake: one connection to one port of a pod.
 const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
+/// The same, and the line that names the pod may come later.
+const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
 /// The same for one request after the other, in frames.
 const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
 /// The question which pods serve.

@@ -4,15 +4,18 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
 use common::ids::{AssignmentId, NodeName, PodId};
+use testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::ahead::Ahead;
 use super::*;
 use crate::fixtures::local_pod;
 use crate::gate::{Gates, Refusal};
@@ -51,7 +54,8 @@ struct Hosts {
     known: Arc<Peers>,
     pod_host: Peer,
     dialer: Dialer,
-    _stop: tokio_util::sync::DropGuard,
+    stop: tokio_util::sync::DropGuard,
+    running: tokio::task::JoinHandle<()>,
 }
 
 async fn hosts() -> Hosts {
@@ -71,15 +75,24 @@ async fn hosts_with(change: impl FnOnce(TunnelListener) -> TunnelListener) -> Ho
     let listener = TunnelListener::bind(any, &here, known.clone(), gates.clone()).await.unwrap();
     let pod_host = Peer { address: listener.address().unwrap(), fingerprint: here.fingerprint() };
     let stop = CancellationToken::new();
-    tokio::spawn(change(listener).run(stop.clone()));
+    let running = tokio::spawn(change(listener).run(stop.clone()));
     let dialer = dialer(there, pod_host);
-    Hosts { gates, known, pod_host, dialer, _stop: stop.drop_guard() }
+    Hosts { gates, known, pod_host, dialer, stop: stop.drop_guard(), running }
 }
 
 fn dialer(key: ProxyKey, peer: Peer) -> Dialer {
+    Dialer::new(Arc::new(key), only(peer))
+}
+
+fn only(peer: Peer) -> Arc<Peers> {
     let peers = Peers::default();
     peers.set(HashMap::from([(endpoint().node, peer)]));
-    Dialer::new(Arc::new(key), Arc::new(peers))
+    Arc::new(peers)
+}
+
+/// Returns a dialer with the same key.
+fn dialer_like(dialer: &Dialer, peer: Peer) -> Dialer {
+    Dialer::new(dialer.key.clone(), only(peer))
 }
 
 #[tokio::test]
@@ -247,11 +260,157 @@ async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
 
 #[tokio::test]
 async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
-    let (hosts, port) = (hosts_with(TunnelListener::without_kept_connections).await, echo().await);
+    let (hosts, port) = (hosts_with(TunnelListener::as_version_before).await, echo().await);
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     let HttpStream::Once(mut stream) = stream else { panic!("it is kept") };
     stream.write_all(b"x").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
+}
+
+/// Passes connections on to a host, and counts them.
+struct Switch {
+    peer: Peer,
+    count: Arc<AtomicUsize>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Switch {
+    async fn before(host: Peer) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let peer = Peer { address: listener.local_addr().unwrap(), ..host };
+        let count = Arc::<AtomicUsize>::default();
+        let counted = count.clone();
+        let accepting = tokio::spawn(async move {
+            let mut passing = tokio::task::JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                passing.spawn(async move {
+                    let mut far = TcpStream::connect(host.address).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+            }
+        });
+        Self { peer, count, accepting }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Cuts all connections, and takes no more.
+    async fn cut(self) -> SocketAddr {
+        self.accepting.abort();
+        let _ = self.accepting.await;
+        self.peer.address
+    }
+}
+
+/// Returns a dialer whose connections go through a switch.
+async fn dialer_through_switch(hosts: &Hosts) -> (Dialer, Switch) {
+    let switch = Switch::before(hosts.pod_host).await;
+    (dialer_like(&hosts.dialer, switch.peer), switch)
+}
+
+async fn says_hello(dialer: &Dialer, port: u16) {
+    let mut stream = dialer.connect(&endpoint(), port, SOON).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"hello");
+}
+
+#[tokio::test]
+async fn the_next_connection_is_opened_ahead_and_counts_nowhere_until_it_is_used() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let (dialer, switch) = dialer_through_switch(&hosts).await;
+    let peer = switch.peer;
+    assert_eq!(dialer.ahead.waiting(&peer), 0);
+    for used in 1..4 {
+        says_hello(&dialer, port).await;
+        eventually("one waits", async || dialer.ahead.waiting(&peer) == 1).await;
+        assert_eq!(switch.count(), used + 1);
+        idle(&hosts).await;
+    }
+    hosts.gates.close(&endpoint().pod, &endpoint().assignment);
+    let refused = dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
+    assert!(matches!(refused, TunnelError::Refused(Refusal::Closed)), "{refused}");
+}
+
+#[tokio::test]
+async fn of_many_connections_at_a_time_few_are_opened_ahead() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let (dialer, switch) = dialer_through_switch(&hosts).await;
+    for _ in 0..3 {
+        futures_util::future::join_all((0..20).map(|_| says_hello(&dialer, port))).await;
+        eventually("some wait", async || dialer.ahead.waiting(&switch.peer) == 4).await;
+    }
+    assert!(switch.count() <= 64, "{}", switch.count());
+}
+
+#[tokio::test]
+async fn a_connection_that_has_ended_while_it_waited_is_replaced() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let (dialer, switch) = dialer_through_switch(&hosts).await;
+    says_hello(&dialer, port).await;
+    let (peer, ahead) = (switch.peer, dialer.ahead.clone());
+    eventually("one waits", async || ahead.waiting(&peer) == 1).await;
+    let address = switch.cut().await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    let far = hosts.pod_host.address;
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = TcpStream::connect(far).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    says_hello(&dialer, port).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_waited_is_refused_if_its_key_was_taken_off_the_list() {
+    let (hosts, port) = (hosts().await, echo().await);
+    says_hello(&hosts.dialer, port).await;
+    eventually("one waits", async || hosts.dialer.ahead.waiting(&hosts.pod_host) == 1).await;
+    idle(&hosts).await;
+    hosts.known.set(HashMap::new());
+    let error = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
+    assert!(matches!(error, TunnelError::Unreachable { .. }), "{error}");
+    assert_eq!(hosts.gates.close(&endpoint().pod, &endpoint().assignment), 0, "it was let in");
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_does_not_wait_for_ever() {
+    let (hosts, port) = (hosts().await, echo().await);
+    let (mut dialer, switch) = dialer_through_switch(&hosts).await;
+    dialer.ahead = Arc::new(Ahead::for_time(Duration::from_millis(300)));
+    says_hello(&dialer, port).await;
+    eventually("one waits", async || dialer.ahead.waiting(&switch.peer) == 1).await;
+    eventually("none waits", async || dialer.ahead.waiting(&switch.peer) == 0).await;
+    assert_eq!(switch.count(), 2);
+    says_hello(&dialer, port).await;
+}
+
+#[tokio::test]
+async fn a_process_that_hands_over_is_not_kept_by_what_was_opened_ahead() {
+    let hosts = hosts().await;
+    let port = echo().await;
+    says_hello(&hosts.dialer, port).await;
+    let peer = hosts.pod_host;
+    eventually("one waits", async || hosts.dialer.ahead.waiting(&peer) == 1).await;
+    let Hosts { dialer, stop, running, .. } = hosts;
+    drop(stop);
+    tokio::time::timeout(SOON, running).await.unwrap().unwrap();
+    assert!(dialer.ahead.take(&peer).is_none());
+}
+
+#[tokio::test]
+async fn to_a_proxy_of_the_version_before_no_connection_is_opened_ahead() {
+    let (hosts, port) = (hosts_with(TunnelListener::as_version_before).await, echo().await);
+    let (dialer, switch) = dialer_through_switch(&hosts).await;
+    for _ in 0..3 {
+        says_hello(&dialer, port).await;
+    }
+    assert_eq!((switch.count(), dialer.ahead.waiting(&switch.peer)), (3, 0));
 }
 
 #[tokio::test]

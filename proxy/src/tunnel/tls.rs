@@ -16,7 +16,7 @@ use rustls::{
 
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
-use super::{KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
+use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
 
 /// Returns what the listening end needs: any proxy of this cluster may connect.
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {
@@ -27,7 +27,8 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.certified.clone())));
     // The first that the other end offers.
-    config.alpn_protocols = [KEPT_PROTOCOL, TCP_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
+    config.alpn_protocols =
+        [KEPT_PROTOCOL, AHEAD_PROTOCOL, TCP_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
     // A resumed session would not show the peer's key again, and the key may have been taken off the list.
     config.send_tls13_tickets = 0;
     Ok(config)
