@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use crate::rollouts::Rollouts;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Part {
     /// The Redis master killed, demoted, cut off with clients; all Redis restarted from disk; too few
@@ -50,10 +52,16 @@ pub struct Args {
     pub failovers: usize,
     /// Number of good updates in the rollouts part; a fifth as many broken ones, and a tenth undone by hand
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
-    pub rollouts: usize,
+    rollouts: usize,
+    /// How many replicas the service of the rollouts part has
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    replicas: u64,
+    /// In the rollouts part, stop each pod before the next one starts: with one replica all requests wait
+    #[arg(long)]
+    stop_first: bool,
     /// In the rollouts part, cut the proxies off from Redis before the first update, for good
     #[arg(long)]
-    pub cut_off: bool,
+    cut_off: bool,
     /// How long all of Redis is unavailable in the outage part
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = humantime::parse_duration)]
     pub away: Duration,
@@ -75,6 +83,12 @@ impl Args {
             true => Part::value_variants().iter().copied().filter(|part| *part != Part::Slow).collect(),
             false => self.parts.clone(),
         }
+    }
+
+    /// What the rollouts part does.
+    pub fn rollouts(&self) -> Rollouts {
+        let Self { rollouts, replicas, stop_first, cut_off, .. } = *self;
+        Rollouts { good: rollouts, replicas, stops_first: stop_first, cut_off }
     }
 
     /// How often a process of each kind is killed.

@@ -92,7 +92,7 @@ fn job(part: Part, args: &Args) -> LocalBoxFuture<'_, (Part, Vec<FaultResult>)> 
         match part {
             Part::Master | Part::Processes | Part::Steps | Part::Slow => run_faults(part, args).await,
             Part::Failovers => vec![failovers::run(args.failovers).await],
-            Part::Rollouts => vec![rollouts::run(args.rollouts, args.cut_off).await],
+            Part::Rollouts => vec![rollouts::run(args.rollouts()).await],
             Part::Outage => vec![outage::run(args.away).await],
             Part::Ablations => ablations::run(args.seed).await,
         }

@@ -1,4 +1,4 @@
-//! A service of ten replicas is updated again and again while a plain client sends 500 requests a second through the
+//! A service is updated again and again while a plain client sends 500 requests a second through the
 //! ingress of three hosts, a third of them by HTTP/2: no request may fail. Broken updates must roll back by themselves and
 //! say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth
 //! new processes take the places of all proxies, and in another one these are cut off from Redis, or in all.
@@ -27,11 +27,10 @@ const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
-const REPLICAS: u64 = 10;
 /// Between two requests: 500 a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
 /// Longer than a request waits for a pod.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long one update may take, with a failover in it.
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
 /// How long a new proxy process may take to serve, on busy cores.
@@ -40,17 +39,39 @@ const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
 /// engine, its check twice, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Makes `good` good updates, a fifth as many broken ones, and undoes a tenth as many by hand; at least one of each.
-/// With `cut_off` the proxies have no Redis from the first update on.
-pub async fn run(good: usize, cut_off: bool) -> FaultResult {
-    let fault = match cut_off {
+/// What is updated, and how often.
+#[derive(Debug, Clone, Copy)]
+pub struct Rollouts {
+    /// How many good updates there are; a fifth as many broken ones, and a tenth undone by hand, at least one of each.
+    pub good: usize,
+    pub replicas: u64,
+    /// Whether each pod stops before the next one starts.
+    pub stops_first: bool,
+    /// Whether the proxies have no Redis from the first update on.
+    pub cut_off: bool,
+}
+
+impl Rollouts {
+    /// A service may have no pod for as long as the only one is replaced, with a failover in it. No broken update is made
+    /// then: it would have none until it is rolled back.
+    fn has_gaps(self) -> bool {
+        self.stops_first && self.replicas == 1
+    }
+
+    fn proxy_settings(self) -> Vec<(&'static str, &'static str)> {
+        if self.has_gaps() { vec![("KUBELEET_POD_WAIT", "40s")] } else { vec![] }
+    }
+}
+
+pub async fn run(rollouts: Rollouts) -> FaultResult {
+    let fault = match rollouts.cut_off {
         true => "updates, proxies without Redis",
         false => "updates under 500 requests/s",
     };
     let mut result = FaultResult { fault: fault.to_owned(), ..FaultResult::default() };
     let mut stack = Stack::start(StackOptions {
         without_engine: true,
-        with_proxies: true,
+        proxy_settings: Some(rollouts.proxy_settings()),
         worker_settings: vec![
             ("KUBELEET_RUNTIME", "docker"),
             ("KUBELEET_NAMES", "off"),
@@ -61,22 +82,22 @@ pub async fn run(good: usize, cut_off: bool) -> FaultResult {
     .await;
     let Some(docker) = Docker::find(stack.prefix()).await else { return result };
     make_image().await;
-    result = make_updates(&mut stack, good, cut_off, result).await;
+    result = make_updates(&mut stack, rollouts, result).await;
     // Workers that live would start their containers again.
     drop(stack);
     drop(docker);
     result
 }
 
-async fn make_updates(stack: &mut Stack, good: usize, cut_off: bool, mut result: FaultResult) -> FaultResult {
-    let mut service = Service { https: stack.https(), version: 0, generation: 0 };
-    service.put(&good_one(0)).await;
+async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultResult) -> FaultResult {
+    let mut service = Service { https: stack.https(), rollouts, version: 0, generation: 0 };
+    service.put(&good_one(rollouts, 0)).await;
     service.completes().await.unwrap();
     let load = Load::start(stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect());
     let mut slowest_judgement = Duration::ZERO;
-    for (number, kind) in kinds(good).into_iter().enumerate() {
+    for (number, kind) in kinds(rollouts).into_iter().enumerate() {
         let begun = Instant::now();
-        stack.net.cut_proxies(cut_off || number % 10 == 4);
+        stack.net.cut_proxies(rollouts.cut_off || number % 10 == 4);
         let step = update(stack, &mut service, number, kind).await;
         match step {
             Ok(Some(judged)) => slowest_judgement = slowest_judgement.max(judged),
@@ -113,12 +134,12 @@ enum Break {
 }
 
 /// All updates: the broken and undone ones are spread among the good ones.
-fn kinds(good: usize) -> Vec<Kind> {
+fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
-    for number in 0..good {
+    for number in 0..rollouts.good {
         kinds.push(Kind::Good);
-        if number % 5 == 2 {
+        if number % 5 == 2 && !rollouts.has_gaps() {
             kinds.push(Kind::Broken(breaks[number / 5 % breaks.len()]));
         }
         if number % 10 == 3 {
@@ -128,18 +149,19 @@ fn kinds(good: usize) -> Vec<Kind> {
     kinds
 }
 
-fn good_one(version: usize) -> Value {
+fn good_one(Rollouts { replicas, stops_first, .. }: Rollouts, version: usize) -> Value {
+    let order = if stops_first { "stop-first" } else { "start-first" };
     json!({
-        "name": "web", "image": IMAGE, "pull_policy": "never", "replicas": REPLICAS, "command": ["/greeter"],
+        "name": "web", "image": IMAGE, "pull_policy": "never", "replicas": replicas, "command": ["/greeter"],
         "stop_grace_period": "10s", "environment": {"VERSION": version.to_string()},
         "healthcheck": {"http": {"port": PORT}, "interval": "1s", "retries": 2},
         "ingress": [{"host": HOST, "port": PORT}],
-        "update": {"order": "start-first", "parallelism": 3, "monitor": "1s", "on_failure": "rollback"},
+        "update": {"order": order, "parallelism": 3, "monitor": "1s", "on_failure": "rollback"},
     })
 }
 
-fn broken_one(version: usize, what: Break) -> Value {
-    let mut service = good_one(version);
+fn broken_one(rollouts: Rollouts, version: usize, what: Break) -> Value {
+    let mut service = good_one(rollouts, version);
     service["command"] = match what {
         Break::Exits => json!(["/bin/sh", "-c", "echo no database; exit 3"]),
         Break::CannotStart => json!(["/nothing"]),
@@ -170,6 +192,7 @@ async fn make_image() {
 /// The service as its operator changes it, through whichever API answers.
 struct Service {
     https: Vec<Http>,
+    rollouts: Rollouts,
     version: usize,
     generation: u64,
 }
@@ -216,7 +239,8 @@ impl Service {
     }
 
     async fn completes(&self) -> Result<(), String> {
-        self.until("complete", |service| is_complete(service, self.generation)).await.map(|_| ())
+        let is_complete = |service: &Value| is_complete(service, self.rollouts.replicas, self.generation);
+        self.until("complete", is_complete).await.map(|_| ())
     }
 
     /// Waits for the rollback of the current generation, and until it is complete. Returns when it was judged.
@@ -238,9 +262,9 @@ impl Service {
     }
 }
 
-fn is_complete(service: &Value, generation: u64) -> bool {
+fn is_complete(service: &Value, replicas: u64, generation: u64) -> bool {
     let status = &service["status"];
-    let is_whole = ["ready", "updated", "running"].iter().all(|count| status[count] == REPLICAS);
+    let is_whole = ["ready", "updated", "running"].iter().all(|count| status[count] == replicas);
     service["generation"] == generation && is_whole && status["stopping"] == 0
 }
 
@@ -256,8 +280,8 @@ async fn update(
     let version = service.version;
     service
         .put(&match kind {
-            Kind::Good | Kind::Undone => good_one(version),
-            Kind::Broken(what) => broken_one(version, what),
+            Kind::Good | Kind::Undone => good_one(service.rollouts, version),
+            Kind::Broken(what) => broken_one(service.rollouts, version, what),
         })
         .await;
     let is_disturbed = number % 10 == 3;

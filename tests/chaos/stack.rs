@@ -36,8 +36,8 @@ pub struct StackOptions {
     pub simulated: bool,
     /// Whether all nodes run pods as plain processes, without a private engine.
     pub without_engine: bool,
-    /// Whether each machine has a proxy with an ingress.
-    pub with_proxies: bool,
+    /// Settings of the proxies; `None` if there are none.
+    pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
     /// Further settings of all workers.
     pub worker_settings: Vec<(&'static str, &'static str)>,
 }
@@ -110,24 +110,25 @@ impl Stack {
         self.schedulers.push(self.daemon("scheduler", machine, &[]));
         let socket = self.state_of_host(machine).join("proxy.sock").display().to_string();
         let mut settings = options.worker_settings.clone();
-        if options.with_proxies {
-            self.start_proxy(machine);
+        if let Some(more) = &options.proxy_settings {
+            self.start_proxy(machine, more);
             settings.push(("KUBELEET_PROXY_SOCKET", &socket));
         }
         let worker = self.worker(machine, &settings);
         self.workers.push(worker);
     }
 
-    fn start_proxy(&mut self, machine: Machine) {
+    fn start_proxy(&mut self, machine: Machine, more: &[(&str, &str)]) {
         let (ingress, tunnel) = (format!("127.0.0.1:{}", free_port()), format!("127.0.0.1:{}", free_port()));
         let state = self.state_of_host(machine).display().to_string();
-        let settings = [
+        let mut settings = vec![
             ("KUBELEET_STATE_DIR", state.as_str()),
             ("KUBELEET_INGRESS_LISTEN", &ingress),
             ("KUBELEET_TUNNEL_LISTEN", &tunnel),
             ("KUBELEET_METRICS_LISTEN", "off"),
             ("KUBELEET_NAMES", "off"),
         ];
+        settings.extend(more);
         let proxy = self.daemon("proxy", machine, &settings);
         self.proxies.push((proxy, ingress));
     }
