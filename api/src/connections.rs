@@ -34,6 +34,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
+/// What is left of the files of this process for Redis, streams and itself.
+const OTHER_FILES: u64 = 128;
+
+/// Returns how many connections there may be of those that the operator wants, with so many files.
+pub(crate) fn most(wanted: usize, files: u64) -> usize {
+    let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        tracing::warn!(
+            "This process may open {files} files, so it takes {possible} connections at a time and not {wanted}. Raise the \
+             limit (`ulimit -Hn`, LimitNOFILE=), or lower KUBELEET_MAX_CONNECTIONS"
+        );
+    }
+    wanted.min(possible)
+}
+
 /// Serves `router` until `shutdown`. Then waits until the requests in progress have ended.
 pub(crate) async fn serve(
     listener: TcpListener,

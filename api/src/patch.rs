@@ -79,10 +79,34 @@ mod tests {
 
     fn stored(input: Value) -> Service {
         let input = ServiceInput::from_value(&input).unwrap();
-        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod } =
-            input.normalize().unwrap();
+        let DesiredService {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            update,
+            job,
+            cron,
+            pod,
+        } = input.normalize().unwrap();
         let fixture = testkit::fixtures::service();
-        Service { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod, ..fixture }
+        Service {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            update,
+            job,
+            cron,
+            pod,
+            ..fixture
+        }
     }
 
     fn full() -> Value {

@@ -71,7 +71,8 @@ impl Server {
         app.tasks.spawn(async move { feed.run().await });
         app.tasks.spawn(metrics::upkeep(app.metrics.clone(), app.shutdown.clone()));
         let router = router(app.clone());
-        let serve = connections::serve(listener, router, app.config.max_connections, app.shutdown.clone());
+        let max_connections = connections::most(app.config.max_connections, common::file_limit::raise());
+        let serve = connections::serve(listener, router, max_connections, app.shutdown.clone());
         let deadline = async {
             app.shutdown.cancelled().await;
             tokio::time::sleep(SHUTDOWN_TIMEOUT).await;

@@ -28,6 +28,7 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         app: service.app,
         depends_on: service.depends_on,
         ingress: service.ingress,
+        allow_from: service.allow_from,
         update: service.update,
         kind: service.pod.kind,
         job: service.job,

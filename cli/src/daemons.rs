@@ -63,6 +63,7 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load()?);
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
+    common::file_limit::raise();
     let listening = Listening::from(shutdown);
     tokio::spawn(take_over::Next::of_this_process()?.start_when_asked(listening.stopped()));
     let start = if options.take_over { Start::TakeOver } else { Start::Alone };

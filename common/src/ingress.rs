@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ServiceName;
-use crate::spec::Violation;
+use crate::spec::{AllowFrom, Violation};
 
 /// The most rules of a service.
 const MAX_RULES: usize = 64;
@@ -143,6 +143,25 @@ impl<'de> Deserialize<'de> for IngressRule {
         }
         Ok(Self::Tcp(TcpRule { tcp, port }))
     }
+}
+
+/// What the field of `routes` begins with that says who reaches a service.
+const CALLERS: &str = "from:";
+
+/// Returns the field of `routes` that says who reaches a service by name, and its value: `from:<service> <service> <names>`,
+/// the names separated by commas, `-` if there are none. Proxies of versions before leave it out: there all reach it.
+pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
+    let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
+    let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
+    format!("{CALLERS}{service} {service} {names}")
+}
+
+/// Reads such a field and its value. A value that is none lets only the service's own pods in; `None` if it is another field.
+pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
+    let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
+    let names = target.split_once(' ').map_or("", |(_, names)| names);
+    let callers = names.split(',').filter_map(|name| ServiceName::new(name).ok()).collect();
+    Some((service, callers))
 }
 
 /// Reads the `ingress` of a stored service: rules that are none are left out, and the others count.
@@ -337,6 +356,28 @@ fn path_problem(path: &str) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_reaches_a_service_is_read_as_it_is_written() {
+        let service = ServiceName::new("db").unwrap();
+        for (names, line) in [(&["web", "api"][..], "from:db db api,web"), (&[], "from:db db -")] {
+            let allowed: AllowFrom = serde_json::from_value(serde_json::json!(names)).unwrap();
+            assert_eq!(callers_line(&service, &allowed), line);
+            let (route, target) = line.split_once(' ').unwrap();
+            assert_eq!(parse_callers(route, target), Some((service.clone(), allowed.services().collect())));
+            assert!(IngressRule::parse(route, target).is_err(), "a version before takes it for a route");
+        }
+        for target in ["", "db", "db !,", "db  "] {
+            assert_eq!(
+                parse_callers("from:db", target),
+                Some((service.clone(), BTreeSet::new())),
+                "{target:?}"
+            );
+        }
+        for route in ["tcp:1", "from.example/", "from:", "from:a b"] {
+            assert_eq!(parse_callers(route, "db web"), None, "{route:?}");
+        }
+    }
 
     fn rule(json: &str) -> Result<IngressRule, String> {
         serde_json::from_str(json).map_err(|error| error.to_string())

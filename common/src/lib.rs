@@ -24,6 +24,7 @@ pub mod duration;
 pub mod endpoint;
 pub mod event;
 pub mod failpoint;
+pub mod file_limit;
 pub mod handover;
 pub mod health;
 pub mod ids;

@@ -9,7 +9,7 @@ use crate::RedisMillis;
 use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::ingress::IngressRule;
-use crate::spec::{CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy};
+use crate::spec::{AllowFrom, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy};
 use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -54,6 +54,8 @@ pub struct Service {
     /// What of the service is reached from outside the cluster.
     #[serde(default)]
     pub ingress: Vec<IngressRule>,
+    /// Whose pods reach it by name, if not all do.
+    pub allow_from: Option<AllowFrom>,
     /// How its pods are replaced when their specification changes.
     #[serde(default)]
     pub update: Option<UpdatePolicy>,
@@ -146,9 +148,21 @@ impl JobProgress {
 
 impl From<Service> for DesiredService {
     fn from(service: Service) -> Self {
-        let Service { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod, .. } =
-            service;
-        Self { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod }
+        let Service {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            update,
+            job,
+            cron,
+            pod,
+            ..
+        } = service;
+        Self { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron, pod }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod environment;
 pub(crate) mod files_beside;
+pub(crate) mod networks;
 mod ports;
 mod volumes;
 

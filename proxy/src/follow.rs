@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use common::backoff::Backoff;
 use common::ids::ServiceName;
-use common::store::{EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Store, StoreError, channel};
+use common::store::{
+    EndpointChange, EndpointVersion, FollowedEndpoints, Routing, Store, StoreError, channel,
+};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -46,14 +48,17 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// What is known of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    pub(crate) routes: Routes,
+    pub(crate) routing: Routing,
     pub(crate) sets: BTreeMap<ServiceName, EndpointSet>,
 }
 
 impl Known {
     fn snapshot(&self) -> Snapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.iter().cloned().collect()));
-        Snapshot { routes: RouteTable::new(self.routes.clone()), endpoints: endpoints.collect() }
+        Snapshot {
+            routes: RouteTable::new(self.routing.routes.clone()).with_callers(self.routing.callers.clone()),
+            endpoints: endpoints.collect(),
+        }
     }
 }
 
@@ -85,7 +90,8 @@ impl Shared {
     }
 
     fn is_followed(&self, service: &ServiceName) -> bool {
-        self.wanted().contains_key(service) || self.lock().routes.iter().any(|(routed, _)| routed == service)
+        self.wanted().contains_key(service)
+            || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
     /// Returns the services to be followed: those that have a route, and those that pods ask for.
@@ -95,7 +101,7 @@ impl Shared {
         wanted.retain(|_, asked| now.duration_since(*asked) < WANTED_FOR);
         let mut services: BTreeSet<ServiceName> = wanted.keys().cloned().collect();
         drop(wanted);
-        services.extend(self.lock().routes.iter().map(|(service, _)| service.clone()));
+        services.extend(self.lock().routing.routes.iter().map(|(service, _)| service.clone()));
         services
     }
 }
@@ -220,13 +226,14 @@ async fn follow_routes(shared: Arc<Shared>) {
 }
 
 async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
-    let mut routes = shared.store.routes().await?;
-    routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
-    // A Redis that lost everything, and knows no cluster, unroutes nothing: what it knew will be recovered.
-    if routes.is_empty() && !shared.lock().routes.is_empty() && shared.store.cluster_id().await?.is_none() {
+    let mut routing = shared.store.routing().await?;
+    routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
+    // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew will be recovered.
+    let is_empty = routing == Routing::default() && shared.lock().routing != routing;
+    if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());
     }
-    let is_changed = std::mem::replace(&mut shared.lock().routes, routes.clone()) != routes;
+    let is_changed = std::mem::replace(&mut shared.lock().routing, routing.clone()) != routing;
     let services = shared.services();
     let mut known = shared.lock();
     let followed = known.sets.len();
@@ -324,7 +331,7 @@ mod tests {
         let (follower, _) = Follower::new(store, None);
         let routes = [("a.example/", "web 80"), ("tcp:1", "db 1"), ("b.example/", "web 80")];
         let routes = routes.map(|(route, target)| IngressRule::parse(route, target).unwrap());
-        follower.shared.lock().routes = routes.into();
+        follower.shared.lock().routing.routes = routes.into();
         let services = || follower.shared.services().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(services(), ["db", "web"]);
         assert!(follower.shared.lock().snapshot().endpoints.is_empty());

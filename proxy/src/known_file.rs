@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
 use common::ingress::IngressRule;
-use common::store::EndpointVersion;
+use common::store::{Callers, EndpointVersion, Routing};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -19,6 +19,9 @@ use crate::follow::Known;
 #[derive(Serialize, Deserialize)]
 struct File {
     routes: Vec<Route>,
+    /// Who reaches whom; versions before have none of it.
+    #[serde(default)]
+    callers: Callers,
     services: BTreeMap<ServiceName, Service>,
 }
 
@@ -54,7 +57,8 @@ pub(crate) fn text(known: &Known) -> String {
         Some((name.clone(), service))
     };
     let file = File {
-        routes: known.routes.iter().map(route).collect(),
+        routes: known.routing.routes.iter().map(route).collect(),
+        callers: known.routing.callers.clone(),
         services: known.sets.iter().filter_map(service).collect(),
     };
     serde_json::to_string(&file).expect("texts and numbers serialize")
@@ -71,7 +75,7 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
         EndpointSet::saved(version, endpoints, service.is_heard)
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
-    Ok(Known { routes: routes.collect(), sets })
+    Ok(Known { routing: Routing { routes: routes.collect(), callers: file.callers }, sets })
 }
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
@@ -157,7 +161,9 @@ mod tests {
         let rule = IngressRule::parse("web.example/", "web 80").unwrap();
         for is_heard in [false, true] {
             let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
-            let known = Known { routes: vec![rule.clone()], sets: [(web.clone(), set)].into() };
+            let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();
+            let routing = Routing { routes: vec![rule.clone()], callers };
+            let known = Known { routing, sets: [(web.clone(), set)].into() };
             write(&path, &text(&known)).unwrap();
             assert_eq!(read(&path), known);
         }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::ids::ServiceName;
 use common::ingress::{HttpProtocol, IngressRule, Tls};
+use common::store::Callers;
 
 /// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,7 @@ pub struct RouteTable {
     /// Hosts with a rule with `tls: auto`.
     auto: BTreeSet<String>,
     has_paths: bool,
+    callers: Callers,
 }
 
 /// Where requests of one host and path go.
@@ -75,6 +77,24 @@ impl RouteTable {
             routes.sort_by_key(|route| Reverse(route.path.len()));
         }
         table
+    }
+
+    /// Adds who reaches whom by name.
+    pub fn with_callers(self, callers: Callers) -> Self {
+        Self { callers, ..self }
+    }
+
+    /// Returns whether only some services reach this one by name.
+    pub fn has_callers(&self, service: &ServiceName) -> bool {
+        self.callers.contains_key(service)
+    }
+
+    /// Returns whether the pods of a service, or those of none, reach a service by name. Its own always do.
+    pub fn may_reach(&self, from: Option<&ServiceName>, service: &ServiceName) -> bool {
+        let is_named = |callers: &BTreeSet<ServiceName>| {
+            from.is_some_and(|from| from == service || callers.contains(from))
+        };
+        self.callers.get(service).is_none_or(is_named)
     }
 
     fn routes_of(&mut self, host: String) -> &mut Vec<HttpRoute> {
@@ -173,6 +193,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn only_those_that_are_named_and_its_own_pods_reach_a_service() {
+        let name = |name: &str| ServiceName::new(name).unwrap();
+        let callers = [("db", vec!["web"]), ("closed", vec![])];
+        let callers = callers.map(|(service, names)| (name(service), names.into_iter().map(name).collect()));
+        let table = RouteTable::default().with_callers(callers.into());
+        for (from, service, may) in [
+            (Some("web"), "db", true),
+            (Some("db"), "db", true),
+            (Some("api"), "db", false),
+            (None, "db", false),
+            (Some("web"), "closed", false),
+            (Some("closed"), "closed", true),
+            (Some("api"), "web", true),
+            (None, "web", true),
+        ] {
+            assert_eq!(table.may_reach(from.map(name).as_ref(), &name(service)), may, "{from:?} {service}");
+        }
+    }
 
     fn service(name: &str) -> ServiceName {
         ServiceName::new(name).unwrap()

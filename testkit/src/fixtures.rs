@@ -43,6 +43,7 @@ pub fn service() -> Service {
         app: None,
         depends_on: Default::default(),
         ingress: Vec::new(),
+        allow_from: None,
         update: None,
         job: None,
         cron: None,

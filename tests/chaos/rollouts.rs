@@ -3,6 +3,7 @@
 //! say why, others are undone by hand halfway, and in every tenth a scheduler or the Redis master is killed. In another tenth
 //! new processes take the places of all proxies, and in another one these are cut off from Redis, or in all.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -345,7 +346,8 @@ struct Counts {
     sent: AtomicU64,
     /// How long each that was answered took.
     answered: Mutex<Vec<Duration>>,
-    failures: Mutex<Vec<String>>,
+    /// How many failed, by why, and how long the first of them took.
+    failures: Mutex<BTreeMap<String, (usize, Duration)>>,
 }
 
 impl Counts {
@@ -354,13 +356,19 @@ impl Counts {
     }
 
     fn failed(&self) -> usize {
-        self.failures.lock().unwrap().len()
+        self.failures.lock().unwrap().values().map(|(count, _)| count).sum()
+    }
+
+    fn note_failure(&self, why: String, after: Duration) {
+        self.failures.lock().unwrap().entry(why).or_insert((0, after)).0 += 1;
     }
 
     fn why_failed(&self) -> Vec<String> {
         let failures = self.failures.lock().unwrap();
-        let count = failures.len();
-        failures.iter().take(5).map(|why| format!("one of {count} requests that failed: {why}")).collect()
+        let line = |(why, (count, after)): (&String, &(usize, Duration))| {
+            format!("{count} requests failed, the first after {after:.1?}: {why}")
+        };
+        failures.iter().take(10).map(line).collect()
     }
 
     fn report(&self, slowest_judgement: Duration) {
@@ -427,9 +435,7 @@ async fn send_requests(addresses: Vec<String>, counts: Arc<Counts>, is_over: Arc
             let begun = Instant::now();
             match answer(request).await {
                 Ok(()) => counts.answered.lock().unwrap().push(begun.elapsed()),
-                Err(why) => {
-                    counts.failures.lock().unwrap().push(format!("after {:.1?}: {why}", begun.elapsed()));
-                }
+                Err(why) => counts.note_failure(why, begun.elapsed()),
             }
         });
         while in_progress.try_join_next().is_some() {}

@@ -298,7 +298,8 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
             tracing::error!(
                 %node, count,
                 "Redis has no records of most pods that run here, as if an older state had been restored: \
-                 holding their containers. They go on and nothing looks after them; `kubeleet status` says so"
+                 holding their containers. They go on, those with `on_disconnect: stop` until the lease ends, and nothing \
+                 looks after them; `kubeleet status` says so"
             );
             context.wakeups.request_heartbeat();
         }

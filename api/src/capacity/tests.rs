@@ -62,13 +62,25 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService { name, app, depends_on, ingress, update, job, cron, replicas, labels, pod } =
-        desired(fields);
+    let DesiredService {
+        name,
+        app,
+        depends_on,
+        ingress,
+        allow_from,
+        update,
+        job,
+        cron,
+        replicas,
+        labels,
+        pod,
+    } = desired(fields);
     let (state, spec_id) = (ServiceState::Active, SpecId::random());
     Service {
         app,
         depends_on,
         ingress,
+        allow_from,
         update,
         job,
         cron,

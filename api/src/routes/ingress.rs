@@ -19,7 +19,7 @@ pub(crate) async fn list_cluster_routes(
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<RouteView>>, ApiProblem> {
     let limit = page_size(paging.limit)?;
-    let routes = app.store.routes().await?.into_iter();
+    let routes = app.store.routing().await?.routes.into_iter();
     let view = |(service, rule): (_, IngressRule)| RouteView {
         route: rule.route(),
         service,

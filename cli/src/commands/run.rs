@@ -172,6 +172,7 @@ impl RunArgs {
             app: None,
             depends_on: Default::default(),
             ingress: self.ingress.clone(),
+            allow_from: None,
             update: None,
             job: None,
             cron: None,

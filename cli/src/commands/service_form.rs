@@ -15,6 +15,7 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         app: service.app.clone(),
         depends_on: service.depends_on.clone(),
         ingress: service.ingress.clone(),
+        allow_from: service.allow_from.clone(),
         update: service.update.clone(),
         job: service.job.clone(),
         cron: service.cron.clone(),

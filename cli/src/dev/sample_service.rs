@@ -76,6 +76,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         app: None,
         depends_on: Default::default(),
         ingress,
+        allow_from: None,
         update: None,
         job: None,
         cron: None,

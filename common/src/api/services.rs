@@ -10,7 +10,7 @@ use crate::ids::{AppName, ServiceName};
 use crate::ingress::IngressRule;
 use crate::service::ServiceState;
 use crate::spec::{
-    ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds, UpdatePolicy,
+    AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds, UpdatePolicy,
 };
 
 /// A service: its desired state and the current state of its pods.
@@ -38,6 +38,9 @@ pub struct ServiceView {
     /// What of the service is reached from outside the cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ingress: Vec<IngressRule>,
+    /// The services whose pods reach it by name, if not all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_from: Option<AllowFrom>,
     /// How its pods are replaced when their specification changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdatePolicy>,

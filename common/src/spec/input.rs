@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES,
+    AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES,
     RestartPolicy, UpdatePolicy, Violation, job, units,
 };
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
@@ -58,6 +58,12 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
+    /// The services whose pods reach this one by name; without it all do. Its own pods always do, and `ingress` and
+    /// `ports` are not concerned. Within an app, the names are those in the app, and `web.kubeleet` is the service
+    /// `web` of no app.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 256, example = json!(["web"]))]
+    pub allow_from: Option<AllowFrom>,
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
     /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
     /// which is `pause`, `rollback` or `continue`, and `rollback`, which says what differs while the service goes back.
@@ -181,11 +187,13 @@ impl ServiceInput {
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self {
-            service: ServiceFields { name, replicas, labels, app, depends_on, ingress, update, job, cron },
+            service:
+                ServiceFields { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron },
             mut pod,
             form,
         } = self;
         let depends_on = depends_on.of_app(app.as_ref());
+        let allow_from = allow_from.map(|allowed| allowed.of_app(app.as_ref()));
         let ingress: Vec<IngressRule> = ingress.into_iter().map(IngressRule::normalize).collect();
         let mut violations = pod.share_in_app(app.as_ref(), |index| form.pointer_of_container(index));
         if replicas > MAX_REPLICAS {
@@ -195,11 +203,19 @@ impl ServiceInput {
         violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
         violations.extend(depends_on.service_violations(&name));
         violations.extend(ingress::violations(&ingress));
+        violations.extend(allow_from.iter().flat_map(AllowFrom::violations));
         violations.extend(update.iter().flat_map(|update| update.violations(&pod)));
-        let has_ingress = !ingress.is_empty();
+        let (has_ingress, has_allow_from) = (!ingress.is_empty(), allow_from.is_some());
         let (job_part, cron_part, has_update) = (job.as_ref(), cron.as_ref(), update.is_some());
-        let parts =
-            job::Parts { name: &name, replicas, has_ingress, has_update, job: job_part, cron: cron_part };
+        let parts = job::Parts {
+            name: &name,
+            replicas,
+            has_ingress,
+            has_allow_from,
+            has_update,
+            job: job_part,
+            cron: cron_part,
+        };
         violations.extend(job::violations(&parts, &pod));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
@@ -218,7 +234,19 @@ impl ServiceInput {
             (Kind::Cron, _) => 0,
             _ => replicas,
         };
-        Ok(DesiredService { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod })
+        Ok(DesiredService {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            update,
+            job,
+            cron,
+            pod,
+        })
     }
 }
 
@@ -306,6 +334,8 @@ pub struct DesiredService {
     pub depends_on: DependsOn,
     /// What of the service is reached from outside the cluster.
     pub ingress: Vec<IngressRule>,
+    /// Whose pods reach it by name, if not all do.
+    pub allow_from: Option<AllowFrom>,
     /// How its pods are replaced when their specification changes.
     pub update: Option<UpdatePolicy>,
     /// How its pods run, if it is a job or creates jobs.
@@ -318,11 +348,23 @@ pub struct DesiredService {
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService { name, replicas, labels, app, depends_on, ingress, update, job, cron, pod } =
-            desired;
+        let DesiredService {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            update,
+            job,
+            cron,
+            pod,
+        } = desired;
         let form = Form::of(&pod.containers);
         let replicas = if pod.kind.is_service() { replicas } else { 1 };
-        let service = ServiceFields { name, replicas, labels, app, depends_on, ingress, update, job, cron };
+        let service =
+            ServiceFields { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron };
         Self { service, pod, form }
     }
 }

@@ -1,5 +1,7 @@
 //! Routes, and the endpoints of the services that they lead to, as proxies follow them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use redis::{Value, cmd};
 
 use super::keys;
@@ -8,7 +10,7 @@ use super::scripts::{follow, follow_pods};
 use super::{Store, StoreError};
 use crate::endpoint::Endpoint;
 use crate::ids::{PodId, ServiceName};
-use crate::ingress::IngressRule;
+use crate::ingress::{IngressRule, parse_callers};
 
 /// Pods whose endpoints one script makes: some milliseconds of Redis.
 const PIECE: usize = 1000;
@@ -17,6 +19,18 @@ const MAX_ATTEMPTS: usize = 5;
 
 /// All routes of the cluster, each with the service that has it.
 pub type Routes = Vec<(ServiceName, IngressRule)>;
+
+/// The services that only some reach by name, and which do. Pods of the service itself always do.
+pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
+
+/// What leads to services, and what is kept from them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// The routes of all services.
+    pub routes: Routes,
+    /// Who reaches whom.
+    pub callers: Callers,
+}
 
 /// A state of a service's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,16 +82,23 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns all routes. Fields that are none are left out: they harm no others.
+    /// Returns the routes of all services, and who reaches them. Fields that are neither are left out: they harm no others.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn routes(&self) -> Result<Routes, StoreError> {
+    pub async fn routing(&self) -> Result<Routing, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
-        let route = |(route, target): (Vec<u8>, Vec<u8>)| {
-            IngressRule::parse(std::str::from_utf8(&route).ok()?, std::str::from_utf8(&target).ok()?).ok()
-        };
-        Ok(fields.into_iter().filter_map(route).collect())
+        let mut routing = Routing::default();
+        for (route, target) in &fields {
+            let (Ok(route), Ok(target)) = (std::str::from_utf8(route), std::str::from_utf8(target)) else {
+                continue;
+            };
+            match parse_callers(route, target) {
+                Some((service, callers)) => drop(routing.callers.insert(service, callers)),
+                None => routing.routes.extend(IngressRule::parse(route, target).ok()),
+            }
+        }
+        Ok(routing)
     }
 
     /// Returns the endpoints of a service unless they are those that the caller knows, and has the scripts that move

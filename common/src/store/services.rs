@@ -18,9 +18,9 @@ use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
-use crate::ingress::{IngressRule, stored_rules};
+use crate::ingress::{IngressRule, callers_line, stored_rules};
 use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
-use crate::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
+use crate::spec::{AllowFrom, CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
@@ -48,7 +48,7 @@ pub enum PutOutcome {
         /// The new generation.
         generation: u64,
     },
-    /// Only replicas, labels, the app, the dependencies or the ingress changed.
+    /// Only replicas, labels, the app, the dependencies, the ingress or who may reach it changed.
     Scaled {
         /// The generation, as before.
         generation: u64,
@@ -564,6 +564,7 @@ fn put_call(
         history: keys::history(&desired.name),
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
+        allow_from: desired.allow_from.as_ref().map(to_json).unwrap_or_default(),
         update: desired.update.as_ref().map(to_json).unwrap_or_default(),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
@@ -579,10 +580,16 @@ fn put_call(
     .call()
 }
 
-/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each.
+/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, and one that says
+/// who reaches it, if not all do.
 fn routes_text(desired: &DesiredService) -> String {
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(&desired.name));
-    desired.ingress.iter().map(line).collect::<Vec<_>>().join("\n")
+    let callers = desired.allow_from.as_ref().map(|allowed| callers_line(&desired.name, allowed));
+    desired.ingress.iter().map(line).chain(callers).collect::<Vec<_>>().join("\n")
+}
+
+fn allow_from(text: &str) -> Option<AllowFrom> {
+    (!text.is_empty()).then(|| serde_json::from_str(text).unwrap_or_default())
 }
 
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
@@ -652,6 +659,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         app: desired.app.clone(),
         depends_on: desired.depends_on.clone(),
         ingress: desired.ingress.clone(),
+        allow_from: desired.allow_from.clone(),
         update: desired.update.clone(),
         job: desired.job.clone(),
         cron: desired.cron.clone(),
@@ -702,6 +710,8 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         // As the workers read it: what is no list of dependencies holds up no pod.
         depends_on: fields.json("depends_on").unwrap_or_default(),
         ingress: stored_rules(&fields.text("ingress")),
+        // What is no list lets in only its own pods: what it was to keep out stays out.
+        allow_from: allow_from(&fields.text("allow_from")),
         // A policy of a newer version is none that this one can follow: as without one.
         update: fields.json("update").unwrap_or_default(),
         job: if kind.is_service() { None } else { Some(fields.json("job")?) },

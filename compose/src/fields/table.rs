@@ -27,6 +27,8 @@ const fn declares(path: &'static str, advice: &'static str) -> Row {
 
 const AT_USE: &str = "noted where a service uses it";
 const NO_NETWORKS: &str = "all pods of a cluster are in one network, and reach services by name";
+const NO_ALIASES: &str = "a service has its own name only";
+const ONE_NETWORK: &str = "the pods of a host are in one network, and reach services by name";
 const NO_LABELS: &str = "secrets and configs have no labels";
 const NO_DRIVER: &str = "the cluster stores the content as it is in the file";
 const NO_DEVICES: &str = "containers get no devices; remove it, or run this service elsewhere";
@@ -49,7 +51,11 @@ pub(crate) static TABLE: &[Row] = &[
     known("include.env_file", Reading, ""),
     known("include.project_directory", Reading, ""),
     known("services", Parts, "each becomes a service `<app>-<name>`"),
-    declares("networks", AT_USE),
+    known(
+        "networks",
+        Reading,
+        "services that have one in common reach each other by name; its options are noted",
+    ),
     declares("volumes", AT_USE),
     known("secrets", Parts, "created with the app, and deleted with it"),
     known("secrets.*.file", Reading, ""),
@@ -184,7 +190,20 @@ pub(crate) static TABLE: &[Row] = &[
         "services.*.expose",
         "pods reach each other by name on any port; publish in `ports` what the outside is to reach",
     ),
-    not_honoured("services.*.networks", NO_NETWORKS),
+    known(
+        "services.*.networks",
+        Reading,
+        "says which services reach this one by name; not honoured for an external one",
+    ),
+    not_honoured("services.*.networks.*.aliases", NO_ALIASES),
+    not_honoured("services.*.networks.*.interface_name", ONE_NETWORK),
+    not_honoured("services.*.networks.*.ipv4_address", ONE_NETWORK),
+    not_honoured("services.*.networks.*.ipv6_address", ONE_NETWORK),
+    not_honoured("services.*.networks.*.link_local_ips", ONE_NETWORK),
+    not_honoured("services.*.networks.*.mac_address", ONE_NETWORK),
+    not_honoured("services.*.networks.*.driver_opts", ONE_NETWORK),
+    not_honoured("services.*.networks.*.priority", ONE_NETWORK),
+    not_honoured("services.*.networks.*.gw_priority", ONE_NETWORK),
     honoured("services.*.network_mode", to::network_mode, "that of the machine or of a container is refused"),
     not_honoured("services.*.links", NO_NETWORKS),
     not_honoured("services.*.external_links", NO_NETWORKS),

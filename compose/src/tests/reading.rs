@@ -364,11 +364,11 @@ fn profiles_come_from_the_command_line_and_the_environment() {
 #[test]
 fn what_is_not_honoured_is_noted_once_for_all_services() {
     let text = "services:\n  a: {image: x, ports: ['127.0.0.1:80:80'], networks: [n]}\n  \
-                b: {image: x, networks: {n: {}}, depends_on: {a: {condition: service_healthy, restart: true}}}\nnetworks: {n: {}}\n";
+                b: {image: x, networks: {n: {}}, depends_on: {a: {condition: service_healthy, restart: true}}}\nnetworks: {n: {driver: bridge}}\n";
     let notes = notes(&app(text));
     assert_eq!(notes.len(), 2, "{notes:?}");
-    assert!(notes[0].starts_with("compose.yaml:2:45: a, b: networks is not honoured: "), "{notes:?}");
-    assert!(notes[1].contains("b: depends_on.a.restart is not honoured"), "{notes:?}");
+    assert!(notes[1].contains("a, b: networks.n.driver is not honoured: "), "{notes:?}");
+    assert!(notes[0].contains("b: depends_on.a.restart is not honoured"), "{notes:?}");
 }
 
 #[test]
@@ -445,4 +445,29 @@ fn names_become_labels_and_that_is_noted() {
     let app = app("services:\n  My_DB: {image: x}\n");
     assert_eq!(app.services[0].name().as_str(), "app-my-db");
     assert!(notes(&app)[0].contains("My_DB: the service is called my-db"), "{:?}", notes(&app));
+}
+
+#[test]
+fn services_reach_each_other_by_name_if_they_have_a_network_in_common() {
+    let text = "services:\n  web: {image: x, networks: [front, back]}\n  my_db: {image: x, networks: {back: {}}}\n  \
+                log: {image: x}\n  gate: {image: x, networks: [outside, front]}\n\
+                networks: {front: {}, back: {name: b}, outside: {external: true}}\n";
+    let app = app(text);
+    let allowed = |name: &str| service(&app, name)["allow_from"].clone();
+    assert_eq!(allowed("app-web"), serde_json::json!(["app-gate", "app-my-db"]));
+    assert_eq!(allowed("app-my-db"), serde_json::json!(["app-web"]));
+    assert_eq!(allowed("app-log"), serde_json::json!([]));
+    assert_eq!(allowed("app-gate"), serde_json::Value::Null);
+    let notes = notes(&app);
+    assert!(notes.iter().any(|note| note.contains("gate: network outside is external")), "{notes:?}");
+}
+
+#[test]
+fn a_file_without_networks_keeps_nobody_out_and_one_that_is_not_declared_is_a_mistake() {
+    let open = app("services: {a: {image: x}, b: {image: x}}\nnetworks: {n: {}}\n");
+    assert_eq!(service(&open, "app-a")["allow_from"], serde_json::Value::Null);
+    let default = app("services: {a: {image: x, networks: [default]}, b: {image: x}}\n");
+    assert_eq!(service(&default, "app-a")["allow_from"], serde_json::json!(["app-b"]));
+    let found = mistakes("services: {a: {image: x, networks: [nett]}}\nnetworks: {net: {}}\n");
+    assert_eq!(found, ["compose.yaml:1:37: a: the file declares no network nett"]);
 }

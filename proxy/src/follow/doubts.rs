@@ -201,7 +201,7 @@ mod tests {
         let known = vec![endpoint("old", &own), endpoint("old2", &other)];
         {
             let mut shared = follower.shared.lock();
-            shared.routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
+            shared.routing.routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
             shared.sets.insert(web(), EndpointSet::saved(version, known, false));
         }
         let (dialer, host) = another_host(&other, &[("new2", true), ("starts", false)]).await;

@@ -2,6 +2,7 @@
 //! its route names, through the gate of that pod.
 
 mod answer;
+mod callers;
 pub(crate) mod certificates;
 mod client_stream;
 mod connection;

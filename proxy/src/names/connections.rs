@@ -1,7 +1,8 @@
 //! Takes the connections of pods to the addresses of services and slots, and passes each to a pod.
 //!
 //! The host's rules redirect them here, and the kernel tells where they were to go. A connection to any port of a service
-//! leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready or not.
+//! leads to the same port of one of its ready pods; one to a slot leads to the slot's pod, ready or not. Where only some
+//! services may reach another one, the proxy of the pod that connects refuses the rest.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -86,6 +87,9 @@ async fn serve(
         tracing::debug!(%client, address = %original, "a connection to an address that nothing has");
         return Err(stream);
     };
+    if !shared.may_reach(client, &name.service).await {
+        return Err(stream);
+    }
     resolver.want(&name.service);
     let target = Target { service: &name.service, slot: name.slot, port: original.port() };
     pass_on(shared, stream, target, || {

@@ -190,6 +190,7 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     assert!(is_well && said.contains("a pod answered"), "{said}");
     let (is_well, said) = hosts.net_check("nothing").await;
     assert!(!is_well && said.contains("FAIL  nothing: no address"), "{said}");
+    only_those_that_are_allowed(&hosts).await;
     // A slot has its own, and is always the same pod.
     let slots = [hosts.greeting("0.web").await, hosts.greeting("1.web.kubeleet").await];
     assert_eq!(BTreeSet::from(slots), greetings);
@@ -243,6 +244,26 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     }
     hosts.cluster.redis.thaw();
     assert!(!hosts.here.log().contains("panicked"));
+}
+
+/// Who may reach `web` changes, and its pods stay.
+async fn only_those_that_are_allowed(hosts: &Hosts) {
+    let pods = hosts.http.pods("service=web").await;
+    for (allowed, is_let_in) in [(json!(["other"]), false), (json!(["shop-tool"]), true), (json!([]), false)]
+    {
+        hosts.http.send(Method::PATCH, "/service/web", Some(&json!({"allow_from": allowed}))).await;
+        for name in ["web", "1.web"] {
+            eventually_within(SOON, &format!("{name} with allow_from {allowed}"), || async {
+                let greeting = hosts.greeting(name).await;
+                check(greeting.starts_with("hello from ") == is_let_in, || format!("{greeting:?}"))
+            })
+            .await;
+        }
+    }
+    hosts.http.send(Method::PATCH, "/service/web", Some(&json!({"allow_from": null}))).await;
+    hosts.answers("web").await;
+    let ids = |pods: &[Value]| pods.iter().map(|pod| pod["uuid"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&hosts.http.pods("service=web").await), ids(&pods));
 }
 
 async fn restarts(http: &Http) {

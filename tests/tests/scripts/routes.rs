@@ -46,12 +46,51 @@ async fn routes_follow_the_ingress_of_a_service_and_replace_no_pod() {
     let rules = json!([{"host": "web.example", "path": "/api/", "port": 81, "protocol": "h2c"}]);
     assert_eq!(put(&fixture, "web", rules).await, PutOutcome::Scaled { generation: 1 });
     assert_eq!(routes(&fixture).await, pairs(&[("web.example/api", "web 81 h2c")]));
-    let read = fixture.store.routes().await.unwrap();
+    let read = fixture.store.routing().await.unwrap().routes;
     assert_eq!((read[0].0.as_str(), read[0].1.route()), ("web", "web.example/api".to_owned()));
     assert_eq!(put(&fixture, "web", json!([])).await, PutOutcome::Scaled { generation: 1 });
     assert_eq!(routes(&fixture).await, []);
     let fields = fixture.keyspace().await.fields("service:web");
     assert!(!fields.iter().any(|(field, _)| field == "ingress" || field == "routes"), "{fields:?}");
+}
+
+#[tokio::test]
+async fn who_reaches_a_service_is_a_field_of_the_routes_and_goes_with_it() {
+    let fixture = Fixture::new().await;
+    let put = async |allow_from: Value| {
+        let input = json!({"name": "db", "image": "nginx", "replicas": 0, "allow_from": allow_from,
+                           "ingress": [{"tcp": 1, "port": 1}]});
+        let service = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
+        fixture.store.put_service(&service, PutMode::Upsert, None).await.unwrap().0
+    };
+    for (allow_from, value) in [
+        (Value::Null, None),
+        (json!(["web", "api"]), Some("db api,web")),
+        (json!([]), Some("db -")),
+        (json!(["web"]), Some("db web")),
+        (Value::Null, None),
+    ] {
+        put(allow_from.clone()).await;
+        let expected = value.map(|value| ("from:db", value)).into_iter().chain([("tcp:1", "db 1")]);
+        assert_eq!(routes(&fixture).await, pairs(&expected.collect::<Vec<_>>()));
+        let stored = fixture.store.service(&ServiceName::new("db").unwrap()).await.unwrap().unwrap();
+        assert_eq!(serde_json::to_value(&stored.allow_from).unwrap(), stored_form(&allow_from));
+        assert_eq!(put(allow_from).await, PutOutcome::Unchanged { generation: 1 });
+    }
+    put(json!(["web"])).await;
+    let routing = fixture.store.routing().await.unwrap();
+    assert_eq!((routing.routes.len(), routing.callers.len()), (1, 1));
+    forget(&fixture, "db").await;
+    assert_eq!(routes(&fixture).await, []);
+}
+
+/// Sorted.
+fn stored_form(names: &Value) -> Value {
+    let mut names = names.clone();
+    if let Some(names) = names.as_array_mut() {
+        names.sort_by_key(|name| name.to_string());
+    }
+    names
 }
 
 #[tokio::test]

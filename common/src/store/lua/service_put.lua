@@ -6,10 +6,11 @@ local service_key, services, spec_key, unconfirmed, former_specs, routes, histor
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
 -- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
--- `depends_on`, `ingress`, `update`, `job` and `cron` are JSON, or '' for none; `routes_text` is what follows from `ingress`.
+-- `depends_on`, `ingress`, `allow_from`, `update`, `job` and `cron` are JSON, or '' for none; `routes_text` is what follows
+-- from `ingress` and `allow_from`.
 -- `failure` is '', or says why the generation before has failed, which this one takes back.
 local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, ingress,
-  update, kind, job, cron, times, failure, routes_text, expected_revision, write = head_args()
+  allow_from, update, kind, job, cron, times, failure, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
 local current_app = redis.call('HGET', service_key, 'app') or ''
@@ -17,6 +18,7 @@ local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
 local current_ingress, current_routes, current_update = unpack(
   redis.call('HMGET', service_key, 'ingress', 'routes', 'update'), 1, 3)
 current_ingress, current_routes, current_update = current_ingress or '', current_routes or '', current_update or ''
+local current_allow_from = redis.call('HGET', service_key, 'allow_from') or ''
 local current_kind, current_job, current_cron, current_times = unpack(
   redis.call('HMGET', service_key, 'kind', 'job', 'cron', 'times'), 1, 4)
 current_kind, current_job = current_kind or '', current_job or ''
@@ -41,14 +43,14 @@ if taken then return { 'ROUTE', taken, other } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
-  and #depends_on <= #current_depends_on and #ingress <= #current_ingress
+  and #depends_on <= #current_depends_on and #ingress <= #current_ingress and #allow_from <= #current_allow_from
   and #routes_text <= #current_routes and #update <= #current_update
   and #job <= #current_job and #cron <= #current_cron and #times <= #current_times then allow_at_maxmemory() end
 -- What it was before only informs, so a key of another type in its place stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 
--- A service without an app, dependencies or ingress has no such field, as those of earlier versions.
+-- A service without an app, dependencies, ingress or the like has no such field, as those of earlier versions.
 local function set_optional(field, value)
   if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
 end
@@ -56,6 +58,7 @@ local function set_optionals()
   set_optional('app', app)
   set_optional('depends_on', depends_on)
   set_optional('ingress', ingress)
+  set_optional('allow_from', allow_from)
   set_optional('update', update)
   set_optional('kind', kind)
   set_optional('job', job)
@@ -118,7 +121,9 @@ local changes = {
   { 'its labels changed', current_labels ~= labels },
   { 'its app changed', current_app ~= app },
   { 'its dependencies changed', current_depends_on ~= depends_on },
-  { 'its ingress changed', current_ingress ~= ingress or current_routes ~= routes_text },
+  { 'its ingress changed', current_ingress ~= ingress },
+  { 'who may reach it changed', current_allow_from ~= allow_from },
+  { 'its routes changed', current_routes ~= routes_text },
   { 'how it is updated changed', current_update ~= update },
   { 'suspended: no job begins by itself', current_times ~= '' and times == '' },
   { 'resumed', current_times == '' and times ~= '' },

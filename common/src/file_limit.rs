@@ -1,0 +1,24 @@
+//! How many files and connections this process may have open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit to the highest that this process may set itself, and returns it. The usual one, 1024, is for programs
+/// that use `select`. Processes that are started later inherit it.
+pub fn raise() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: maximum, maximum };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { maximum } else { current };
+    limit.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_becomes_the_highest() {
+        let highest = getrlimit(Resource::Nofile).maximum;
+        assert_eq!(raise(), highest.unwrap_or(u64::MAX));
+        assert_eq!(getrlimit(Resource::Nofile).current, highest);
+    }
+}

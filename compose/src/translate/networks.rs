@@ -1,0 +1,91 @@
+//! Which services of a file reach each other by name: those that have a network in common, as with Compose. A file that
+//! names no networks keeps nobody out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::document::Node;
+
+use crate::EXTENSION;
+use crate::names::text_at;
+use crate::report::{NoteKind, Report};
+
+/// The network of a service that names none.
+const DEFAULT: &str = "default";
+/// What is honoured of a network that the file declares.
+const HONOURED: [&str; 2] = ["external", "name"];
+
+/// Sets the `allow_from` of services. `names` has their whole names, by those in the file.
+pub(crate) fn allow_networks(
+    root: &Node,
+    documents: &mut [(&str, &mut Node)],
+    names: &BTreeMap<String, String>,
+    report: &mut Report,
+) {
+    let Some(services) = root.get("services") else { return };
+    let of_service = |name: &str| services.get(name).and_then(|service| service.field("networks"));
+    if !documents.iter().any(|(name, _)| of_service(name).is_some()) {
+        return;
+    }
+    let networks: BTreeMap<String, BTreeSet<String>> = documents
+        .iter()
+        .map(|(name, _)| {
+            let named = of_service(name).into_iter().flat_map(|field| field.value.fields());
+            let mut named: BTreeSet<String> = named.map(|network| network.name.to_owned()).collect();
+            if named.is_empty() {
+                named.insert(DEFAULT.to_owned());
+            }
+            ((*name).to_owned(), named)
+        })
+        .collect();
+    for (name, document) in documents {
+        let own = &networks[*name];
+        note_uses(root, name, own, report);
+        // The pods of a job have no name that leads to them.
+        let is_service = document.get("kind").and_then(Node::scalar).is_none_or(|kind| kind == "service");
+        if !is_service || own.iter().any(|network| is_external(root, network)) {
+            continue;
+        }
+        let place = of_service(name).and_then(|field| field.place);
+        let reach = networks.iter().filter(|(other, theirs)| *other != name && !own.is_disjoint(theirs));
+        let reach = reach.filter_map(|(other, _)| Some(text_at(names.get(other)?, place)));
+        document.set("allow_from", place, Node::list(reach.collect(), place));
+    }
+}
+
+fn declared<'a>(root: &'a Node, network: &str) -> Option<&'a Node> {
+    root.get("networks")?.get(network)
+}
+
+fn is_external(root: &Node, network: &str) -> bool {
+    let external = declared(root, network).and_then(|declared| declared.get("external"));
+    external.is_some_and(|external| external.is_map() || external.scalar().as_deref() == Some("true"))
+}
+
+/// Notes what networks are not, and finds those that the file does not declare.
+fn note_uses(root: &Node, service: &str, networks: &BTreeSet<String>, report: &mut Report) {
+    let field = |network: &str| root.get("services")?.get(service)?.get("networks")?.field(network);
+    for network in networks {
+        let place = field(network).and_then(|field| field.place);
+        if is_external(root, network) {
+            let detail =
+                format!("network {network} is external: the service is reached by all of the cluster");
+            report.note(NoteKind::Different, place, service, detail);
+        }
+        match declared(root, network) {
+            None if network != DEFAULT => {
+                report.mistake(place, format!("{service}: the file declares no network {network}"));
+            }
+            None => {}
+            Some(declared) => {
+                let is_option = |name: &str| !name.starts_with(EXTENSION) && !HONOURED.contains(&name);
+                for option in declared.fields().filter(|one| is_option(one.name) && !one.value.is_blank()) {
+                    let detail = format!(
+                        "networks.{network}.{} is not honoured: a network says which services reach each other by name",
+                        option.name
+                    );
+                    report.note(NoteKind::NotHonoured, option.place, service, detail);
+                }
+            }
+        }
+    }
+}
