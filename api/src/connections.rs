@@ -37,7 +37,7 @@ pub(crate) struct ClientAddress(pub(crate) IpAddr);
 /// What is left of the files of this process for Redis, streams and itself.
 const OTHER_FILES: u64 = 128;
 
-/// Returns how many connections there may be of those that the operator wants, with so many files.
+/// Returns the number of connections to take, at most as many as the operator wants, with this limit of open files.
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
     let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {

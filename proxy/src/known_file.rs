@@ -19,7 +19,7 @@ use crate::follow::Known;
 #[derive(Serialize, Deserialize)]
 struct File {
     routes: Vec<Route>,
-    /// Who reaches whom; versions before have none of it.
+    /// The services that only some reach by name. Versions before do not save it.
     #[serde(default)]
     callers: Callers,
     services: BTreeMap<ServiceName, Service>,

@@ -28,8 +28,12 @@ const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 /// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// Between two requests: 500 a second.
+/// Between two requests: 500 a second,
 const REQUEST_INTERVAL: Duration = Duration::from_millis(2);
+/// and 200 where all wait: a client's requests to one ingress are connections, and it may have a thousand.
+const WITH_GAPS_INTERVAL: Duration = Duration::from_millis(5);
+/// With fewer in flight none waits.
+const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long one update may take, with a failover in it.
@@ -57,6 +61,10 @@ impl Rollouts {
     /// then: it would have none until it is rolled back.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
+    }
+
+    fn request_interval(self) -> Duration {
+        if self.has_gaps() { WITH_GAPS_INTERVAL } else { REQUEST_INTERVAL }
     }
 
     fn proxy_settings(self) -> Vec<(&'static str, &'static str)> {
@@ -94,7 +102,10 @@ async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultRe
     let mut service = Service { https: stack.https(), rollouts, version: 0, generation: 0 };
     service.put(&good_one(rollouts, 0)).await;
     service.completes().await.unwrap();
-    let load = Load::start(stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect());
+    let load = Load::start(
+        rollouts.request_interval(),
+        stack.proxies.iter().map(|(_, ingress)| ingress.clone()).collect(),
+    );
     let mut slowest_judgement = Duration::ZERO;
     for (number, kind) in kinds(rollouts).into_iter().enumerate() {
         let begun = Instant::now();
@@ -106,6 +117,7 @@ async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultRe
             Err(wrong) => result.wrong.push(format!("update {number} ({kind:?}): {wrong}")),
         }
         result.injected += 1;
+        load.catches_up().await;
         let (sent, failed) = (load.counts.sent(), load.counts.failed());
         println!("  update {number} {kind:?}: {:.1?}; {sent} requests, {failed} failed", begun.elapsed());
     }
@@ -355,6 +367,10 @@ impl Counts {
         self.sent.load(Ordering::Relaxed)
     }
 
+    fn in_flight(&self) -> u64 {
+        self.sent() - self.answered.lock().unwrap().len() as u64 - self.failed() as u64
+    }
+
     fn failed(&self) -> usize {
         self.failures.lock().unwrap().values().map(|(count, _)| count).sum()
     }
@@ -393,10 +409,18 @@ struct Load {
 }
 
 impl Load {
-    fn start(addresses: Vec<String>) -> Self {
+    fn start(interval: Duration, addresses: Vec<String>) -> Self {
         let (counts, is_over) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
-        let task = tokio::spawn(send_requests(addresses, counts.clone(), is_over.clone()));
+        let task = tokio::spawn(send_requests(interval, addresses, counts.clone(), is_over.clone()));
         Self { counts, is_over, task }
+    }
+
+    /// Waits until the requests that have waited for a pod are answered.
+    async fn catches_up(&self) {
+        let begun = Instant::now();
+        while self.counts.in_flight() > FEW && begun.elapsed() < REQUEST_TIMEOUT {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Waits for all answers.
@@ -415,9 +439,14 @@ fn clients(address: &str) -> (String, Client, Client) {
     (format!("http://{HOST}:{}/", address.port()), builder().build().unwrap(), http2)
 }
 
-async fn send_requests(addresses: Vec<String>, counts: Arc<Counts>, is_over: Arc<AtomicBool>) {
+async fn send_requests(
+    interval: Duration,
+    addresses: Vec<String>,
+    counts: Arc<Counts>,
+    is_over: Arc<AtomicBool>,
+) {
     let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
-    let mut clock = tokio::time::interval(REQUEST_INTERVAL);
+    let mut clock = tokio::time::interval(interval);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {
         clock.tick().await;

@@ -28,7 +28,7 @@ pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 pub struct Routing {
     /// The routes of all services.
     pub routes: Routes,
-    /// Who reaches whom.
+    /// The services that only some reach by name.
     pub callers: Callers,
 }
 

@@ -73,8 +73,8 @@ impl Ahead {
         None
     }
 
-    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each has to be called for: a host
-    /// to which nobody connects has none.
+    /// Opens a connection and keeps it for a time, unless as many are kept as should be. Each use opens one more: a host
+    /// to which no pod connects has none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;

@@ -50,13 +50,13 @@ struct Inner {
     /// Whether there is no request.
     is_idle: bool,
     has_ended: bool,
-    /// Who reads: a task of its own, or otherwise who asks the gate.
+    /// What reads: a task, or otherwise the request that asks the gate.
     reader: Reader,
     /// The task that has something to write and waits for the next request.
     writer: Option<Waker>,
 }
 
-/// Who reads what arrives while the gate is asked.
+/// What reads what arrives while the gate is asked.
 enum Reader {
     Asker,
     /// A task. It wakes who asks.

@@ -44,7 +44,7 @@ pub struct TunnelListener {
 
 /// What all connections have.
 struct Shared {
-    /// Who may connect.
+    /// The proxies that may connect.
     peers: Arc<Peers>,
     workers: Arc<Workers>,
 }
@@ -80,7 +80,7 @@ impl TunnelListener {
 
     /// Makes it what it was before connections were kept, or opened ahead.
     #[cfg(test)]
-    pub(super) fn as_version_before(mut self) -> Self {
+    pub(super) fn of_version_before(mut self) -> Self {
         let mut config = rustls::ServerConfig::clone(self.acceptor.config());
         config.alpn_protocols = vec![super::TCP_PROTOCOL.to_vec()];
         self.acceptor = Arc::new(config).into();

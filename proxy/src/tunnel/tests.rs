@@ -260,7 +260,7 @@ async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
 
 #[tokio::test]
 async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
-    let (hosts, port) = (hosts_with(TunnelListener::as_version_before).await, echo().await);
+    let (hosts, port) = (hosts_with(TunnelListener::of_version_before).await, echo().await);
     let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     let HttpStream::Once(mut stream) = stream else { panic!("it is kept") };
     stream.write_all(b"x").await.unwrap();
@@ -405,7 +405,7 @@ async fn a_process_that_hands_over_is_not_kept_by_what_was_opened_ahead() {
 
 #[tokio::test]
 async fn to_a_proxy_of_the_version_before_no_connection_is_opened_ahead() {
-    let (hosts, port) = (hosts_with(TunnelListener::as_version_before).await, echo().await);
+    let (hosts, port) = (hosts_with(TunnelListener::of_version_before).await, echo().await);
     let (dialer, switch) = dialer_through_switch(&hosts).await;
     for _ in 0..3 {
         says_hello(&dialer, port).await;

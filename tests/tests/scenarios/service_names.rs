@@ -246,7 +246,7 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     assert!(!hosts.here.log().contains("panicked"));
 }
 
-/// Who may reach `web` changes, and its pods stay.
+/// Changes the services that may reach `web`, whose pods stay.
 async fn only_those_that_are_allowed(hosts: &Hosts) {
     let pods = hosts.http.pods("service=web").await;
     for (allowed, is_let_in) in [(json!(["other"]), false), (json!(["shop-tool"]), true), (json!([]), false)]
