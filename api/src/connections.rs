@@ -239,3 +239,17 @@ impl Drop for Busy {
         self.activity.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_rest_of_the_process() {
+        for (wanted, files, expected) in
+            [(1024, 65_536, 1024), (1024, 1024, 896), (1024, 100, 1), (8, 1024, 8), (1024, u64::MAX, 1024)]
+        {
+            assert_eq!(most(wanted, files), expected, "{wanted} of {files}");
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::ids::{
     VolumeName,
 };
 use crate::spec::{
-    Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
+    AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
     MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, Period, PodSpec, Port, REPLICAS_NAMES, Seconds,
     ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
 };
@@ -303,6 +303,14 @@ schemas! {
     ContainerName => json!({
         "type": "string", "description": "A DNS label, unique in the pod", "example": "cache",
         "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    });
+    AllowFrom => json!({
+        "description": "Names of services; within an app those in the app, unless they end with `.kubeleet`",
+        "type": "array", "maxItems": 256, "uniqueItems": true, "example": ["web"],
+        "items": {
+            "type": "string", "minLength": 1, "maxLength": 72,
+            "pattern": r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.kubeleet)?$",
+        },
     });
     DependsOn => json!({
         "description": "A list of names, or a map of names to conditions: `service_started`, `service_healthy` or \

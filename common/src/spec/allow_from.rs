@@ -13,9 +13,8 @@ const MAX_ALLOWED: usize = 256;
 const WHOLE: &str = ".kubeleet";
 
 /// The services whose pods reach this one by name. Its own pods always do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-#[schema(value_type = Vec<String>)]
 pub struct AllowFrom(BTreeSet<String>);
 
 impl AllowFrom {

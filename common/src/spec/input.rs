@@ -62,7 +62,6 @@ pub struct ServiceFields {
     /// `ports` are not concerned. Within an app, the names are those in the app, and `web.kubeleet` is the service
     /// `web` of no app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 256, example = json!(["web"]))]
     pub allow_from: Option<AllowFrom>,
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
     /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
