@@ -123,9 +123,10 @@ async fn check_target(target: &str) -> Result<String, String> {
     let took = begun.elapsed().as_millis();
     match answered {
         Ok(Ok(())) => Ok(format!(" is {address}, and a pod answered in {took} ms")),
-        Ok(Err(error)) => {
-            Err(format!("{address} is its address, but no pod took a connection to port {port}: {error}"))
-        }
+        Ok(Err(error)) => Err(format!(
+            "{address} is its address, but no pod took a connection to port {port}: {error}. If the service has \
+                 `allow_from`, only pods that it names are let in, and the proxy's log says who was refused"
+        )),
         Err(_) => Ok(format!(" is {address}, and a pod took a connection, but says nothing to HTTP")),
     }
 }
