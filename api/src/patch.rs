@@ -79,34 +79,7 @@ mod tests {
 
     fn stored(input: Value) -> Service {
         let input = ServiceInput::from_value(&input).unwrap();
-        let DesiredService {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            update,
-            job,
-            cron,
-            pod,
-        } = input.normalize().unwrap();
-        let fixture = testkit::fixtures::service();
-        Service {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            update,
-            job,
-            cron,
-            pod,
-            ..fixture
-        }
+        testkit::fixtures::service_of(input.normalize().unwrap())
     }
 
     fn full() -> Value {

@@ -11,7 +11,7 @@ use common::lifecycle::Phase;
 use common::node::{NodeInfo, Resources};
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
-use common::spec::{ContainerSpec, OnDisconnect, PodSpec, Seconds};
+use common::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
 use common::store::Claimant;
 
 /// The image of every fixture.
@@ -59,6 +59,37 @@ pub fn service() -> Service {
             stop_grace_period: Seconds::default(),
             drain: None,
         },
+    }
+}
+
+/// A service with this desired state, otherwise as [`service`].
+pub fn service_of(desired: DesiredService) -> Service {
+    let DesiredService {
+        name,
+        replicas,
+        labels,
+        app,
+        depends_on,
+        ingress,
+        allow_from,
+        update,
+        job,
+        cron,
+        pod,
+    } = desired;
+    Service {
+        name,
+        replicas,
+        labels,
+        app,
+        depends_on,
+        ingress,
+        allow_from,
+        update,
+        job,
+        cron,
+        pod,
+        ..service()
     }
 }
 

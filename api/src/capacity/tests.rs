@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use common::ids::{Incarnation, NodeName, SpecId};
 use common::node::NodeInfo;
-use common::service::ServiceState;
 use common::spec::ServiceInput;
 use serde_json::{Value, json};
+use testkit::fixtures;
 
 use super::amounts::memory;
 use super::*;
@@ -62,42 +62,7 @@ fn desired(fields: &Value) -> DesiredService {
 }
 
 fn service(fields: &Value) -> Service {
-    let DesiredService {
-        name,
-        app,
-        depends_on,
-        ingress,
-        allow_from,
-        update,
-        job,
-        cron,
-        replicas,
-        labels,
-        pod,
-    } = desired(fields);
-    let (state, spec_id) = (ServiceState::Active, SpecId::random());
-    Service {
-        app,
-        depends_on,
-        ingress,
-        allow_from,
-        update,
-        job,
-        cron,
-        progress: Default::default(),
-        schedule: Default::default(),
-        rollout: Default::default(),
-        name,
-        state,
-        generation: 1,
-        revision: 1,
-        spec_id,
-        replicas,
-        labels,
-        created_at: 0,
-        updated_at: 0,
-        pod,
-    }
+    Service { spec_id: SpecId::random(), ..fixtures::service_of(desired(fields)) }
 }
 
 fn detail(demand: &Demand, nodes: &[Node]) -> String {
