@@ -29,6 +29,7 @@ pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
         depends_on: service.depends_on,
         ingress: service.ingress,
         allow_from: service.allow_from,
+        aliases: service.aliases,
         update: service.update,
         kind: service.pod.kind,
         job: service.job,

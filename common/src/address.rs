@@ -7,6 +7,9 @@ use std::str::FromStr;
 
 use crate::ids::ServiceName;
 
+/// The domain of all names of services.
+pub const DOMAIN: &str = "kubeleet";
+
 /// The first address of the pool 198.18.0.0/15, which RFC 2544 keeps out of the Internet.
 const POOL: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 

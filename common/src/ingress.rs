@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ServiceName;
-use crate::spec::{AllowFrom, Violation};
+use crate::ids::{AppName, ServiceName};
+use crate::spec::{Aliases, AllowFrom, Violation};
 
 /// The most rules of a service.
 const MAX_RULES: usize = 64;
@@ -162,6 +162,27 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
     let names = target.split_once(' ').map_or("", |(_, names)| names);
     let callers = names.split(',').filter_map(|name| ServiceName::new(name).ok()).collect();
     Some((service, callers))
+}
+
+/// What the field of `routes` begins with that leads an alias to its service.
+const ALIAS: &str = "alias:";
+
+/// Returns the fields of `routes` that lead the aliases of a service to it, and their value: `alias:<app>/<name> <service>`.
+/// Proxies of versions before leave them out, and do not know these names.
+pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
+    aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
+}
+
+/// Returns the app and the alias that such a field is about; `None` if it is another field.
+pub fn alias_of_route(route: &str) -> Option<(AppName, &str)> {
+    let (app, name) = route.strip_prefix(ALIAS)?.split_once('/')?;
+    Some((AppName::new(app).ok()?, name))
+}
+
+/// Reads such a field and its value: the app, the alias, and the service. `None` if it is another field.
+pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, ServiceName)> {
+    let (app, name) = alias_of_route(route)?;
+    Some((app, name.to_owned(), ServiceName::new(target).ok()?))
 }
 
 /// Reads the `ingress` of a stored service: rules that are none are left out, and the others count.
@@ -376,6 +397,22 @@ mod tests {
         }
         for route in ["tcp:1", "from.example/", "from:", "from:a b"] {
             assert_eq!(parse_callers(route, "db web"), None, "{route:?}");
+        }
+    }
+
+    #[test]
+    fn aliases_are_read_as_they_are_written() {
+        let (app, service) = (AppName::new("shop").unwrap(), ServiceName::new("shop-db").unwrap());
+        let aliases: Aliases = serde_json::from_str(r#"["database", "db.internal"]"#).unwrap();
+        let lines = alias_lines(&app, &service, &aliases);
+        assert_eq!(lines, ["alias:shop/database shop-db", "alias:shop/db.internal shop-db"]);
+        for (line, name) in lines.iter().zip(aliases.names()) {
+            let (route, target) = line.split_once(' ').unwrap();
+            assert_eq!(parse_alias(route, target), Some((app.clone(), name.to_owned(), service.clone())));
+            assert!(IngressRule::parse(route, target).is_err(), "a version before takes it for a route");
+        }
+        for (route, target) in [("alias:shop", "shop-db"), ("alias:shop/db", "a b"), ("shop/db", "shop-db")] {
+            assert_eq!(parse_alias(route, target), None, "{route:?}");
         }
     }
 

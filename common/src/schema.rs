@@ -15,9 +15,9 @@ use crate::ids::{
     VolumeName,
 };
 use crate::spec::{
-    AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest, HttpHeaders,
-    MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, Period, PodSpec, Port, REPLICAS_NAMES, Seconds,
-    ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
+    Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
+    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, Period, PodSpec, Port, REPLICAS_NAMES,
+    Seconds, ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -303,6 +303,11 @@ schemas! {
     ContainerName => json!({
         "type": "string", "description": "A DNS label, unique in the pod", "example": "cache",
         "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    });
+    Aliases => json!({
+        "description": "DNS names; an underscore is as good as a hyphen",
+        "type": "array", "maxItems": 64, "example": ["database", "db.internal"],
+        "items": {"type": "string", "minLength": 1, "maxLength": 254, "pattern": r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$"},
     });
     AllowFrom => json!({
         "description": "Names of services; within an app those in the app, unless they end with `.kubeleet`",

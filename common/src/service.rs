@@ -9,7 +9,9 @@ use crate::RedisMillis;
 use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::ingress::IngressRule;
-use crate::spec::{AllowFrom, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy};
+use crate::spec::{
+    Aliases, AllowFrom, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy,
+};
 use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -56,6 +58,9 @@ pub struct Service {
     pub ingress: Vec<IngressRule>,
     /// Whose pods reach it by name, if not all do.
     pub allow_from: Option<AllowFrom>,
+    /// Further names by which the pods of its app reach it.
+    #[serde(default)]
+    pub aliases: Aliases,
     /// How its pods are replaced when their specification changes.
     #[serde(default)]
     pub update: Option<UpdatePolicy>,
@@ -156,13 +161,14 @@ impl From<Service> for DesiredService {
             depends_on,
             ingress,
             allow_from,
+            aliases,
             update,
             job,
             cron,
             pod,
             ..
         } = service;
-        Self { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron, pod }
+        Self { name, replicas, labels, app, depends_on, ingress, allow_from, aliases, update, job, cron, pod }
     }
 }
 

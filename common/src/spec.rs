@@ -7,6 +7,7 @@
 //! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Documents are read strictly
 //! and the stored form leniently: that is the readers' choice, not the types'.
 
+mod aliases;
 mod allow_from;
 mod check;
 mod checks;
@@ -32,6 +33,7 @@ mod update;
 mod volume;
 
 use crate::ids::SpecId;
+pub use aliases::{Aliases, asked_for};
 pub use allow_from::AllowFrom;
 pub use checks::MAX_PIDS;
 pub use container::{ContainerSpec, RestartPolicy};

@@ -8,7 +8,7 @@ use common::spec::ServiceInput;
 
 use crate::names::{label, text_at};
 use crate::report::{NoteKind, Report};
-use crate::translate::{Draft, common_volumes, networks, note_uses, share_volumes};
+use crate::translate::{Draft, aliases, common_volumes, networks, note_uses, share_volumes};
 use crate::values::Declared;
 use crate::{check, fields, order};
 
@@ -56,6 +56,7 @@ pub(crate) fn all(
     let mut documents: Vec<(&str, &mut Node)> =
         translated_services.iter_mut().map(|(name, translated)| (*name, &mut translated.document)).collect();
     networks::allow_networks(root, &mut documents, &names, report);
+    aliases::name_services(root, &mut documents, &names, report);
     let common = common_volumes(&documents);
     if shares_volumes {
         share_volumes(&common, &mut documents);

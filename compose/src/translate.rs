@@ -3,6 +3,7 @@
 //!
 //! Each function translates one field; the table of fields names it. They run in the order of the table.
 
+pub(crate) mod aliases;
 mod environment;
 pub(crate) mod files_beside;
 pub(crate) mod networks;

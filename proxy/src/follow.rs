@@ -55,10 +55,7 @@ pub(crate) struct Known {
 impl Known {
     fn snapshot(&self) -> Snapshot {
         let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.iter().cloned().collect()));
-        Snapshot {
-            routes: RouteTable::new(self.routing.routes.clone()).with_callers(self.routing.callers.clone()),
-            endpoints: endpoints.collect(),
-        }
+        Snapshot { routes: RouteTable::of(self.routing.clone()), endpoints: endpoints.collect() }
     }
 }
 

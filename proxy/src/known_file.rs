@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::endpoint::Endpoint;
 use common::ids::{PodId, ServiceName};
 use common::ingress::IngressRule;
-use common::store::{Callers, EndpointVersion, Routing};
+use common::store::{AliasesByApp, Callers, EndpointVersion, Routing};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -22,6 +22,9 @@ struct File {
     /// The services that only some reach by name. Versions before do not save it.
     #[serde(default)]
     callers: Callers,
+    /// The further names of services. Versions before do not save them.
+    #[serde(default)]
+    aliases: AliasesByApp,
     services: BTreeMap<ServiceName, Service>,
 }
 
@@ -59,6 +62,7 @@ pub(crate) fn text(known: &Known) -> String {
     let file = File {
         routes: known.routing.routes.iter().map(route).collect(),
         callers: known.routing.callers.clone(),
+        aliases: known.routing.aliases.clone(),
         services: known.sets.iter().filter_map(service).collect(),
     };
     serde_json::to_string(&file).expect("texts and numbers serialize")
@@ -75,7 +79,8 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
         EndpointSet::saved(version, endpoints, service.is_heard)
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
-    Ok(Known { routing: Routing { routes: routes.collect(), callers: file.callers }, sets })
+    let routing = Routing { routes: routes.collect(), callers: file.callers, aliases: file.aliases };
+    Ok(Known { routing, sets })
 }
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
@@ -162,7 +167,9 @@ mod tests {
         for is_heard in [false, true] {
             let set = EndpointSet::saved(version.clone(), vec![endpoint.clone()], is_heard);
             let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();
-            let routing = Routing { routes: vec![rule.clone()], callers };
+            let aliases = [("db.internal".to_owned(), web.clone())].into();
+            let aliases = [(common::ids::AppName::new("shop").unwrap(), aliases)].into();
+            let routing = Routing { routes: vec![rule.clone()], callers, aliases };
             let known = Known { routing, sets: [(web.clone(), set)].into() };
             write(&path, &text(&known)).unwrap();
             assert_eq!(read(&path), known);

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use common::ids::ServiceName;
+use common::ids::{AppName, ServiceName};
 use common::ingress::{HttpProtocol, IngressRule, Tls};
-use common::store::Callers;
+use common::store::{AliasesByApp, Callers, Routing};
 
 /// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +24,7 @@ pub struct RouteTable {
     auto: BTreeSet<String>,
     has_paths: bool,
     callers: Callers,
+    aliases: AliasesByApp,
 }
 
 /// Where requests of one host and path go.
@@ -79,9 +80,15 @@ impl RouteTable {
         table
     }
 
-    /// Adds who reaches whom by name.
-    pub fn with_callers(self, callers: Callers) -> Self {
-        Self { callers, ..self }
+    /// Arranges all that leads to services, and who reaches whom by name.
+    pub fn of(routing: Routing) -> Self {
+        let Routing { routes, callers, aliases } = routing;
+        Self { callers, aliases, ..Self::new(routes) }
+    }
+
+    /// Returns the service that an alias leads to in the pods of an app.
+    pub fn alias(&self, app: &AppName, name: &str) -> Option<&ServiceName> {
+        self.aliases.get(app)?.get(name)
     }
 
     /// Returns whether only some services reach this one by name.
@@ -199,7 +206,7 @@ mod tests {
         let name = |name: &str| ServiceName::new(name).unwrap();
         let callers = [("db", vec!["web"]), ("closed", vec![])];
         let callers = callers.map(|(service, names)| (name(service), names.into_iter().map(name).collect()));
-        let table = RouteTable::default().with_callers(callers.into());
+        let table = RouteTable::of(Routing { callers: callers.into(), ..Routing::default() });
         for (from, service, may) in [
             (Some("web"), "db", true),
             (Some("db"), "db", true),

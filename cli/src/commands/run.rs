@@ -173,6 +173,7 @@ impl RunArgs {
             depends_on: Default::default(),
             ingress: self.ingress.clone(),
             allow_from: None,
+            aliases: Default::default(),
             update: None,
             job: None,
             cron: None,

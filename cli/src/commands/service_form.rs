@@ -16,6 +16,7 @@ pub(super) fn stored(service: &ServiceView) -> ServiceInput {
         depends_on: service.depends_on.clone(),
         ingress: service.ingress.clone(),
         allow_from: service.allow_from.clone(),
+        aliases: service.aliases.clone(),
         update: service.update.clone(),
         job: service.job.clone(),
         cron: service.cron.clone(),

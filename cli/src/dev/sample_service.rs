@@ -77,6 +77,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         depends_on: Default::default(),
         ingress,
         allow_from: None,
+        aliases: Default::default(),
         update: None,
         job: None,
         cron: None,

@@ -10,7 +10,8 @@ use crate::ids::{AppName, ServiceName};
 use crate::ingress::IngressRule;
 use crate::service::ServiceState;
 use crate::spec::{
-    AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds, UpdatePolicy,
+    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds,
+    UpdatePolicy,
 };
 
 /// A service: its desired state and the current state of its pods.
@@ -41,6 +42,9 @@ pub struct ServiceView {
     /// The services whose pods reach it by name, if not all do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<AllowFrom>,
+    /// Further names by which the pods of its app reach it.
+    #[serde(default, skip_serializing_if = "Aliases::is_empty")]
+    pub aliases: Aliases,
     /// How its pods are replaced when their specification changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdatePolicy>,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES,
-    RestartPolicy, UpdatePolicy, Violation, job, units,
+    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec,
+    REPLICAS_NAMES, RestartPolicy, UpdatePolicy, Violation, job, units,
 };
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
 use crate::ids::{AppName, ServiceName};
@@ -63,6 +63,10 @@ pub struct ServiceFields {
     /// `web` of no app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<AllowFrom>,
+    /// Further names by which the pods of the same app reach it, such as `database` or `db.internal`. Each belongs to
+    /// one service of the app, and comes before the names of services.
+    #[serde(default, skip_serializing_if = "Aliases::is_empty")]
+    pub aliases: Aliases,
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
     /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
     /// which is `pause`, `rollback` or `continue`, and `rollback`, which says what differs while the service goes back.
@@ -187,7 +191,19 @@ impl ServiceInput {
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self {
             service:
-                ServiceFields { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron },
+                ServiceFields {
+                    name,
+                    replicas,
+                    labels,
+                    app,
+                    depends_on,
+                    ingress,
+                    allow_from,
+                    aliases,
+                    update,
+                    job,
+                    cron,
+                },
             mut pod,
             form,
         } = self;
@@ -203,14 +219,17 @@ impl ServiceInput {
         violations.extend(depends_on.service_violations(&name));
         violations.extend(ingress::violations(&ingress));
         violations.extend(allow_from.iter().flat_map(AllowFrom::violations));
+        violations.extend(aliases.violations(&name, app.as_ref()));
         violations.extend(update.iter().flat_map(|update| update.violations(&pod)));
         let (has_ingress, has_allow_from) = (!ingress.is_empty(), allow_from.is_some());
+        let has_aliases = !aliases.is_empty();
         let (job_part, cron_part, has_update) = (job.as_ref(), cron.as_ref(), update.is_some());
         let parts = job::Parts {
             name: &name,
             replicas,
             has_ingress,
             has_allow_from,
+            has_aliases,
             has_update,
             job: job_part,
             cron: cron_part,
@@ -241,6 +260,7 @@ impl ServiceInput {
             depends_on,
             ingress,
             allow_from,
+            aliases: aliases.normal(),
             update,
             job,
             cron,
@@ -335,6 +355,8 @@ pub struct DesiredService {
     pub ingress: Vec<IngressRule>,
     /// Whose pods reach it by name, if not all do.
     pub allow_from: Option<AllowFrom>,
+    /// Further names by which the pods of its app reach it.
+    pub aliases: Aliases,
     /// How its pods are replaced when their specification changes.
     pub update: Option<UpdatePolicy>,
     /// How its pods run, if it is a job or creates jobs.
@@ -355,6 +377,7 @@ impl From<DesiredService> for ServiceInput {
             depends_on,
             ingress,
             allow_from,
+            aliases,
             update,
             job,
             cron,
@@ -362,8 +385,19 @@ impl From<DesiredService> for ServiceInput {
         } = desired;
         let form = Form::of(&pod.containers);
         let replicas = if pod.kind.is_service() { replicas } else { 1 };
-        let service =
-            ServiceFields { name, replicas, labels, app, depends_on, ingress, allow_from, update, job, cron };
+        let service = ServiceFields {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            aliases,
+            update,
+            job,
+            cron,
+        };
         Self { service, pod, form }
     }
 }

@@ -246,6 +246,7 @@ pub(super) struct Parts<'a> {
     pub(super) replicas: u32,
     pub(super) has_ingress: bool,
     pub(super) has_allow_from: bool,
+    pub(super) has_aliases: bool,
     pub(super) has_update: bool,
     pub(super) job: Option<&'a JobPolicy>,
     pub(super) cron: Option<&'a CronPolicy>,
@@ -253,7 +254,7 @@ pub(super) struct Parts<'a> {
 
 /// Returns what does not go together with the kind.
 pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
-    let Parts { name, replicas, has_ingress, has_allow_from, has_update, job, cron } = *parts;
+    let Parts { name, replicas, has_ingress, has_allow_from, has_aliases, has_update, job, cron } = *parts;
     let kind = pod.kind;
     let mut found = Vec::new();
     let mut refuse = |is_wrong: bool, field: &str, why: &str| {
@@ -279,11 +280,9 @@ pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
         "is for services; how many pods a job has in all and at a time is in `job.completions` and `job.parallelism`",
     );
     refuse(has_ingress, "ingress", "is for services: the pods of a job end");
-    refuse(
-        has_allow_from,
-        "allow_from",
-        "is for services: the pods of a job have no name that leads to them",
-    );
+    let nameless = "is for services: the pods of a job have no name that leads to them";
+    refuse(has_allow_from, "allow_from", nameless);
+    refuse(has_aliases, "aliases", nameless);
     refuse(has_update, "update", "is for services: the pods of a job are not replaced");
     let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
     if let Some(index) = endless {

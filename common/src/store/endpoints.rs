@@ -9,8 +9,8 @@ use super::reply::{RawFields, read, unexpected, verdict, word};
 use super::scripts::{follow, follow_pods};
 use super::{Store, StoreError};
 use crate::endpoint::Endpoint;
-use crate::ids::{PodId, ServiceName};
-use crate::ingress::{IngressRule, parse_callers};
+use crate::ids::{AppName, PodId, ServiceName};
+use crate::ingress::{IngressRule, parse_alias, parse_callers};
 
 /// Pods whose endpoints one script makes: some milliseconds of Redis.
 const PIECE: usize = 1000;
@@ -23,6 +23,9 @@ pub type Routes = Vec<(ServiceName, IngressRule)>;
 /// The services that only some reach by name, and which do. Pods of the service itself always do.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
+/// The aliases of each app, and the services that they lead to.
+pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
+
 /// What leads to services, and what is kept from them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routing {
@@ -30,6 +33,8 @@ pub struct Routing {
     pub routes: Routes,
     /// The services that only some reach by name.
     pub callers: Callers,
+    /// The further names of services.
+    pub aliases: AliasesByApp,
 }
 
 /// A state of a service's endpoints.
@@ -82,7 +87,7 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns the routes of all services, and who reaches them. Fields that are neither are left out: they harm no others.
+    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these are left out: they harm no others.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -93,9 +98,12 @@ impl Store {
             let (Ok(route), Ok(target)) = (std::str::from_utf8(route), std::str::from_utf8(target)) else {
                 continue;
             };
-            match parse_callers(route, target) {
-                Some((service, callers)) => drop(routing.callers.insert(service, callers)),
-                None => routing.routes.extend(IngressRule::parse(route, target).ok()),
+            if let Some((service, callers)) = parse_callers(route, target) {
+                routing.callers.insert(service, callers);
+            } else if let Some((app, alias, service)) = parse_alias(route, target) {
+                routing.aliases.entry(app).or_default().insert(alias, service);
+            } else {
+                routing.routes.extend(IngressRule::parse(route, target).ok());
             }
         }
         Ok(routing)

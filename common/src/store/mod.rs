@@ -67,7 +67,9 @@ pub use claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use confirm::{WriteReceipt, WriteState};
 pub use dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use dead_nodes::{DeclareOutcome, DrainOutcome};
-pub use endpoints::{Callers, EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Routing};
+pub use endpoints::{
+    AliasesByApp, Callers, EndpointChange, EndpointVersion, FollowedEndpoints, Routes, Routing,
+};
 pub use error::StoreError;
 pub use external_workers::{ExternalBeat, ExternalSign};
 pub use foreign_keys::ForeignKey;

@@ -18,7 +18,7 @@ use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
-use crate::ingress::{IngressRule, callers_line, stored_rules};
+use crate::ingress::{IngressRule, alias_lines, callers_line, stored_rules};
 use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
 use crate::spec::{AllowFrom, CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
 
@@ -565,6 +565,7 @@ fn put_call(
         depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
         ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
         allow_from: desired.allow_from.as_ref().map(to_json).unwrap_or_default(),
+        aliases: if desired.aliases.is_empty() { String::new() } else { to_json(&desired.aliases) },
         update: desired.update.as_ref().map(to_json).unwrap_or_default(),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
@@ -580,12 +581,13 @@ fn put_call(
     .call()
 }
 
-/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, and one that says
-/// who reaches it, if not all do.
+/// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one that says who
+/// reaches it, if not all do, and one for each alias.
 fn routes_text(desired: &DesiredService) -> String {
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(&desired.name));
     let callers = desired.allow_from.as_ref().map(|allowed| callers_line(&desired.name, allowed));
-    desired.ingress.iter().map(line).chain(callers).collect::<Vec<_>>().join("\n")
+    let aliases = desired.app.iter().flat_map(|app| alias_lines(app, &desired.name, &desired.aliases));
+    desired.ingress.iter().map(line).chain(callers).chain(aliases).collect::<Vec<_>>().join("\n")
 }
 
 fn allow_from(text: &str) -> Option<AllowFrom> {
@@ -660,6 +662,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         depends_on: desired.depends_on.clone(),
         ingress: desired.ingress.clone(),
         allow_from: desired.allow_from.clone(),
+        aliases: desired.aliases.clone(),
         update: desired.update.clone(),
         job: desired.job.clone(),
         cron: desired.cron.clone(),
@@ -712,6 +715,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         ingress: stored_rules(&fields.text("ingress")),
         // What is no list lets in only its own pods: what it was to keep out stays out.
         allow_from: allow_from(&fields.text("allow_from")),
+        aliases: fields.json("aliases").unwrap_or_default(),
         // A policy of a newer version is none that this one can follow: as without one.
         update: fields.json("update").unwrap_or_default(),
         job: if kind.is_service() { None } else { Some(fields.json("job")?) },

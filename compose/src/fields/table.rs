@@ -27,7 +27,6 @@ const fn declares(path: &'static str, advice: &'static str) -> Row {
 
 const AT_USE: &str = "noted where a service uses it";
 const NO_NETWORKS: &str = "all pods of a cluster are in one network, and reach services by name";
-const NO_ALIASES: &str = "a service has its own name only";
 const ONE_NETWORK: &str = "the pods of a host are in one network, and reach services by name";
 const NO_LABELS: &str = "secrets and configs have no labels";
 const NO_DRIVER: &str = "the cluster stores the content as it is in the file";
@@ -195,7 +194,11 @@ pub(crate) static TABLE: &[Row] = &[
         Reading,
         "says which services reach this one by name; not honoured for an external one",
     ),
-    not_honoured("services.*.networks.*.aliases", NO_ALIASES),
+    known(
+        "services.*.networks.*.aliases",
+        Reading,
+        "names by which the services of the app reach this one; each leads to one service",
+    ),
     not_honoured("services.*.networks.*.interface_name", ONE_NETWORK),
     not_honoured("services.*.networks.*.ipv4_address", ONE_NETWORK),
     not_honoured("services.*.networks.*.ipv6_address", ONE_NETWORK),
@@ -211,7 +214,7 @@ pub(crate) static TABLE: &[Row] = &[
     not_honoured("services.*.domainname", "a container is called after its pod"),
     not_honoured(
         "services.*.container_name",
-        "containers are named after their pods: one service may have several",
+        "containers are named after their pods; the services of the app reach this one by that name",
     ),
     not_honoured("services.*.mac_address", ENGINE),
     not_honoured("services.*.extra_hosts", "use names that the network's DNS knows"),

@@ -463,6 +463,37 @@ fn services_reach_each_other_by_name_if_they_have_a_network_in_common() {
 }
 
 #[test]
+fn services_are_reached_by_the_aliases_of_their_networks_and_by_the_names_of_their_containers() {
+    let text = "services:\n  db: {image: x, container_name: Shop_DB, networks: {back: {aliases: [database, db.internal]}}}\n  \
+                web: {image: x, container_name: web, networks: {back: {aliases: [web, app_web]}}}\n  \
+                old: {image: x, container_name: database}\n  \
+                front: {image: x, container_name: api}\n  real: {image: x, networks: {back: {aliases: [api]}}}\n\
+                networks: {back: {}}\n";
+    let app = app(text);
+    let aliases = |name: &str| service(&app, name)["aliases"].clone();
+    assert_eq!(aliases("app-db"), serde_json::json!(["database", "db.internal", "Shop_DB"]));
+    assert_eq!(aliases("app-real"), serde_json::json!(["api"]));
+    for none in ["app-web", "app-old", "app-front"] {
+        assert_eq!(aliases(none), serde_json::Value::Null, "{none}");
+    }
+    let notes = notes(&app);
+    for said in ["old: the name database leads to service db", "front: the name api leads to service real"] {
+        assert!(notes.iter().any(|note| note.contains(said)), "{said}: {notes:?}");
+    }
+}
+
+#[test]
+fn an_alias_that_two_services_have_is_a_mistake() {
+    let text = "services:\n  a: {image: x, networks: {n: {aliases: [api]}}}\n  b: {image: x, networks: {n: {aliases: [api, a]}}}\n\
+                networks: {n: {}}\n";
+    let expected = ["api", "a"]
+        .map(|name| format!("b: the name {name} is that of a: here a name leads to the pods of one service"));
+    let found = mistakes(text);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().zip(&expected).all(|(found, expected)| found.ends_with(expected)), "{found:?}");
+}
+
+#[test]
 fn a_file_without_networks_keeps_nobody_out_and_one_that_is_not_declared_is_a_mistake() {
     let open = app("services: {a: {image: x}, b: {image: x}}\nnetworks: {n: {}}\n");
     assert_eq!(service(&open, "app-a")["allow_from"], serde_json::Value::Null);

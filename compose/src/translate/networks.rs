@@ -40,9 +40,7 @@ pub(crate) fn allow_networks(
     for (name, document) in documents {
         let own = &networks[*name];
         note_uses(root, name, own, report);
-        // The pods of a job have no name that leads to them.
-        let is_service = document.get("kind").and_then(Node::scalar).is_none_or(|kind| kind == "service");
-        if !is_service || own.iter().any(|network| is_external(root, network)) {
+        if own.iter().any(|network| is_external(root, network)) {
             continue;
         }
         let place = of_service(name).and_then(|field| field.place);

@@ -3,8 +3,9 @@
 //! A name that exists has no other records than those it is for: any other question about it has an empty answer, because
 //! musl takes "no such name" for AAAA as "no such name" at all.
 
-use common::address::{AddressName, PoolAddress};
+use common::address::{AddressName, DOMAIN, PoolAddress};
 use common::ids::{AppName, ServiceName};
+use common::spec::asked_for;
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
@@ -12,7 +13,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-use super::question::{DOMAIN, Subject, subject};
+use super::question::{Subject, subject};
 pub use super::response::Transport;
 use super::response::{HEADER_BYTES, MIN_UDP_BYTES, encode, refusal, soa, unreadable, with_records};
 
@@ -31,6 +32,8 @@ const MAX_PORTS: usize = 256;
 
 /// What is known of the names of the cluster.
 pub trait Names {
+    /// Returns the service that an alias leads to in an app.
+    fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName>;
     /// Returns the address of a service or slot.
     fn address(&self, name: &AddressName) -> Lookup<PoolAddress>;
     /// Returns the name that has an address.
@@ -55,7 +58,7 @@ pub enum Lookup<T> {
 /// The client that asks a question, and how the question came.
 #[derive(Debug, Clone)]
 pub struct Client<'a> {
-    /// The app of the pod that asks: the short names of its services come first.
+    /// The app of the pod that asks: its aliases and the short names of its services come first.
     pub app: Option<&'a AppName>,
     /// How the question came.
     pub transport: Transport,
@@ -133,7 +136,12 @@ fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Fou
     let (name, kind) = (question.name(), question.query_type());
     let service_of = |label| existing(label, client, names);
     match subject(name) {
-        Subject::Elsewhere => Err(NoAnswer::Forward),
+        // An alias may be a name with dots, as `db.internal`.
+        Subject::Elsewhere => {
+            let Some(service) = alias(&name.to_ascii(), client, names) else { return Err(NoAnswer::Forward) };
+            let address = address_of(service, names)?;
+            Ok(address.map(|(_, address)| address_record(name, kind, address)))
+        }
         Subject::Nothing | Subject::Address(None) => Ok(None),
         Subject::Domain if kind == RecordType::SOA => Ok(Some(vec![soa(name)])),
         Subject::Domain => Ok(Some(Vec::new())),
@@ -165,20 +173,34 @@ fn find(question: &Query, client: &Client<'_>, names: &impl Names) -> Result<Fou
     }
 }
 
-/// Returns the service that a label means, and its address. Within an app a short name comes first.
+/// Returns the service that a label means, and its address. Within an app an alias comes first, then a short name.
 fn existing(
     label: ServiceName,
     client: &Client<'_>,
     names: &impl Names,
 ) -> Result<Option<(ServiceName, PoolAddress)>, NoAnswer> {
+    let alias = alias(label.as_str(), client, names);
     let of_app = client.app.and_then(|app| app.service(label.as_str()).ok());
-    for service in of_app.into_iter().chain([label]) {
-        let name = AddressName { service, slot: None };
-        if let Some(address) = known(names.address(&name), Needed::Address(name.clone()))? {
-            return Ok(Some((name.service, address)));
+    for service in alias.into_iter().chain(of_app).chain([label]) {
+        let found = address_of(service, names)?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
+}
+
+fn alias(name: &str, client: &Client<'_>, names: &impl Names) -> Option<ServiceName> {
+    names.alias(client.app?, &asked_for(name))
+}
+
+fn address_of(
+    service: ServiceName,
+    names: &impl Names,
+) -> Result<Option<(ServiceName, PoolAddress)>, NoAnswer> {
+    let name = AddressName { service, slot: None };
+    let address = known(names.address(&name), Needed::Address(name.clone()))?;
+    Ok(address.map(|address| (name.service, address)))
 }
 
 fn known<T>(lookup: Lookup<T>, needed: Needed) -> Result<Option<T>, NoAnswer> {

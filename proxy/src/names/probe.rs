@@ -4,13 +4,12 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use common::address::DOMAIN;
 use common::address::PoolAddress;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
-
-use super::question::DOMAIN;
 
 /// How long an answer may take, and how often it is asked for.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);

@@ -2,12 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use common::address::PoolAddress;
+use common::address::{DOMAIN, PoolAddress};
 use common::ids::ServiceName;
 use hickory_proto::rr::Name;
-
-/// The domain of all names of services.
-pub(super) const DOMAIN: &str = "kubeleet";
 
 /// What a domain name is the name of. A service is named as in the question: within an app by its short name perhaps.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,9 +33,9 @@ const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
 /// The most questions to Redis in this time.
 const ASKS: usize = 500;
 const ASKS_PER: Duration = Duration::from_secs(1);
-/// How often an answer is decided: each of an app's short name, a name, a slot and the endpoints may have to be asked for,
-/// and then the addresses of all slots together.
-const MAX_ROUNDS: usize = 5;
+/// How often an answer is decided: each of an alias, an app's short name, a name, a slot and the endpoints may have to be
+/// asked for, and then the addresses of all slots together.
+const MAX_ROUNDS: usize = 6;
 
 /// The resolver of this host.
 pub(crate) struct Resolver {
@@ -68,6 +68,10 @@ struct Known<'a> {
 }
 
 impl Names for Known<'_> {
+    fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName> {
+        self.snapshot.routes.alias(app, name).cloned()
+    }
+
     fn address(&self, name: &AddressName) -> Lookup<PoolAddress> {
         let known = self.answers.addresses.get(name, self.now);
         if matches!(known, Lookup::Found(_)) {

@@ -16,6 +16,8 @@ use super::answer::{Client, Decision, Lookup, Names, Needed, Transport, decide};
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
+    /// Aliases of the app `shop`.
+    aliases: HashMap<&'static str, ServiceName>,
     others: fn() -> Lookup<()>,
 }
 
@@ -30,6 +32,10 @@ impl Known {
 }
 
 impl Names for Known {
+    fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName> {
+        self.aliases.get(name).filter(|_| app.as_str() == "shop").cloned()
+    }
+
     fn address(&self, name: &AddressName) -> Lookup<PoolAddress> {
         self.addresses.get(name).map_or_else(|| self.other(), |address| Lookup::Found(*address))
     }
@@ -55,7 +61,9 @@ fn known(others: fn() -> Lookup<()>) -> Known {
     addresses.extend(big);
     let ready = [("web", vec![1]), ("idle", vec![]), ("big", (0..300).collect())];
     let ready = ready.into_iter().map(|(name, slots)| (ServiceName::new(name).unwrap(), slots)).collect();
-    Known { addresses, ready, others }
+    let aliases = [("database", "shop-db"), ("db.internal", "shop-db"), ("idle", "web"), ("lost", "gone")];
+    let aliases = aliases.into_iter().map(|(alias, name)| (alias, ServiceName::new(name).unwrap())).collect();
+    Known { addresses, ready, aliases, others }
 }
 
 fn question(name: &str, kind: RecordType) -> Message {
@@ -171,6 +179,34 @@ fn within_an_app_its_short_names_come_first() {
         let answer = answer_to(&question(name, RecordType::A), &client, &known);
         assert_eq!(shown(&answer), expected, "{app:?} {name}");
     }
+}
+
+#[test]
+fn within_an_app_an_alias_leads_to_its_service_in_all_forms() {
+    use RecordType::{A, AAAA, SRV};
+    let known = known(|| Lookup::Missing);
+    let [shop, blog] = ["shop", "blog"].map(|app| AppName::new(app).unwrap());
+    for (app, name, kind, expected) in [
+        (Some(&shop), "database.", A, "ok 30 198.18.0.12"),
+        (Some(&shop), "DATABASE.kubeleet.", A, "ok 30 198.18.0.12"),
+        (Some(&shop), "database.", AAAA, "ok soa . 2"),
+        (Some(&shop), "DB.internal.", A, "ok 30 198.18.0.12"),
+        (Some(&shop), "db.internal.", AAAA, "ok soa . 2"),
+        (Some(&shop), "idle.kubeleet.", A, "ok 30 198.18.0.7"),
+        (Some(&shop), "0.idle.kubeleet.", A, "ok 30 198.18.0.8"),
+        (Some(&shop), "all.idle.kubeleet.", A, "ok 5 198.18.0.9"),
+        (Some(&shop), "_80._tcp.idle.kubeleet.", SRV, "ok 5 0 1 80 1.web.kubeleet."),
+        (Some(&shop), "lost.kubeleet.", A, "no such name soa kubeleet. 2"),
+        (Some(&blog), "database.kubeleet.", A, "no such name soa kubeleet. 2"),
+        (Some(&blog), "idle.kubeleet.", A, "ok 30 198.18.0.10"),
+        (None, "database.kubeleet.", A, "no such name soa kubeleet. 2"),
+    ] {
+        let client = Client { app, ..client(Transport::Udp) };
+        let answer = answer_to(&question(name, kind), &client, &known);
+        assert_eq!(shown(&answer), expected, "{app:?} {name}");
+    }
+    let elsewhere = question("db.internal.", A).to_vec().unwrap();
+    assert_eq!(decide(&elsewhere, &client(Transport::Udp), &known), Decision::Forward);
 }
 
 #[test]

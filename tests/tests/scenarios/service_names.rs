@@ -198,6 +198,7 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     // Within an app its short names come first, and elsewhere they are no names.
     hosts.answers("db").await;
     assert_eq!(hosts.address("db").await, hosts.address("shop-db").await);
+    aliases_lead_to_their_service(&hosts).await;
     // A pod of another host, on its own port.
     let echo = format!("exec 3<>/dev/tcp/far/{first_port} && echo hi >&3 && timeout 20 head -n 1 <&3");
     eventually_within(SOON, "the pod of the other host answers", || async {
@@ -264,6 +265,16 @@ async fn only_those_that_are_allowed(hosts: &Hosts) {
     hosts.answers("web").await;
     let ids = |pods: &[Value]| pods.iter().map(|pod| pod["uuid"].clone()).collect::<Vec<_>>();
     assert_eq!(ids(&hosts.http.pods("service=web").await), ids(&pods));
+}
+
+/// `shop-db` gets further names, which the pods of `shop` use at once.
+async fn aliases_lead_to_their_service(hosts: &Hosts) {
+    assert_eq!(hosts.address("database").await, None);
+    let aliases = json!({"aliases": ["database", "db.internal"]});
+    hosts.http.send(Method::PATCH, "/service/shop-db", Some(&aliases)).await;
+    for name in ["database", "database.kubeleet", "db.internal"] {
+        hosts.answers(name).await;
+    }
 }
 
 async fn restarts(http: &Http) {

@@ -84,6 +84,42 @@ async fn who_reaches_a_service_is_a_field_of_the_routes_and_goes_with_it() {
     assert_eq!(routes(&fixture).await, []);
 }
 
+#[tokio::test]
+async fn an_alias_belongs_to_one_service_of_an_app_and_is_no_name_of_another() {
+    let fixture = Fixture::new().await;
+    let put = async |name: &str, app: &str, aliases: Value| {
+        let input = json!({"name": name, "app": app, "image": "nginx", "replicas": 0, "aliases": aliases});
+        let service = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
+        fixture.store.put_service(&service, PutMode::Upsert, None).await.unwrap().0
+    };
+    let taken =
+        |route: &str, service: &str| PutOutcome::RouteTaken { route: route.into(), service: service.into() };
+    put("shop-db", "shop", json!(["db.internal", "DataBase"])).await;
+    put("blog-db", "blog", json!(["database"])).await;
+    let all = [
+        ("alias:blog/database", "blog-db"),
+        ("alias:shop/database", "shop-db"),
+        ("alias:shop/db.internal", "shop-db"),
+    ];
+    assert_eq!(routes(&fixture).await, pairs(&all));
+    let same = changing_nothing(&fixture, put("shop-db", "shop", json!(["database", "db.internal"]))).await;
+    assert_eq!(same, PutOutcome::Unchanged { generation: 1 });
+    for (name, aliases, refused) in [
+        ("shop-web", json!(["database"]), taken("alias:shop/database", "shop-db")),
+        ("shop-web", json!(["db"]), taken("alias:shop/db", "shop-db")),
+        ("shop-database", json!([]), taken("alias:shop/database", "shop-db")),
+    ] {
+        assert_eq!(changing_nothing(&fixture, put(name, "shop", aliases)).await, refused, "{name}");
+    }
+    let routing = fixture.store.routing().await.unwrap();
+    assert_eq!((routing.routes.len(), routing.aliases.len()), (0, 2));
+    assert_eq!(put("shop-db", "shop", json!(["db"])).await, PutOutcome::Scaled { generation: 1 });
+    let stored = fixture.store.service(&ServiceName::new("shop-db").unwrap()).await.unwrap().unwrap();
+    assert_eq!(stored.aliases.names().collect::<Vec<_>>(), ["db"]);
+    forget(&fixture, "shop-db").await;
+    assert_eq!(routes(&fixture).await, pairs(&all[..1]));
+}
+
 /// Sorted.
 fn stored_form(names: &Value) -> Value {
     let mut names = names.clone();

@@ -8,6 +8,7 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use common::api::{DurabilityView, ServiceView};
 use common::ids::ServiceName;
+use common::ingress::alias_of_route;
 use common::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use common::store::{BrokenKey, CreateOutcome, PutOutcome, WriteReceipt};
 
@@ -54,6 +55,13 @@ pub(super) async fn respond(
 }
 
 fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {
+    if let Some((app, alias)) = alias_of_route(route) {
+        let detail = format!(
+            "{name}: in the app {app} the name {alias} leads to service {other} already: choose another one, or change \
+             {other} first; nothing was changed"
+        );
+        return ApiProblem::new(ProblemKind::RouteTaken, detail.clone()).at("/aliases", detail);
+    }
     let detail = format!(
         "{route} of the ingress of {name} belongs to service {other}: choose another host, path or port, or take it \
          out of the ingress of {other} first; nothing was changed"

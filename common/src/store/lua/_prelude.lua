@@ -502,8 +502,20 @@ local function taken_route(routes, services, service, text)
   each_route(text, function(route)
     local holder = not taken and route_holder(routes, route)
     if holder and holder ~= service and redis.call('SISMEMBER', services, holder) == 1 then taken, by = route, holder end
+    local app, name = string.match(route, '^alias:([^/]+)/(.+)$')
+    local namesake = app and app .. '-' .. name
+    if not taken and app and namesake ~= service and redis.call('SISMEMBER', services, namesake) == 1 then
+      taken, by = route, namesake
+    end
   end)
   return taken, by
+end
+
+-- Returns the alias that the name of a new service is within its app, and the other service that has it.
+local function alias_in_the_way(routes, services, app, service)
+  local alias = 'alias:' .. app .. '/' .. string.sub(service, #app + 2)
+  local holder = route_holder(routes, alias)
+  if holder and holder ~= service and redis.call('SISMEMBER', services, holder) == 1 then return alias, holder end
 end
 
 -- Replaces the routes of a service. One that another service has is left alone.

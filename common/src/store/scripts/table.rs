@@ -551,7 +551,8 @@ scripts! {
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
         args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
-               ingress, allow_from, update, kind, job, cron, times, failure, routes_text, expected_revision, write],
+               ingress, allow_from, aliases, update, kind, job, cron, times, failure, routes_text,
+               expected_revision, write],
     }
     service_recover {
         run_by: [Api],

@@ -1,0 +1,70 @@
+//! The further names of services: the `aliases` of their networks, and `container_name`, by which Compose files reach them
+//! as well. Here an alias is one of the app, and leads to one service.
+
+use std::collections::BTreeMap;
+
+use common::document::{Node, Place};
+use common::spec::asked_for;
+
+use crate::names::{label, text_at};
+use crate::report::{NoteKind, Report};
+
+/// A name that a service has in the file beside its own.
+struct Alias {
+    name: String,
+    place: Option<Place>,
+    is_container_name: bool,
+}
+
+/// Sets the `aliases` of services. `names` has their whole names, by those in the file.
+pub(crate) fn name_services(
+    root: &Node,
+    documents: &mut [(&str, &mut Node)],
+    names: &BTreeMap<String, String>,
+    report: &mut Report,
+) {
+    let mut holders: BTreeMap<String, String> =
+        names.keys().map(|name| (label(name), name.clone())).collect();
+    let mut aliases: BTreeMap<&str, Vec<Node>> = BTreeMap::new();
+    let services = root.get("services");
+    let written = documents.iter().filter_map(|(name, _)| Some((*name, written(services?.get(name)?))));
+    let mut written: Vec<(&str, Alias)> =
+        written.flat_map(|(name, aliases)| aliases.into_iter().map(move |alias| (name, alias))).collect();
+    // Those of networks come first: what a container is called was perhaps never a host name.
+    written.sort_by_key(|(_, alias)| alias.is_container_name);
+    for (service, alias) in written {
+        let asked = asked_for(&alias.name);
+        let holder = holders.entry(asked.clone()).or_insert_with(|| service.to_owned());
+        let is_own_name = asked == label(service) || names.get(service) == Some(&asked);
+        if holder == service && !is_own_name {
+            aliases.entry(service).or_default().push(text_at(&alias.name, alias.place));
+        } else if holder != service && alias.is_container_name {
+            let detail = format!("the name {} leads to service {holder}, which is called so", alias.name);
+            report.note(NoteKind::Different, alias.place, service, detail);
+        } else if holder != service {
+            let detail = format!(
+                "{service}: the name {} is that of {holder}: here a name leads to the pods of one service",
+                alias.name
+            );
+            report.mistake(alias.place, detail);
+        }
+    }
+    for (name, document) in documents {
+        if let Some(aliases) = aliases.remove(*name) {
+            let place = aliases.first().and_then(Node::place);
+            document.set("aliases", place, Node::list(aliases, place));
+        }
+    }
+}
+
+fn written(service: &Node) -> Vec<Alias> {
+    let alias = |node: &Node, is_container_name| {
+        let name = node.scalar().filter(|name| !name.is_empty())?.into_owned();
+        Some(Alias { name, place: node.place(), is_container_name })
+    };
+    let networks = service.get("networks").into_iter().flat_map(Node::fields);
+    let aliases = networks.filter_map(|network| network.value.get("aliases")?.items()).flatten();
+    let of_networks = aliases.filter_map(|node| alias(node, false));
+    let of_container = service.get("container_name").and_then(|node| alias(node, true));
+    of_networks.chain(of_container).collect()
+}
