@@ -86,10 +86,8 @@ fn serve() {
     });
     let node = NodeName::new("worker1").unwrap();
     let endpoint = Endpoint { pod, replica: 0, node, assignment, state: EndpointState::Ready };
-    let snapshot = Snapshot {
-        routes: RouteTable::new(vec![(service.clone(), IngressRule::Http(rule))]),
-        endpoints: HashMap::from([(service, vec![endpoint])]),
-    };
+    let routes = RouteTable::new(vec![(service.clone(), IngressRule::Http(rule))]);
+    let snapshot = Snapshot::of_service(routes, service, vec![endpoint]);
     let (_sender, snapshot) = watch::channel(Arc::new(snapshot));
     let at = |port| {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

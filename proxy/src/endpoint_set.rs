@@ -2,21 +2,36 @@
 //! Redis is away, by what the hosts of the pods say. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use common::endpoint::Endpoint;
 use common::ids::{NodeName, PodId};
 use common::store::{EndpointChange, EndpointVersion};
 
+use crate::snapshot::Endpoints;
+
 /// The endpoints of a service, at a version.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct EndpointSet {
     version: Option<EndpointVersion>,
-    endpoints: BTreeMap<PodId, Endpoint>,
+    endpoints: BTreeMap<PodId, Arc<Endpoint>>,
+    /// The same for snapshots; made when the first one after a change needs it.
+    shared: OnceLock<Endpoints>,
     /// A new master has none, and these were kept: it may have lost them.
     is_kept: bool,
     /// Hosts have said more than Redis had at this version.
     is_heard: bool,
 }
+
+impl PartialEq for EndpointSet {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { version, endpoints, shared: _, is_kept, is_heard } = self;
+        (version, endpoints, is_kept, is_heard)
+            == (&other.version, &other.endpoints, &other.is_kept, &other.is_heard)
+    }
+}
+
+impl Eq for EndpointSet {}
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +62,12 @@ impl EndpointSet {
 
     /// Iterates over the endpoints.
     pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
-        self.endpoints.values()
+        self.endpoints.values().map(Arc::as_ref)
+    }
+
+    /// Returns the endpoints for a snapshot: the same ones as the last time if none has changed since.
+    pub fn shared(&self) -> Endpoints {
+        self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
     /// Applies a message if it is the next one. After a failover that has lost writes, versions occur again: then the
@@ -62,9 +82,10 @@ impl EndpointSet {
         if change.version.version != known.version + 1 {
             return Applied::Gap;
         }
+        self.shared = OnceLock::new();
         for (pod, endpoint) in change.changes {
             match endpoint {
-                Some(endpoint) => drop(self.endpoints.insert(pod, endpoint)),
+                Some(endpoint) => drop(self.endpoints.insert(pod, Arc::new(endpoint))),
                 None => drop(self.endpoints.remove(&pod)),
             }
         }
@@ -82,6 +103,7 @@ impl EndpointSet {
         self.is_heard = false;
         if !self.is_kept {
             self.endpoints = by_pod(endpoints);
+            self.shared = OnceLock::new();
         }
     }
 
@@ -95,12 +117,13 @@ impl EndpointSet {
         }
         self.endpoints.retain(|_, endpoint| stays(endpoint));
         self.endpoints.extend(heard);
+        self.shared = OnceLock::new();
         self.is_heard = true;
     }
 }
 
-fn by_pod(endpoints: Vec<Endpoint>) -> BTreeMap<PodId, Endpoint> {
-    endpoints.into_iter().map(|endpoint| (endpoint.pod.clone(), endpoint)).collect()
+fn by_pod(endpoints: Vec<Endpoint>) -> BTreeMap<PodId, Arc<Endpoint>> {
+    endpoints.into_iter().map(|endpoint| (endpoint.pod.clone(), Arc::new(endpoint))).collect()
 }
 
 #[cfg(test)]
@@ -155,6 +178,28 @@ mod tests {
         let mut unknown = EndpointSet::default();
         hear(&mut unknown, &[("p", "0 w a ready")]);
         assert_eq!((pods(&unknown), unknown.to_save()), (vec!["p"], None));
+    }
+
+    #[test]
+    fn snapshots_share_the_endpoints_until_they_change() {
+        let mut set = one();
+        let first = set.shared();
+        set.apply(change(7, "0", &[("p", None)]));
+        set.hear(&BTreeSet::new(), Vec::new());
+        assert!(Arc::ptr_eq(&first, &set.shared()), "nothing has changed");
+        let mut before = first;
+        let acts: [fn(&mut EndpointSet); 3] = [
+            |set| assert_eq!(set.apply(change(8, "0", &[("q", Some("1 w b ready"))])), Applied::Changed),
+            |set| hear(set, &[("r", "0 w b ready")]),
+            |set| set.replace(version(9, "0"), vec![endpoint("s", "1 w b ready")]),
+        ];
+        for act in acts {
+            act(&mut set);
+            let shared: Vec<_> = set.shared().iter().map(|one| one.pod.clone()).collect();
+            assert_eq!(shared, set.iter().map(|one| one.pod.clone()).collect::<Vec<_>>());
+            assert!(!Arc::ptr_eq(&before, &set.shared()));
+            before = set.shared();
+        }
     }
 
     #[test]

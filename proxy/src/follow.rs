@@ -48,14 +48,15 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 /// What is known of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    pub(crate) routing: Routing,
+    pub(crate) routing: Arc<Routing>,
     pub(crate) sets: BTreeMap<ServiceName, EndpointSet>,
 }
 
 impl Known {
-    fn snapshot(&self) -> Snapshot {
-        let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.iter().cloned().collect()));
-        Snapshot { routes: RouteTable::of(self.routing.clone()), endpoints: endpoints.collect() }
+    /// Returns the snapshot with these routes, which are those of `routing`.
+    fn snapshot(&self, routes: Arc<RouteTable>) -> Snapshot {
+        let endpoints = self.sets.iter().map(|(name, set)| (name.clone(), set.shared()));
+        Snapshot { routes, endpoints: endpoints.collect() }
     }
 }
 
@@ -70,6 +71,8 @@ struct Shared {
     /// Services of which what is known has led to no pod, and the version at which it did first.
     doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
     is_doubted: Notify,
+    /// Messages may have been missed: the versions have to be compared.
+    is_check_due: Notify,
     reads: Turns,
 }
 
@@ -134,7 +137,8 @@ impl Follower {
     /// Returns a follower, and what it knows: at first what `file` has from the process before.
     pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<Snapshot>>) {
         let known = file.as_deref().map(known_file::read).unwrap_or_default();
-        let (snapshot, receiver) = watch::channel(Arc::new(known.snapshot()));
+        let routes = Arc::new(RouteTable::of(&known.routing));
+        let (snapshot, receiver) = watch::channel(Arc::new(known.snapshot(routes)));
         let shared = Shared {
             store,
             known: Mutex::new(known),
@@ -143,6 +147,7 @@ impl Follower {
             is_wanted: Notify::new(),
             doubts: Mutex::default(),
             is_doubted: Notify::new(),
+            is_check_due: Notify::new(),
             reads: Turns::new(READS, READS_PER),
         };
         (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
@@ -182,10 +187,18 @@ impl Follower {
 
 /// Makes a snapshot after changes.
 async fn publish(shared: Arc<Shared>, snapshot: watch::Sender<Arc<Snapshot>>) {
+    let mut routing = shared.lock().routing.clone();
+    let mut routes = snapshot.borrow().routes.clone();
     loop {
         shared.changed.notified().await;
         sleep(COLLECT).await;
-        let next = shared.lock().snapshot();
+        let known = shared.lock();
+        if !Arc::ptr_eq(&known.routing, &routing) {
+            routing = known.routing.clone();
+            routes = Arc::new(RouteTable::of(&routing));
+        }
+        let next = known.snapshot(routes.clone());
+        drop(known);
         snapshot.send_replace(Arc::new(next));
     }
 }
@@ -196,41 +209,80 @@ async fn save(shared: Arc<Shared>, file: PathBuf) {
     known_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
 
+/// A service that is followed, until this is dropped.
+struct Followed {
+    /// Its endpoints are to be read.
+    look: Arc<Notify>,
+    _end: DropGuard,
+}
+
 /// Follows the routes, and the endpoints of each service that has one or that pods ask for.
 async fn follow_routes(shared: Arc<Shared>) {
     let mut messages = shared.store.subscribe(channel::ROUTES);
-    let mut services: BTreeMap<ServiceName, DropGuard> = BTreeMap::new();
+    let mut services: BTreeMap<ServiceName, Followed> = BTreeMap::new();
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
+    let mut check_at = Instant::now();
     loop {
         // Those that are known from before are followed as soon as Redis answers.
         follow_services(&shared, &mut services);
-        match read_routes(&shared).await {
+        let read = async {
+            read_routes(&shared).await?;
+            follow_services(&shared, &mut services);
+            if Instant::now() >= check_at {
+                check_versions(&shared, &services).await?;
+                check_at = Instant::now() + CHECK_INTERVAL;
+            }
+            Ok::<(), StoreError>(())
+        };
+        match read.await {
             Ok(()) => {
                 backoff.reset();
-                follow_services(&shared, &mut services);
                 tokio::select! {
                     _hint = messages.next() => {}
                     () = shared.is_wanted.notified() => {}
-                    () = sleep(CHECK_INTERVAL) => {}
+                    () = shared.is_check_due.notified() => {
+                        check_at = check_at.min(Instant::now() + REREAD_SPREAD.mul_f64(rand::random()));
+                    }
+                    () = sleep_until(check_at) => {}
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "the routes cannot be read: those that are known stay");
+                tracing::debug!(%error, "routes and versions cannot be read: those that are known stay");
                 sleep(backoff.next()).await;
             }
         }
     }
 }
 
+/// Has the endpoints read that are not those that are known: all are asked for together.
+async fn check_versions(
+    shared: &Shared,
+    followed: &BTreeMap<ServiceName, Followed>,
+) -> Result<(), StoreError> {
+    let services: Vec<ServiceName> = followed.keys().cloned().collect();
+    let versions = shared.store.endpoint_versions(&services).await?;
+    let known = shared.lock();
+    for (service, version) in services.iter().zip(&versions) {
+        let known = known.sets.get(service).and_then(EndpointSet::version);
+        if known.is_none() || known != version.as_ref() {
+            followed[service].look.notify_one();
+        }
+    }
+    Ok(())
+}
+
 async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
     // A Redis that lost everything, and knows no cluster, unroutes nothing, and opens nothing: what it knew will be recovered.
-    let is_empty = routing == Routing::default() && shared.lock().routing != routing;
+    let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
     if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());
     }
-    let is_changed = std::mem::replace(&mut shared.lock().routing, routing.clone()) != routing;
+    let is_changed = *shared.lock().routing != routing;
+    if is_changed {
+        shared.lock().routing = Arc::new(routing);
+    }
     let services = shared.services();
     let mut known = shared.lock();
     let followed = known.sets.len();
@@ -242,41 +294,45 @@ async fn read_routes(shared: &Shared) -> Result<(), StoreError> {
 }
 
 /// Begins to follow services, and ends it for those that are not to be followed any more.
-fn follow_services(shared: &Arc<Shared>, followed: &mut BTreeMap<ServiceName, DropGuard>) {
+fn follow_services(shared: &Arc<Shared>, followed: &mut BTreeMap<ServiceName, Followed>) {
     let services = shared.services();
     followed.retain(|service, _| services.contains(service));
     for service in services {
         followed.entry(service.clone()).or_insert_with(|| {
-            let end = CancellationToken::new();
-            let follow = follow_service(shared.clone(), service);
+            let (end, look) = (CancellationToken::new(), Arc::new(Notify::new()));
+            let follow = follow_service(shared.clone(), service, look.clone());
             tokio::spawn(end.clone().run_until_cancelled_owned(follow));
-            end.drop_guard()
+            Followed { look, _end: end.drop_guard() }
         });
     }
 }
 
 /// Follows the endpoints of one service.
-async fn follow_service(shared: Arc<Shared>, service: ServiceName) {
+async fn follow_service(shared: Arc<Shared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
-    let mut read_at = Instant::now();
+    // What is known from before is compared with the others.
+    let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     loop {
         tokio::select! {
             message = messages.next() => {
-                if !apply(&shared, &service, &message) {
-                    read_at = read_at.min(Instant::now() + wait_before_reread(&shared, &service));
+                match apply(&shared, &service, &message) {
+                    Next::Wait => {}
+                    Next::Compare => shared.is_check_due.notify_one(),
+                    Next::Read(wait) => read_at = sooner(read_at, Instant::now() + wait),
                 }
             }
-            () = sleep_until(read_at) => {
+            () = look.notified() => read_at = sooner(read_at, Instant::now()),
+            () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
                 shared.reads.wait().await;
                 match read_endpoints(&shared, &service).await {
                     Ok(()) => {
                         backoff.reset();
-                        read_at = Instant::now() + CHECK_INTERVAL;
+                        read_at = None;
                     }
                     Err(error) => {
                         tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
-                        read_at = Instant::now() + backoff.next();
+                        read_at = Some(Instant::now() + backoff.next());
                     }
                 }
             }
@@ -284,21 +340,36 @@ async fn follow_service(shared: Arc<Shared>, service: ServiceName) {
     }
 }
 
-/// Applies a message. Returns false if the endpoints have to be read.
-fn apply(shared: &Shared, service: &ServiceName, message: &[u8]) -> bool {
-    let Some(change) = EndpointChange::parse(message) else { return false };
-    let mut known = shared.lock();
-    let applied = known.sets.get_mut(service).map_or(Applied::Gap, |set| set.apply(change));
-    if applied == Applied::Changed {
-        shared.changed.notify_one();
-    }
-    applied != Applied::Gap
+/// What follows from a message.
+enum Next {
+    Wait,
+    /// Messages may have been missed: the version is to be compared, with those of all services.
+    Compare,
+    /// The endpoints have to be read, after this time.
+    Read(Duration),
 }
 
-/// A service of which nothing is known is read at once.
-fn wait_before_reread(shared: &Shared, service: &ServiceName) -> Duration {
-    let is_known = shared.lock().sets.get(service).is_some_and(|set| set.version().is_some());
-    if is_known { REREAD_SPREAD.mul_f64(rand::random()) } else { Duration::ZERO }
+/// Applies a message. A service of which nothing is known is read at once.
+fn apply(shared: &Shared, service: &ServiceName, message: &[u8]) -> Next {
+    let mut known = shared.lock();
+    let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {
+        return Next::Read(Duration::ZERO);
+    };
+    let Some(change) = EndpointChange::parse(message) else { return Next::Compare };
+    match set.apply(change) {
+        Applied::Changed => shared.changed.notify_one(),
+        Applied::Old => {}
+        Applied::Gap => return Next::Read(REREAD_SPREAD.mul_f64(rand::random())),
+    }
+    Next::Wait
+}
+
+fn is_known(shared: &Shared, service: &ServiceName) -> bool {
+    shared.lock().sets.get(service).is_some_and(|set| set.version().is_some())
+}
+
+fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(known.map_or(other, |known| known.min(other)))
 }
 
 async fn read_endpoints(shared: &Shared, service: &ServiceName) -> Result<(), StoreError> {
@@ -328,10 +399,10 @@ mod tests {
         let (follower, _) = Follower::new(store, None);
         let routes = [("a.example/", "web 80"), ("tcp:1", "db 1"), ("b.example/", "web 80")];
         let routes = routes.map(|(route, target)| IngressRule::parse(route, target).unwrap());
-        follower.shared.lock().routing.routes = routes.into();
+        follower.shared.lock().routing = Arc::new(Routing { routes: routes.into(), ..Routing::default() });
         let services = || follower.shared.services().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(services(), ["db", "web"]);
-        assert!(follower.shared.lock().snapshot().endpoints.is_empty());
+        assert!(follower.shared.lock().snapshot(Arc::default()).endpoints.is_empty());
         let cache = ServiceName::new("cache").unwrap();
         follower.interest().want(&cache);
         assert_eq!(services(), ["cache", "db", "web"]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::endpoint::Endpoint;
@@ -80,7 +81,7 @@ fn parse(text: &[u8]) -> serde_json::Result<Known> {
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
     let routing = Routing { routes: routes.collect(), callers: file.callers, aliases: file.aliases };
-    Ok(Known { routing, sets })
+    Ok(Known { routing: Arc::new(routing), sets })
 }
 
 /// Reads the file. Without one, or if it is unreadable, nothing is known until Redis answers.
@@ -169,7 +170,7 @@ mod tests {
             let callers = [(web.clone(), [ServiceName::new("api").unwrap()].into())].into();
             let aliases = [("db.internal".to_owned(), web.clone())].into();
             let aliases = [(common::ids::AppName::new("shop").unwrap(), aliases)].into();
-            let routing = Routing { routes: vec![rule.clone()], callers, aliases };
+            let routing = Arc::new(Routing { routes: vec![rule.clone()], callers, aliases });
             let known = Known { routing, sets: [(web.clone(), set)].into() };
             write(&path, &text(&known)).unwrap();
             assert_eq!(read(&path), known);

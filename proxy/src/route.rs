@@ -81,8 +81,8 @@ impl RouteTable {
     }
 
     /// Arranges all that leads to services, and who reaches whom by name.
-    pub fn of(routing: Routing) -> Self {
-        let Routing { routes, callers, aliases } = routing;
+    pub fn of(routing: &Routing) -> Self {
+        let Routing { routes, callers, aliases } = routing.clone();
         Self { callers, aliases, ..Self::new(routes) }
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let name = |name: &str| ServiceName::new(name).unwrap();
         let callers = [("db", vec!["web"]), ("closed", vec![])];
         let callers = callers.map(|(service, names)| (name(service), names.into_iter().map(name).collect()));
-        let table = RouteTable::of(Routing { callers: callers.into(), ..Routing::default() });
+        let table = RouteTable::of(&Routing { callers: callers.into(), ..Routing::default() });
         for (from, service, may) in [
             (Some("web"), "db", true),
             (Some("db"), "db", true),

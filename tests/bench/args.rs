@@ -14,6 +14,8 @@ pub enum Part {
     DeadNode,
     /// How long no service can be posted while another Redis becomes the master
     Failover,
+    /// What proxies cost that follow services, and how soon they know a change
+    Following,
     /// Memory, processor time, commands and bytes of an idle cluster
     Footprint,
     /// Cost over the number of nodes and pods, with a drawing

@@ -22,6 +22,7 @@ mod dead_node;
 mod engine;
 mod failover;
 mod fleet;
+mod following;
 mod footprint;
 mod growth;
 mod heartbeats;
@@ -75,6 +76,7 @@ async fn run(part: Part, args: &Args) {
         Part::Latency => latency::run(args).await,
         Part::DeadNode => dead_node::run(args).await,
         Part::Failover => failover::run(args).await,
+        Part::Following => following::run(args).await,
         Part::Footprint => footprint::run(args).await,
         Part::Growth => growth::run(args).await,
         Part::Launch => launch::run(args).await,

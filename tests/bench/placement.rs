@@ -14,6 +14,8 @@ use crate::report::{Table, save};
 use crate::rig::{Cpu, Persistence, Rig};
 use crate::stats::Series;
 
+/// The name of the service that is placed.
+pub const SERVICE: &str = "bench";
 /// The largest size that is recorded. Larger ones are extrapolated from it.
 const MAX_RECORDED_PODS: u32 = 30_000;
 
@@ -143,6 +145,16 @@ pub async fn measure(
     is_recorded: bool,
 ) -> (PlacementRun, Option<RecordedCommands>) {
     let (rig, http) = Rig::cluster(persistence, nodes, schedulers, &[]).await;
+    measure_in(&rig, &http, pods, is_recorded).await
+}
+
+/// The same in a cluster that has no pods yet.
+pub async fn measure_in(
+    rig: &Rig,
+    http: &Http,
+    pods: u32,
+    is_recorded: bool,
+) -> (PlacementRun, Option<RecordedCommands>) {
     let mut connection = rig.connection().await;
     let in_flight = observe::in_flight_lists(&mut connection).await;
     let memory_before = observe::dataset(&rig.redis).await;
@@ -155,9 +167,9 @@ pub async fn measure(
     let begin = Instant::now();
     let (mut placing, mut running) = (connection.clone(), rig.connection().await);
     let (posted, placed, running) = tokio::join!(
-        post(&http, pods, begin),
+        post(http, pods, begin),
         observe::until("placed", u64::from(pods), begin, async || {
-            observe::placed(&mut placing, "bench", &in_flight).await
+            observe::placed(&mut placing, SERVICE, &in_flight).await
         }),
         observe::until("running", u64::from(pods), begin, async || {
             observe::running(&mut running, &rig.nodes).await
@@ -174,7 +186,7 @@ pub async fn measure(
 }
 
 async fn post(http: &Http, pods: u32, begin: Instant) -> Duration {
-    let body = json!({ "name": "bench", "image": "nginx:1.27", "replicas": pods });
+    let body = json!({ "name": SERVICE, "image": "nginx:1.27", "replicas": pods });
     let (status, answer) = http.send(Method::POST, "/service", Some(&body)).await;
     assert_eq!(status.as_u16(), 201, "{answer}");
     begin.elapsed()

@@ -262,7 +262,6 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::route::RouteTable;
     use crate::snapshot::Snapshot;
 
     #[tokio::test]
@@ -277,7 +276,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("certificates.json");
         std::fs::write(&file, serde_json::to_string(&[faulty, stored("b.example")]).unwrap()).unwrap();
-        let snapshot = Snapshot { routes: RouteTable::default(), endpoints: HashMap::new() };
+        let snapshot = Snapshot::default();
         let follow = Follow {
             store: Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default()),
             stored: Arc::new(StoredCertificates::new(key.clone())),

@@ -128,7 +128,7 @@ mod tests {
     use common::endpoint::{Endpoint, EndpointState};
     use common::handover::LocalPod;
     use common::ingress::IngressRule;
-    use common::store::{EndpointVersion, LinkOptions, Store};
+    use common::store::{EndpointVersion, LinkOptions, Routing, Store};
     use testkit::eventually;
     use testkit::redis::Redis;
     use tokio::net::TcpListener;
@@ -201,7 +201,8 @@ mod tests {
         let known = vec![endpoint("old", &own), endpoint("old2", &other)];
         {
             let mut shared = follower.shared.lock();
-            shared.routing.routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
+            let routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
+            shared.routing = Arc::new(Routing { routes, ..Routing::default() });
             shared.sets.insert(web(), EndpointSet::saved(version, known, false));
         }
         let (dialer, host) = another_host(&other, &[("new2", true), ("starts", false)]).await;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     fn pods(snapshot: &Snapshot) -> Vec<(String, EndpointState)> {
-        let endpoints = snapshot.endpoints.get(&web()).into_iter().flatten();
+        let endpoints = snapshot.endpoints.get(&web()).into_iter().flat_map(|all| all.iter());
         endpoints.map(|one| (one.pod.to_string(), one.state)).collect()
     }
 

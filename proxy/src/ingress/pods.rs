@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
 use crate::retry::Budget;
 use crate::route::RouteTable;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Endpoints, Snapshot};
 
 use super::Shared;
 use super::connection::Pools;
@@ -21,12 +21,14 @@ use super::measure::ServiceMetrics;
 /// Routes and services at one moment. What was learnt about a pod stays from one table to the next.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) routes: RouteTable,
+    pub(super) routes: Arc<RouteTable>,
     services: HashMap<ServiceName, Arc<Service>>,
 }
 
 /// A service that is followed.
 pub(super) struct Service {
+    /// Of which it was made; `None` if none are known.
+    endpoints: Option<Endpoints>,
     /// Its ready pods.
     pub(super) pods: Vec<Arc<Pod>>,
     /// Its pods that run and are not ready: only who asks for their very slot reaches them.
@@ -37,7 +39,7 @@ pub(super) struct Service {
 
 /// A pod, and how it does.
 pub(super) struct Pod {
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<Health>,
@@ -145,30 +147,43 @@ impl Table {
         // A service that has a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
         let services = followed.into_iter().map(|name| {
-            let endpoints = snapshot.endpoints.get(name).map_or(&[][..], Vec::as_slice);
+            let endpoints = snapshot.endpoints.get(name);
             let before = self.services.get(name);
-            (name.clone(), Arc::new(Service::next(before, name, endpoints, shared)))
+            let same = before.filter(|before| before.is_made_of(endpoints)).cloned();
+            (name.clone(), same.unwrap_or_else(|| Arc::new(Service::next(before, name, endpoints, shared))))
         });
         Self { services: services.collect(), routes: snapshot.routes.clone() }
     }
 }
 
 impl Service {
-    fn next(before: Option<&Arc<Self>>, name: &ServiceName, endpoints: &[Endpoint], shared: &Shared) -> Self {
-        let known = |endpoint: &Endpoint| {
-            before?.all().find(|pod| {
-                pod.endpoint.pod == endpoint.pod && pod.endpoint.assignment == endpoint.assignment
-            })
-        };
+    fn is_made_of(&self, endpoints: Option<&Endpoints>) -> bool {
+        match (&self.endpoints, endpoints) {
+            (Some(own), Some(endpoints)) => Arc::ptr_eq(own, endpoints),
+            (own, endpoints) => own.is_none() && endpoints.is_none(),
+        }
+    }
+
+    fn next(
+        before: Option<&Arc<Self>>,
+        name: &ServiceName,
+        endpoints: Option<&Endpoints>,
+        shared: &Shared,
+    ) -> Self {
+        let of = |endpoint: &'_ Endpoint| (endpoint.pod.clone(), endpoint.assignment.clone());
+        let known: HashMap<_, _> =
+            before.iter().flat_map(|before| before.all()).map(|pod| (of(&pod.endpoint), pod)).collect();
         let in_state = |state| {
-            let endpoints = endpoints.iter().filter(move |endpoint| endpoint.state == state);
-            endpoints.map(|endpoint| match known(endpoint) {
+            let endpoints = endpoints.into_iter().flat_map(|all| all.iter());
+            let endpoints = endpoints.filter(move |endpoint| endpoint.state == state);
+            endpoints.map(|endpoint| match known.get(&of(endpoint)) {
                 // What was learnt about it stays; its state may be another.
                 Some(pod) => Arc::clone(pod),
                 None => new_pod(endpoint, shared),
             })
         };
         Self {
+            endpoints: endpoints.cloned(),
             pods: in_state(EndpointState::Ready).collect(),
             unready: in_state(EndpointState::Running).collect(),
             budget: before.map_or_else(
@@ -181,7 +196,7 @@ impl Service {
     }
 }
 
-fn new_pod(endpoint: &Endpoint, shared: &Shared) -> Arc<Pod> {
+fn new_pod(endpoint: &Arc<Endpoint>, shared: &Shared) -> Arc<Pod> {
     Arc::new(Pod {
         endpoint: endpoint.clone(),
         pools: shared.new_pools(),
@@ -227,12 +242,13 @@ mod tests {
 
     fn service(pods: usize) -> Service {
         let pod = |number: usize| {
-            let endpoint = endpoint(&format!("p{number}"), EndpointState::Ready);
+            let endpoint = Arc::new(endpoint(&format!("p{number}"), EndpointState::Ready));
             let (pools, in_flight, health) = (Arc::default(), AtomicU32::new(0), Mutex::default());
             Arc::new(Pod { endpoint, pools, in_flight, health })
         };
         let name = ServiceName::new("web").unwrap();
         Service {
+            endpoints: None,
             pods: (0..pods).map(pod).collect(),
             unready: Vec::new(),
             budget: Arc::new(Mutex::new(Budget::new(Instant::now()))),

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::ids::ServiceName;
-use common::store::{LinkOptions, Store};
+use common::store::{FollowedEndpoints, LinkOptions, Store};
 use kubeleet_tests::Fixture;
 use proxy::follow::Follower;
 use proxy::snapshot::Snapshot;
 use serde_json::json;
-use testkit::eventually::{check, eventually};
+use testkit::eventually::{check, eventually, eventually_within};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -25,7 +26,8 @@ fn follow(store: Store, file: &Path) -> (Snapshots, DropGuard) {
 /// The endpoints of the service as words: `0 ready`.
 fn states(snapshots: &Snapshots) -> Vec<String> {
     let snapshot = snapshots.borrow();
-    let endpoints = snapshot.endpoints.get(&ServiceName::new("web").unwrap()).into_iter().flatten();
+    let endpoints =
+        snapshot.endpoints.get(&ServiceName::new("web").unwrap()).into_iter().flat_map(|all| all.iter());
     let mut states: Vec<String> =
         endpoints.map(|one| format!("{} {}", one.replica, one.state.as_str())).collect();
     states.sort();
@@ -78,6 +80,48 @@ async fn a_follower_knows_what_redis_has_and_serves_it_without_redis() {
     let (snapshots, _following) = follow(away, &file);
     assert_eq!(states(&snapshots), ["1 ready"], "before Redis has answered");
     assert!(snapshots.borrow().routes.http("web.example", "/").is_some());
+}
+
+#[tokio::test]
+async fn the_versions_of_many_services_are_read_together_and_kept_and_only_good_ones_count() {
+    let fixture = Fixture::new().await;
+    let names = ["web", "unfollowed", "broken", "torn"].map(|name| ServiceName::new(name).unwrap());
+    let FollowedEndpoints::All { version, .. } =
+        fixture.store.follow_endpoints(&names[0], None).await.unwrap()
+    else {
+        panic!("nothing was known");
+    };
+    let _: bool = fixture.redis.cli(&["EXPIRE", "ep:web", "100"]).await;
+    let () = fixture.redis.cli(&["SET", "ep:broken", "text"]).await;
+    let _: u64 = fixture.redis.cli(&["HSET", "ep:torn", "m", &version.master, "v", "many"]).await;
+    let versions = async || fixture.store.endpoint_versions(&names).await.unwrap();
+    assert_eq!(versions().await, [Some(version), None, None, None]);
+    let kept: u64 = fixture.redis.cli(&["TTL", "ep:web"]).await;
+    assert!(kept > 3500, "{kept}");
+    // Another master may have lost what was published.
+    let _: u64 = fixture.redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
+    assert_eq!(versions().await, [None, None, None, None]);
+}
+
+#[tokio::test]
+async fn a_follower_that_missed_a_change_finds_it_when_it_compares() {
+    let fixture = Fixture::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let session = fixture.node("w1").await;
+    let (snapshots, _following) = follow(fixture.store.clone(), &folder.path().join("known.json"));
+    fixture.service_of(json!({"name": "web", "image": "nginx", "ingress": [{"port": 80}]})).await;
+    fixture.assign_all(&session).await;
+    fixture.run_all(&session).await;
+    eventually_states(&snapshots, &["0 ready"]).await;
+    // As if the message about it had been lost.
+    let pods: Vec<String> = fixture.redis.cli(&["HKEYS", "ep:web"]).await;
+    let pod = pods.iter().find(|field| !["v", "m"].contains(&field.as_str())).unwrap();
+    let _: u64 = fixture.redis.cli(&["HDEL", "ep:web", pod]).await;
+    let _: u64 = fixture.redis.cli(&["HINCRBY", "ep:web", "v", "1"]).await;
+    eventually_within(Duration::from_secs(30), "the snapshot follows", || async {
+        check(states(&snapshots).is_empty(), || format!("{:?}", states(&snapshots)))
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ impl Fixture {
         peers: Arc<Peers>,
     ) -> Self {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
-        let snapshot = Snapshot { routes: RouteTable::new(rules), endpoints: HashMap::new() };
+        let snapshot = Snapshot { routes: Arc::new(RouteTable::new(rules)), endpoints: HashMap::new() };
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -179,13 +179,14 @@ impl Fixture {
     pub(super) fn set_rules(&self, rules: Vec<IngressRule>) {
         let rules = rules.into_iter().map(|rule| (web(), rule)).collect();
         let endpoints = self.snapshot.borrow().endpoints.clone();
-        self.snapshot.send_replace(Arc::new(Snapshot { routes: RouteTable::new(rules), endpoints }));
+        let routes = Arc::new(RouteTable::new(rules));
+        self.snapshot.send_replace(Arc::new(Snapshot { routes, endpoints }));
     }
 
     /// Tells the ingress which pods `web` has.
     pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         let routes = self.snapshot.borrow().routes.clone();
-        let endpoints = HashMap::from([(web(), endpoints)]);
+        let endpoints = HashMap::from([(web(), endpoints.into_iter().map(Arc::new).collect())]);
         self.snapshot.send_replace(Arc::new(Snapshot { routes, endpoints }));
     }
 

@@ -1,6 +1,5 @@
 //! One process after the other takes the sockets under load: nothing fails, and what was accepted goes on.
 
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,8 +34,8 @@ impl Host {
         let gates = Arc::new(Gates::default());
         gates.set(row("p0"));
         let routes = RouteTable::new(rules.into_iter().map(|rule| (web(), rule)).collect());
-        let endpoints = HashMap::from([(web(), vec![endpoint("p0", EndpointState::Ready)])]);
-        Self { gates, snapshot: watch::Sender::new(Arc::new(Snapshot { routes, endpoints })), config }
+        let snapshot = Snapshot::of_service(routes, web(), vec![endpoint("p0", EndpointState::Ready)]);
+        Self { gates, snapshot: watch::Sender::new(Arc::new(snapshot)), config }
     }
 
     /// Starts a process that has inherited the sockets of another.

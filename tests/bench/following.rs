@@ -1,0 +1,212 @@
+//! What proxies that follow services cost Redis, and how soon they know a change: many followers in one process, each with
+//! its own connections, follow the same services.
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use common::endpoint::EndpointState;
+use common::ids::ServiceName;
+use common::store::{EndpointChange, LinkOptions, Store};
+use futures_util::future::join_all;
+use kubeleet_tests::Http;
+use proxy::follow::Follower;
+use proxy::snapshot::Snapshot;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::args::Args;
+use crate::observe;
+use crate::placement::{self, PlacementRun};
+use crate::report::{Table, save};
+use crate::rig::{Persistence, Rig};
+use crate::stats::Series;
+
+const FOLLOWERS: usize = 1_000;
+const SERVICES: usize = 100;
+const PODS_OF_SERVICE: u32 = 100;
+const CHANGES: usize = 30;
+const IDLE_TIME: Duration = Duration::from_secs(20);
+/// Until all followers know all endpoints: each reads ten services a second.
+const KNOWN_WITHIN: Duration = Duration::from_secs(120);
+/// Placed while their service is followed, and while it is not.
+const PLACED_PODS: u32 = 20_000;
+const PLACED_NODES: u32 = 500;
+const PLACED_RUNS: usize = 5;
+
+type Snapshots = watch::Receiver<Arc<Snapshot>>;
+
+pub async fn run(args: &Args) {
+    // Each follower has two connections.
+    common::file_limit::raise();
+    let results = json!({ "changes": changes(args).await, "placement": placements(args).await });
+    save("following", &results);
+}
+
+fn name_of(number: usize) -> ServiceName {
+    ServiceName::new(format!("s{number}")).unwrap()
+}
+
+fn follow(rig: &Rig) -> (Snapshots, DropGuard) {
+    let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
+    let (follower, snapshots) = Follower::new(store, None);
+    let shutdown = CancellationToken::new();
+    tokio::spawn(follower.run(shutdown.clone()));
+    (snapshots, shutdown.drop_guard())
+}
+
+fn ready(snapshot: &Snapshot, service: &ServiceName) -> usize {
+    let endpoints = snapshot.endpoints.get(service).into_iter().flat_map(|all| all.iter());
+    endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready).count()
+}
+
+/// Waits until a follower knows that so many pods are ready.
+async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usize) -> Instant {
+    let known = snapshots.wait_for(|snapshot| ready(snapshot, &service) == wanted);
+    tokio::time::timeout(KNOWN_WITHIN, known).await.expect("a follower does not know it").unwrap();
+    Instant::now()
+}
+
+/// When Redis published the changes of endpoints, as a plain subscriber sees them that has nothing else to do.
+fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut messages = connection.as_pubsub();
+        messages.psubscribe("ep:*").unwrap();
+        while let Ok(message) = messages.get_message() {
+            let change = EndpointChange::parse(message.get_payload_bytes());
+            if change.is_some_and(|change| sender.send((Instant::now(), change)).is_err()) {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Returns when a pod became ready, or stopped being it.
+fn changed_at(published: &mpsc::Receiver<(Instant, EndpointChange)>, becomes_ready: bool) -> Instant {
+    let is_it = |change: &EndpointChange| {
+        let states = change.changes.iter().map(|(_, endpoint)| endpoint.as_ref().map(|one| one.state));
+        states.clone().any(|state| (state == Some(EndpointState::Ready)) == becomes_ready)
+            && states.clone().all(|state| state != Some(EndpointState::Running))
+    };
+    published.try_iter().find(|(_, change)| is_it(change)).expect("no change was published").0
+}
+
+async fn scale(http: &Http, service: &ServiceName, replicas: u32) {
+    let path = format!("/service/{service}");
+    let (status, answer) = http.send(Method::PATCH, &path, Some(&json!({ "replicas": replicas }))).await;
+    assert!(status.is_success(), "{answer}");
+}
+
+/// Measures what idle followers cost, and how soon all know that a service has a pod less or more.
+async fn changes(args: &Args) -> Value {
+    let (count, services) = (args.size(FOLLOWERS, 20), args.size(SERVICES, 3));
+    let (rig, http) = Rig::cluster(Persistence::Everysec, args.size(10, 2), 1, &[]).await;
+    let replicas = args.size(PODS_OF_SERVICE, 5);
+    for number in 0..services {
+        let host = format!("{}.example", name_of(number));
+        let ingress = json!([{ "host": host, "port": 80 }]);
+        let service = json!({ "name": name_of(number), "image": "nginx:1.27", "replicas": replicas, "ingress": ingress });
+        let (status, answer) = http.send(Method::POST, "/service", Some(&service)).await;
+        assert_eq!(status.as_u16(), 201, "{answer}");
+    }
+    let (mut connection, pods) = (rig.connection().await, services as u64 * u64::from(replicas));
+    let running = async || observe::running(&mut connection, &rig.nodes).await;
+    observe::until("running", pods, Instant::now(), running).await;
+
+    let begin = Instant::now();
+    let followers: Vec<(Snapshots, DropGuard)> = (0..count).map(|_| follow(&rig)).collect();
+    let all = |service: &ServiceName, wanted: u32| {
+        let one = |(snapshots, _): &(Snapshots, DropGuard)| {
+            until_ready(snapshots.clone(), service.clone(), wanted as usize)
+        };
+        join_all(followers.iter().map(one).map(tokio::spawn).collect::<Vec<_>>())
+    };
+    for number in 0..services {
+        all(&name_of(number), replicas).await;
+    }
+    let known = begin.elapsed();
+    rig.wait_until_idle(Duration::from_secs(30)).await;
+    let idle_time = args.size(IDLE_TIME, Duration::from_secs(1));
+    let cpu = rig.cpu();
+    tokio::time::sleep(idle_time).await;
+    let idle = rig.cpu().since(&cpu).0["redis"] / idle_time.as_secs_f64() * 100.0;
+
+    let (mut delays, mut last) = (Series::default(), Series::default());
+    let published = published(&rig.redis.url());
+    for number in 0..args.size(CHANGES, 2) {
+        let service = name_of(number % services);
+        for wanted in [replicas - 1, replicas] {
+            let knowing = all(&service, wanted);
+            published.try_iter().for_each(drop);
+            scale(&http, &service, wanted).await;
+            let known = knowing.await;
+            let begin = changed_at(&published, wanted == replicas);
+            let mut slowest = 0.0_f64;
+            for at in known {
+                let millis = at.unwrap().saturating_duration_since(begin).as_secs_f64() * 1e3;
+                delays.push(millis);
+                slowest = slowest.max(millis);
+            }
+            last.push(slowest);
+        }
+    }
+    let mut table = Table::new(
+        "Followers: from the change of a pod in Redis until each of them knows it",
+        &["followers", "services", "pods", "all known s", "Redis, idle %", "p50 ms", "p99 ms", "the last ms"],
+    );
+    table.row(vec![
+        count.to_string(),
+        services.to_string(),
+        pods.to_string(),
+        format!("{:.1}", known.as_secs_f64()),
+        format!("{idle:.1}"),
+        format!("{:.0}", delays.median()),
+        format!("{:.0}", delays.quantile(0.99)),
+        last.show(0),
+    ]);
+    table.print();
+    json!({
+        "followers": count, "services": services, "pods": pods, "known_seconds": known.as_secs_f64(),
+        "idle_redis_percent": idle, "p50_millis": delays.median(), "p99_millis": delays.quantile(0.99),
+        "last_millis": last.json(),
+    })
+}
+
+/// Places pods of a service that is followed and of one that is not, in turns.
+async fn placements(args: &Args) -> Value {
+    let pods = args.pods.unwrap_or(args.size(PLACED_PODS, 100));
+    let nodes = args.nodes.unwrap_or(args.size(PLACED_NODES, 5));
+    let (mut redis, mut seconds) =
+        ([Series::default(), Series::default()], [Series::default(), Series::default()]);
+    for _ in 0..args.runs(PLACED_RUNS) {
+        for is_followed in [false, true] {
+            let (rig, http) = Rig::cluster(Persistence::Everysec, nodes, args.schedulers, &[]).await;
+            let _following = if is_followed { Some(follow_before_it_is(&rig).await) } else { None };
+            let run: PlacementRun = placement::measure_in(&rig, &http, pods, false).await.0;
+            redis[usize::from(is_followed)].push(run.cpu.0["redis"]);
+            seconds[usize::from(is_followed)].push(run.running.as_secs_f64());
+        }
+    }
+    let mut table =
+        Table::new(&format!("Placement of {pods} pods on {nodes} nodes"), &["", "running s", "Redis, CPU s"]);
+    for (row, name) in ["nobody follows", "followed"].iter().enumerate() {
+        table.row(vec![(*name).to_owned(), seconds[row].show(3), redis[row].show(3)]);
+    }
+    table.print();
+    println!("followed, Redis takes {:.3} times as long", redis[1].median() / redis[0].median());
+    json!({
+        "unfollowed": { "running_seconds": seconds[0].json(), "redis_seconds": redis[0].json() },
+        "followed": { "running_seconds": seconds[1].json(), "redis_seconds": redis[1].json() },
+    })
+}
+
+/// Follows the service of the placement before it exists, as a proxy that a pod has asked for it.
+async fn follow_before_it_is(rig: &Rig) -> Store {
+    let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
+    store.follow_endpoints(&ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();
+    store
+}
