@@ -75,11 +75,16 @@ impl IngressProcess {
 
     /// Tells something of a pod and waits until it is done.
     fn tell_number(&mut self, what: &str, number: u32) {
-        writeln!(self.control.get_mut(), "{what} {number}").unwrap();
+        write_line(self.control.get_mut(), &format!("{what} {number}"));
         let mut answer = String::new();
         self.control.read_line(&mut answer).unwrap();
         assert_eq!(answer, "done\n");
     }
+}
+
+/// Writes in one piece: the second would wait until the first is acknowledged, which takes 40 ms.
+fn write_line(stream: &mut TcpStream, line: &str) {
+    stream.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 /// What the ingress in this process knows.
@@ -104,7 +109,7 @@ pub fn serve(ports: &str) {
         let line = line.unwrap();
         let (what, number) = line.split_once(' ').unwrap();
         known.hear(&runtime, what, number.parse().unwrap());
-        writeln!(stream, "done").unwrap();
+        write_line(&mut stream, "done");
     }
 }
 
