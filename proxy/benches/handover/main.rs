@@ -46,7 +46,7 @@ const CAREFUL: Duration = Duration::from_secs(1);
 /// The pods that run, the oldest first.
 type Pods = VecDeque<PodProcess>;
 
-/// Which comes first when a pod is replaced: the start of the new one, or the stop of the old one.
+/// What comes first when a pod is replaced: the start of the new one, or the stop of the old one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     StartFirst,
