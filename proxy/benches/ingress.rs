@@ -14,24 +14,25 @@
     reason = "a bench prints, fails by panicking, and has no users"
 )]
 
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod fixture;
 
-use common::endpoint::{Endpoint, EndpointState};
-use common::handover::LocalPod;
-use common::ids::{AssignmentId, NodeName, PodId, ServiceName};
-use common::ingress::{HttpProtocol, HttpRule, IngressRule};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::endpoint::EndpointState;
+use common::ids::NodeName;
 use kubeleet_proxy::gate::Gates;
-use kubeleet_proxy::ingress::{Ingress, IngressConfig};
-use kubeleet_proxy::route::RouteTable;
-use kubeleet_proxy::snapshot::Snapshot;
+use kubeleet_proxy::ingress::Ingress;
 use kubeleet_proxy::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
+use testkit::child_guard::ChildGuard;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use fixture::{has, local, number};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -48,51 +49,24 @@ fn main() {
     if std::env::var_os(IS_INGRESS).is_some() {
         return serve();
     }
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if !args.is_empty() && !args.iter().any(|arg| arg == "ingress") {
+    if !fixture::is_asked_for("ingress") {
         return;
     }
-    let has = |program| Command::new(program).arg("-v").output().is_ok();
     if !has("nginx") || !has("wrk") {
         println!("SKIPPED: nginx and wrk are needed (apt-get install nginx-light wrk)");
         return;
     }
-    let is_smoke = std::env::args().any(|arg| arg == "--smoke");
-    measure(if is_smoke { (1, 1) } else { (5, 3) }, has("haproxy"));
+    measure(if fixture::is_smoke() { (1, 1) } else { (5, 3) });
 }
 
 /// An ingress with one pod on its host, and one with that pod on another host.
 fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let service = ServiceName::new("web").unwrap();
-    let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
-    let rule = HttpRule {
-        host: String::new(),
-        path: "/".to_owned(),
-        port: POD_PORT,
-        protocol: HttpProtocol::Http,
-        tls: None,
-    };
+    let pod = fixture::pod("p", Ipv4Addr::LOCALHOST.into());
     let gates = Arc::new(Gates::default());
-    gates.set(LocalPod {
-        pod: pod.clone(),
-        assignment: assignment.clone(),
-        start: 1,
-        service: Some(service.clone()),
-        replica: 0,
-        address: Ipv4Addr::LOCALHOST.into(),
-        open: true,
-        ready: true,
-    });
-    let node = NodeName::new("worker1").unwrap();
-    let endpoint = Endpoint { pod, replica: 0, node, assignment, state: EndpointState::Ready };
-    let routes = RouteTable::new(vec![(service.clone(), IngressRule::Http(rule))]);
-    let snapshot = Snapshot::of_service(routes, service, vec![endpoint]);
-    let (_sender, snapshot) = watch::channel(Arc::new(snapshot));
-    let at = |port| {
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        IngressConfig { listen, ..IngressConfig::default() }
-    };
+    gates.set(pod.clone());
+    let endpoints = vec![fixture::endpoint(pod, EndpointState::Ready)];
+    let (_sender, snapshot) = watch::channel(Arc::new(fixture::snapshot(POD_PORT, endpoints)));
     runtime.block_on(async {
         let tunnel = Some(Arc::new(tunnel(&gates).await));
         let two_hops = Ingress {
@@ -100,9 +74,10 @@ fn serve() {
             gates: Arc::default(),
             tunnel,
             doubts: None,
-            config: at(TWO_HOPS_PORT),
+            config: fixture::ingress_config(TWO_HOPS_PORT),
         };
-        let ingress = Ingress { snapshot, gates, tunnel: None, doubts: None, config: at(INGRESS_PORT) };
+        let config = fixture::ingress_config(INGRESS_PORT);
+        let ingress = Ingress { snapshot, gates, tunnel: None, doubts: None, config };
         let stop = CancellationToken::new();
         tokio::join!(ingress.run(stop.clone()), two_hops.run(stop));
     });
@@ -124,85 +99,30 @@ async fn tunnel(gates: &Arc<Gates>) -> Dialer {
     Dialer::new(Arc::new(here), peers)
 }
 
-/// A process that ends with this.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // nginx ends its workers on SIGTERM.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
+fn start_nginx(directory: &Path, name: &str, port: u16, location: &str) -> ChildGuard {
+    let file = fixture::nginx_config(directory, name, port, &[local(POD_PORT)], location);
+    fixture::start(Command::new("nginx").arg("-c").arg(file), local(port))
 }
 
-impl Server {
-    fn start(command: &mut Command, port: u16) -> Self {
-        let server = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(Instant::now() < deadline, "nothing listens on port {port}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
+fn start_haproxy(directory: &Path) -> ChildGuard {
+    let options = ["http-reuse always"];
+    let file = fixture::haproxy_config(directory, HAPROXY_PORT, &options, &[local(POD_PORT)]);
+    fixture::start(Command::new("haproxy").arg("-db").arg("-f").arg(file), local(HAPROXY_PORT))
+}
 
-    fn nginx(directory: &Path, name: &str, port: u16, location: &str) -> Self {
-        let file = directory.join(format!("{name}.conf"));
-        let directory = directory.display();
-        let text = format!(
-            "daemon off; master_process on; worker_processes 2; pid {directory}/{name}.pid; error_log stderr;
-             events {{ worker_connections 4096; }}
-             http {{ access_log off; keepalive_requests 1000000000;
-               upstream pod {{ server 127.0.0.1:{POD_PORT}; keepalive 256; keepalive_requests 1000000000; }}
-               server {{ listen 127.0.0.1:{port}; location / {{ {location} }} }} }}"
-        );
-        std::fs::write(&file, text).unwrap();
-        Self::start(Command::new("nginx").arg("-c").arg(&file), port)
-    }
-
-    fn haproxy(directory: &Path) -> Self {
-        let file = directory.join("haproxy.conf");
-        let text = format!(
-            "global\n nbthread 2\n maxconn 4096\n\
-             defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n\
-             listen web\n bind 127.0.0.1:{HAPROXY_PORT}\n option forwardfor\n http-reuse always\n\
-             \x20http-request set-header X-Forwarded-Proto http\n\
-             \x20http-request set-header X-Forwarded-Host %[req.hdr(host)]\n\
-             \x20http-request set-header X-Request-Id %[uuid]\n\
-             \x20server pod 127.0.0.1:{POD_PORT}\n"
-        );
-        std::fs::write(&file, text).unwrap();
-        Self::start(Command::new("haproxy").arg("-db").arg("-f").arg(&file), HAPROXY_PORT)
-    }
-
-    /// Returns the CPU time that the process and its children have used.
-    fn cpu(&self) -> Duration {
-        let own = self.0.id();
-        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-            let fields: Vec<u64> = stat
-                .rsplit_once(") ")?
-                .1
-                .split(' ')
-                .skip(1)
-                .map_while(|field| field.parse().ok())
-                .take(1)
-                .collect();
-            let parent = *fields.first()? as u32;
-            let times: Vec<u64> = stat
-                .rsplit_once(") ")?
-                .1
-                .split(' ')
-                .skip(11)
-                .take(2)
-                .filter_map(|t| t.parse().ok())
-                .collect();
-            (id == own || parent == own).then(|| times.iter().sum::<u64>())
-        });
-        // Linux counts in hundredths of a second here on all architectures that matter.
-        Duration::from_millis(processes.sum::<u64>() * 10)
-    }
+/// Returns the CPU time that the process and its children have used.
+fn cpu(server: &ChildGuard) -> Duration {
+    let own = server.id();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let parent: u32 = fields.get(1)?.parse().ok()?;
+        let times = fields.get(11..13)?.iter().filter_map(|time| time.parse::<u64>().ok());
+        (id == own || parent == own).then(|| times.sum::<u64>())
+    });
+    // Linux counts in hundredths of a second here on all architectures that matter.
+    Duration::from_millis(processes.sum::<u64>() * 10)
 }
 
 /// What `wrk` saw in one round.
@@ -214,8 +134,8 @@ struct Round {
     p99: String,
 }
 
-fn wrk(port: u16, connections: u32, seconds: u64, server: &Server) -> Round {
-    let before = server.cpu();
+fn wrk(port: u16, connections: u32, seconds: u64, server: &ChildGuard) -> Round {
+    let before = cpu(server);
     let output = Command::new("wrk")
         .args(["-t2", "--latency", &format!("-c{connections}"), &format!("-d{seconds}s")])
         .arg(format!("http://127.0.0.1:{port}/"))
@@ -232,27 +152,21 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &Server) -> Round {
     Round {
         requests,
         per_second: after("Requests/sec:").parse().unwrap(),
-        cpu_micros: (server.cpu() - before).as_secs_f64() * 1e6 / requests,
+        cpu_micros: (cpu(server) - before).as_secs_f64() * 1e6 / requests,
         p50: after("50%"),
         p99: after("99%"),
     }
 }
 
 /// Measures. The defaults are the seconds of a round, and the number of rounds.
-fn measure(defaults: (u64, u64), has_haproxy: bool) {
-    let number = |name, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();
     let answer = format!("return 200 '{}';", "x".repeat(1024));
-    let _pod = Server::nginx(directory.path(), "pod", POD_PORT, &answer);
-    let location = "proxy_pass http://pod; proxy_http_version 1.1; proxy_set_header Connection ''; \
-                    proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr; \
-                    proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host; \
-                    proxy_set_header X-Request-Id $request_id;";
-    let nginx = Server::nginx(directory.path(), "proxy", NGINX_PORT, location);
-    let own = std::env::current_exe().unwrap();
-    let ingress = Server::start(Command::new(own).env(IS_INGRESS, "1"), INGRESS_PORT);
-    let haproxy = has_haproxy.then(|| Server::haproxy(directory.path()));
+    let _pod = start_nginx(directory.path(), "pod", POD_PORT, &answer);
+    let nginx = start_nginx(directory.path(), "proxy", NGINX_PORT, fixture::NGINX_LOCATION);
+    let ingress = fixture::start(&mut fixture::this_program_as(IS_INGRESS, "1"), local(INGRESS_PORT));
+    let haproxy = has("haproxy").then(|| start_haproxy(directory.path()));
     let mut servers = vec![("nginx", NGINX_PORT, &nginx)];
     servers.extend(haproxy.as_ref().map(|haproxy| ("haproxy", HAPROXY_PORT, haproxy)));
     servers.extend([("kubeleet", INGRESS_PORT, &ingress), ("two hops", TWO_HOPS_PORT, &ingress)]);

@@ -61,7 +61,7 @@ fn ready(snapshot: &Snapshot, service: &ServiceName) -> usize {
     endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready).count()
 }
 
-/// Waits until a follower knows that so many pods are ready.
+/// Waits until a follower knows that this number of pods is ready.
 async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usize) -> Instant {
     let known = snapshots.wait_for(|snapshot| ready(snapshot, &service) == wanted);
     tokio::time::timeout(KNOWN_WITHIN, known).await.expect("a follower does not know it").unwrap();
@@ -193,7 +193,7 @@ async fn placements(args: &Args) -> Value {
     }
     let mut table =
         Table::new(&format!("Placement of {pods} pods on {nodes} nodes"), &["", "running s", "Redis, CPU s"]);
-    for (row, name) in ["nobody follows", "followed"].iter().enumerate() {
+    for (row, name) in ["not followed", "followed"].iter().enumerate() {
         table.row(vec![(*name).to_owned(), seconds[row].show(3), redis[row].show(3)]);
     }
     table.print();

@@ -1,0 +1,164 @@
+//! Requests that fail while pods are replaced: kubeleet's ingress, and nginx and HAProxy with a reload for each new pod, in
+//! one run on the same machine.
+//!
+//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed when it is to stop. 32
+//! connections send requests without pause, of which a third are POSTs with a body. Pods are replaced one after the other:
+//!
+//! - kubeleet: the gate of the old pod is closed and has let go before the pod is killed.
+//! - nginx and HAProxy: the new list of pods is written and the reload command run, and the old pod is killed as soon as
+//!   that has returned, or a second later.
+//!
+//! Without nginx or haproxy (`apt-get install nginx-light haproxy`) the others are measured. `HANDOVERS` changes the number
+//! of pods that are replaced.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    missing_docs,
+    reason = "a bench prints, fails by panicking, and has no users"
+)]
+
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod kubeleet;
+mod load;
+mod pod;
+mod reloaded;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kubeleet::IngressProcess;
+use load::{Load, Outcomes};
+use pod::PodProcess;
+use reloaded::{Program, ReloadedProxy};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The time with load and without a change before each hand-over, and after the last.
+const INTERVAL: Duration = Duration::from_millis(200);
+const CAREFUL: Duration = Duration::from_secs(1);
+
+/// The pods that run, the oldest first.
+type Pods = VecDeque<PodProcess>;
+
+/// What comes first when a pod is replaced: the start of the new one, or the stop of the old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    StartFirst,
+    StopFirst,
+}
+
+/// How pods are replaced.
+#[derive(Debug, Clone, Copy)]
+enum Method {
+    Gates(Order),
+    /// With the time from the end of the reload command until the old pod is killed.
+    Reloads(Program, Duration),
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gates(Order::StartFirst) => f.write_str("kubeleet"),
+            Self::Gates(Order::StopFirst) => f.write_str("kubeleet, stop first"),
+            Self::Reloads(program, Duration::ZERO) => write!(f, "{program}, killed at once"),
+            Self::Reloads(program, after) => write!(f, "{program}, killed after {} s", after.as_secs()),
+        }
+    }
+}
+
+/// A proxy that runs.
+enum Proxy {
+    Kubeleet(IngressProcess),
+    Reloaded(ReloadedProxy),
+}
+
+impl Proxy {
+    fn start(method: Method, pods: &Pods) -> Self {
+        match method {
+            Method::Gates(order) => Self::Kubeleet(IngressProcess::start(order, pods)),
+            Method::Reloads(program, after) => Self::Reloaded(ReloadedProxy::start(program, after, pods)),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Kubeleet(ingress) => ingress.address(),
+            Self::Reloaded(proxy) => proxy.address(),
+        }
+    }
+
+    fn replace(&mut self, pods: &mut Pods) {
+        match self {
+            Self::Kubeleet(ingress) => ingress.replace(pods),
+            Self::Reloaded(proxy) => proxy.replace(pods),
+        }
+    }
+}
+
+fn main() {
+    if let Ok(address) = std::env::var(pod::IS_POD) {
+        return pod::serve(&address);
+    }
+    if let Ok(ports) = std::env::var(kubeleet::IS_INGRESS) {
+        return kubeleet::serve(&ports);
+    }
+    if !fixture::is_asked_for("handover") {
+        return;
+    }
+    let hand_overs = fixture::number("HANDOVERS", if fixture::is_smoke() { 2 } else { 50 });
+    let programs = [Program::Nginx, Program::Haproxy].into_iter().filter(|program| {
+        let is_here = fixture::has(&program.to_string());
+        if !is_here {
+            println!("SKIPPED: {program} is not installed (apt-get install nginx-light haproxy)");
+        }
+        is_here
+    });
+    let reloads: Vec<_> = programs
+        .flat_map(|program| [Duration::ZERO, CAREFUL].map(|after| Method::Reloads(program, after)))
+        .collect();
+    let gates = [Order::StartFirst, Order::StopFirst].map(Method::Gates);
+    compare("4 pods", 4, hand_overs, gates[..1].iter().chain(&reloads));
+    compare("1 pod", 1, hand_overs, gates.iter().chain(&reloads));
+}
+
+/// Measures each of the methods and prints a table.
+fn compare<'a>(title: &str, pods: usize, hand_overs: usize, methods: impl Iterator<Item = &'a Method>) {
+    println!("\n{title:<25} | hand-overs | requests | failed | resent | requests/s | p50 | p99 | longest");
+    let mut failures = Vec::new();
+    for &method in methods {
+        let outcomes = measure(method, pods, hand_overs);
+        print_row(method, hand_overs, &outcomes);
+        failures
+            .extend(outcomes.failures.into_iter().map(|(kind, count)| format!("{method}: {count} × {kind}")));
+    }
+    failures.iter().for_each(|line| println!("{line}"));
+}
+
+fn measure(method: Method, pods: usize, hand_overs: usize) -> Outcomes {
+    let mut pods: Pods = (0..pods).map(|_| PodProcess::start()).collect();
+    let mut proxy = Proxy::start(method, &pods);
+    let load = Load::start(proxy.address());
+    for _ in 0..hand_overs {
+        std::thread::sleep(INTERVAL);
+        proxy.replace(&mut pods);
+    }
+    std::thread::sleep(INTERVAL);
+    load.stop()
+}
+
+fn print_row(method: Method, hand_overs: usize, outcomes: &Outcomes) {
+    let (name, requests) = (method.to_string(), outcomes.times.len());
+    let (failed, resent) = (outcomes.failed(), outcomes.resent);
+    let per_second = requests as f64 / outcomes.elapsed.as_secs_f64();
+    let [p50, p99, longest] = [0.5, 0.99, 1.0].map(|share| outcomes.quantile(share).as_secs_f64() * 1e3);
+    println!(
+        "{name:<25} | {hand_overs:>10} | {requests:>8} | {failed:>6} | {resent:>6} | {per_second:>10.0} | \
+         {p50:.1} ms | {p99:.1} ms | {longest:.0} ms"
+    );
+}

@@ -1,0 +1,79 @@
+//! A pod: a small HTTP/1.1 server in a process of its own. It is killed the moment it is to stop, as a program is that dies
+//! of SIGTERM at once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use testkit::child_guard::ChildGuard;
+use tokio::net::TcpListener;
+
+use crate::fixture;
+
+/// Set, to the address to listen on, in a process that is a pod.
+pub const IS_POD: &str = "KUBELEET_BENCH_POD";
+/// The port of all pods. Each has an address of its own, which no other ever gets.
+pub const PORT: u16 = 18091;
+const ANSWERS_AFTER: Duration = Duration::from_millis(5);
+
+pub struct PodProcess {
+    number: u32,
+    process: ChildGuard,
+}
+
+impl PodProcess {
+    /// Starts a pod and waits until it listens.
+    pub fn start() -> Self {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed) + 1;
+        let address = address(number);
+        let mut command = fixture::this_program_as(IS_POD, &address.to_string());
+        Self { number, process: fixture::start(&mut command, address) }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        address(self.number)
+    }
+
+    /// Sends SIGKILL. Returns when the process is gone.
+    pub fn kill(mut self) {
+        self.process.kill();
+    }
+}
+
+/// Returns where a pod listens.
+pub fn address(number: u32) -> SocketAddr {
+    let first = u32::from(Ipv4Addr::new(127, 1, 0, 0));
+    (Ipv4Addr::from(first + number), PORT).into()
+}
+
+/// Serves until the process is killed.
+pub fn serve(address: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await.unwrap();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)));
+        }
+    });
+}
+
+/// Answers with the length of the request's body.
+async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
+    let length = request.into_body().collect().await?.to_bytes().len();
+    tokio::time::sleep(ANSWERS_AFTER).await;
+    Ok(Response::new(Full::from(length.to_string())))
+}
