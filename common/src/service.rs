@@ -70,6 +70,9 @@ pub struct Service {
     /// When it creates a job, if it is a cron.
     #[serde(default)]
     pub cron: Option<CronPolicy>,
+    /// Whether `routes` lacks what follows from its ingress, `allow_from` or aliases.
+    #[serde(skip)]
+    pub lacks_routes: bool,
     /// How far it is, if it is a job.
     #[serde(skip)]
     pub progress: JobProgress,

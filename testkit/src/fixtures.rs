@@ -48,6 +48,7 @@ pub fn service() -> Service {
         update: None,
         job: None,
         cron: None,
+        lacks_routes: false,
         progress: Default::default(),
         schedule: Default::default(),
         rollout: Default::default(),

@@ -1,6 +1,6 @@
 //! Services: their desired state. Writes wait for the replicas before they are acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use redis::cmd;
@@ -179,6 +179,17 @@ impl Store {
         let put = put_call(&desired, PutMode::Replace, Some(service.revision), why, &write);
         let (reply, _) = self.write_service(&desired.name, write, &put).await?;
         Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
+    }
+
+    /// Writes the routes of a service anew, see [`Service::lacks_routes`]. Returns false if the service has changed since it
+    /// was read, or another one has a route of it by now.
+    ///
+    /// # Errors
+    /// As for [`Store::put_service`].
+    pub async fn restore_routes(&self, service: &Service) -> Result<bool, StoreError> {
+        let desired = DesiredService::from(service.clone());
+        let (outcome, _) = self.put_service(&desired, PutMode::Replace, Some(service.revision)).await?;
+        Ok(matches!(outcome, PutOutcome::Scaled { .. }))
     }
 
     /// Stores a service that must not exist. If it gets at most [`PODS_CREATED_INLINE`] pods at once, these are
@@ -574,20 +585,31 @@ fn put_call(
         cron: desired.cron.as_ref().map(to_json).unwrap_or_default(),
         times: desired.cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
         failure,
-        routes_text: routes_text(desired),
+        routes_text: routes(desired).join("\n"),
         expected_revision: expected,
         write,
     }
     .call()
 }
 
+/// Returns whether the routes of a service lack a line that follows from its record: an API of a version that does not know
+/// one of its fields has written them. What a later version has written beside them is no lack.
+fn lacks_routes(service: &Service, routes_text: &str) -> bool {
+    let Service { ingress, allow_from, aliases, .. } = service;
+    if ingress.is_empty() && allow_from.is_none() && aliases.is_empty() {
+        return false;
+    }
+    let stored: HashSet<&str> = routes_text.lines().collect();
+    !routes(&service.clone().into()).iter().all(|line| stored.contains(line.as_str()))
+}
+
 /// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one that says who
 /// reaches it, if not all do, and one for each alias.
-fn routes_text(desired: &DesiredService) -> String {
+fn routes(desired: &DesiredService) -> Vec<String> {
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(&desired.name));
     let callers = desired.allow_from.as_ref().map(|allowed| callers_line(&desired.name, allowed));
     let aliases = desired.app.iter().flat_map(|app| alias_lines(app, &desired.name, &desired.aliases));
-    desired.ingress.iter().map(line).chain(callers).chain(aliases).collect::<Vec<_>>().join("\n")
+    desired.ingress.iter().map(line).chain(callers).chain(aliases).collect()
 }
 
 fn allow_from(text: &str) -> Option<AllowFrom> {
@@ -671,6 +693,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
         rollout: RolloutMarks::default(),
         created_at: now,
         updated_at: now,
+        lacks_routes: false,
         pod: desired.pod.clone(),
     }
 }
@@ -695,7 +718,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
     }
     let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
-    Ok(Some(Service {
+    let mut service = Service {
         name: name.clone(),
         state: match state.as_str() {
             "active" => ServiceState::Active,
@@ -725,8 +748,11 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         rollout: rollout_marks(&fields, generation),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
+        lacks_routes: false,
         pod,
-    }))
+    };
+    service.lacks_routes = lacks_routes(&service, &fields.text("routes"));
+    Ok(Some(service))
 }
 
 /// Serializes one of kubeleet's own types. They consist of strings, numbers and maps with string keys.

@@ -410,6 +410,10 @@ impl ReconcileLoop {
         let mut has_acted = false;
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(Seen::default()) };
+            if round == 1 && service.lacks_routes && service.state == ServiceState::Active {
+                self.restore_routes(&service).await?;
+                continue;
+            }
             if service.kind() == Kind::Cron {
                 let has_acted = end_cron(&self.store, &service).await?;
                 sums.add_spec(&service.spec_id);
@@ -436,6 +440,22 @@ impl ReconcileLoop {
             }
         }
         Ok(Seen::default())
+    }
+
+    /// An API of a version before has changed the service, and does not know all that its record has: until this is written,
+    /// pods reach it that must not, for example.
+    async fn restore_routes(&self, service: &Service) -> Result<(), StoreError> {
+        let name = &service.name;
+        if self.store.restore_routes(service).await? {
+            tracing::warn!(service = %name, "Its routes lacked what its ingress, `allow_from` or aliases say: written again");
+        } else {
+            tracing::warn!(
+                service = %name,
+                "Its routes lack what its ingress, `allow_from` or aliases say, and another service may have them: see \
+                 `kubeleet cluster check`"
+            );
+        }
+        Ok(())
     }
 
     /// Plans what to do about a service, and carries it out.
