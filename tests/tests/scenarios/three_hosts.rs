@@ -74,22 +74,26 @@ impl Fixture {
         let url = format!("redis://{}:6379", first.address());
         let start = |host: &Host, command: &str| host.start_daemon(command, &url, Timing::Default, &[]);
         let mut daemons = vec![start(first, "api"), start(first, "scheduler")];
-        let (mut servers, mut workers, mut engines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut proxies, mut workers) = (Vec::new(), Vec::new());
+        let (mut servers, mut engines) = (Vec::new(), Vec::new());
         for host in hosts.all() {
-            // Names take a route to their addresses, as every host has that has a gateway.
-            host.exec(&format!("ip route add default via {}", hosts.machine()));
+            // The first host has none, as in a network without a way out.
+            if host.name() != first.name() {
+                host.exec(&format!("ip route add default via {}", hosts.machine()));
+            }
             resolves_with(host, hosts.machine());
             let server = Path::new(env!("CARGO_BIN_EXE_greeter"));
             let mut command = host.command(&server.display().to_string());
             servers.push(ChildGuard::spawn(&mut command).expect("the server can be started"));
             engines.push(Docker::at(&host.docker_host(), host.name()).await);
             engines.last().unwrap().make_greeter_image(server).await;
-            daemons.push(start(host, "proxy"));
+            proxies.push(start(host, "proxy"));
             workers.push(start(host, "worker"));
         }
         make_client_images(&engines[0], first.folder()).await;
         let http = Http::new(&format!("http://{}:7070", first.address())).with_token("test");
         http.nodes_ready(3).await;
+        is_told_of_the_route_that_it_lacks(first, &proxies[0]).await;
         for worker in &workers {
             eventually_within(SOON, "containers are to reach services by name", || async {
                 let log = worker.whole_log();
@@ -97,7 +101,7 @@ impl Fixture {
             })
             .await;
         }
-        daemons.extend(workers);
+        daemons.extend(proxies.into_iter().chain(workers));
         let mut fixture = Self {
             http,
             glibc: (String::new(), Pid::INIT),
@@ -346,14 +350,13 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     }
     second.exec(&format!("ip addr add {METADATA}/32 dev eth0"));
     first.exec(&format!("ip route add {METADATA} via {}", second.address()));
-    let metadata = format!("{METADATA}/{PORT}");
-    assert_eq!(reached(&first.exec(&knock(&[metadata.clone()]))), [metadata.clone()], "from the host itself");
+    let mut closed = vec![format!("{METADATA}/{PORT}")];
+    assert_eq!(reached(&first.exec(&knock(&closed))), closed, "from the host itself");
 
     let find = "while read -r _ to via _; do [ $to = 00000000 ] && echo $via; done </proc/net/route";
     let gateway = fixture.run(find).await;
     let gateway = u32::from_str_radix(gateway.trim(), 16).unwrap().to_le_bytes();
     let gateway = Ipv4Addr::from(gateway).to_string();
-    let mut closed = vec![metadata];
     for address in [gateway.as_str(), first.address()] {
         let ports = [&[PORT, PUBLISHED][..], &PORTS_OF_THE_PROXY, &PORTS_OF_THE_CLUSTER].concat();
         closed.extend(ports.iter().map(|port| format!("{address}/{port}")));
@@ -362,15 +365,15 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
         closed.extend(fixture.pods_on(host).await.iter().map(|pod| format!("{pod}/{PORT}")));
     }
     // A port of another machine is reached, as from the host.
-    let open = format!("{}/{PORT}", second.address());
+    let open = [format!("{}/{PORT}", second.address())];
     let found = eventually_within(SOON, "the port of another machine is reached", || async {
-        let said = fixture.run(&knock(&[&closed[..], &[open.clone()]].concat())).await;
+        let said = fixture.run(&knock(&[&closed[..], &open].concat())).await;
         let found: Vec<_> = said.lines().map(str::to_owned).collect();
-        check(found.contains(&open), || format!("{found:?}"))?;
+        check(found.contains(&open[0]), || format!("{found:?}"))?;
         Ok::<_, String>(found)
     })
     .await;
-    assert_eq!(found, [open], "reached from a pod");
+    assert_eq!(found, open, "reached from a pod");
     for (chain, what) in [
         ("KUBELEET-FROM-PODS", "a host's rule for metadata"),
         ("KUBELEET-HOST", "a host's rule for its own ports"),
@@ -475,6 +478,17 @@ fn refused_by(host: &Host, chain: &str) -> u64 {
     let rules = rules.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let refusing = rules.filter(|rule| matches!(rule.get(2), Some(&("DROP" | "REJECT"))));
     refusing.map(|rule| rule[0].parse::<u64>().unwrap()).sum()
+}
+
+/// Does what the log of the proxy says of a host without a default route.
+async fn is_told_of_the_route_that_it_lacks(host: &Host, proxy: &Daemon) {
+    let advice = "`ip route add 198.18.0.0/15 dev lo`";
+    eventually_within(SOON, "the proxy says which route it lacks", || async {
+        let log = proxy.whole_log();
+        check(log.contains(advice), || log.clone())
+    })
+    .await;
+    host.exec(advice.trim_matches('`'));
 }
 
 fn start_redis(host: &Host) -> ChildGuard {
