@@ -263,6 +263,7 @@ async fn pods_of_three_hosts_reach_each_other_by_name_only_and_a_neighbour_reach
     a_neighbour_reaches_no_pod(&fixture).await;
     packets_cannot_be_forged_in_a_container(&fixture).await;
     without_redis_a_name_that_was_never_asked_for_fails(&fixture).await;
+    without_its_rules_a_host_is_open(&fixture).await;
 }
 
 async fn services_and_slots_of_all_hosts_answer(fixture: &Fixture) {
@@ -456,6 +457,31 @@ async fn without_redis_a_name_that_was_never_asked_for_fails(fixture: &Fixture) 
     eventually_within(SOON, "the name is found", || async {
         let answer = fixture.dig(&format!("@{RESOLVER}"), &["shop-musl.kubeleet A"]).remove(0);
         check(answer.status == "NOERROR" && answer.records.len() == 1, || format!("{answer:?}"))
+    })
+    .await;
+}
+
+/// The ablation: of what was refused, one of each kind is reached when the rules are gone.
+async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
+    for host in fixture.hosts.all() {
+        host.exec("for chain in HOST PORTS TO-PODS FROM-PODS; do iptables -F KUBELEET-$chain; done");
+    }
+    let pods = fixture.http.pods("service=web").await;
+    let pod_on = |node| {
+        let pod = pods.iter().find(|pod| pod["node"] == node).unwrap();
+        format!("{}/{PORT}", pod["address"].as_str().unwrap())
+    };
+    let redis = format!("{}/6379", fixture.hosts.host(0).address());
+    let from_pod = [format!("{METADATA}/{PORT}"), redis, pod_on("h2")];
+    let gateway = pod_on("h1").rsplit_once('.').unwrap().0.to_owned() + ".1";
+    let from_neighbour = [pod_on("h1"), format!("{gateway}/7053"), format!("{gateway}/7054")];
+    eventually_within(SOON, "a host without rules is open", || async {
+        let from = [fixture.run(&knock(&from_pod)).await, {
+            let output = fixture.neighbour.exec(&knock(&from_neighbour));
+            String::from_utf8(output.stdout).unwrap()
+        }];
+        let all = from.iter().map(|said| said.lines().count()).eq([from_pod.len(), from_neighbour.len()]);
+        check(all, || format!("{from:?}"))
     })
     .await;
 }
