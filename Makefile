@@ -30,7 +30,7 @@ build:               ## the binary, target/release/kubeleet
 	$(BUILD)
 
 test:                ## all tests, on a real Redis and, where one answers, a real engine; ARGS="-p kubeleet-api" for some
-	@scripts/install build redis pebble
+	@scripts/install build redis pebble names
 	scripts/test $(ARGS)
 
 lint:                ## formatting, clippy, words and dependencies, as CI checks them

@@ -107,7 +107,11 @@ async fn check_rules() -> Result<String, String> {
 
 async fn check_resolver() -> Result<String, String> {
     let why = "no answer: the proxy listens on port 7053 if `net rules` are set and KUBELEET_NAMES is on; its log says more";
-    if probe::resolver_answers().await { Ok(String::new()) } else { Err(why.to_owned()) }
+    match probe::resolver_answers().await {
+        true => Ok(String::new()),
+        false if probe::has_route().await => Err(why.to_owned()),
+        false => Err(probe::NO_ROUTE.to_owned()),
+    }
 }
 
 async fn check_target(target: &str) -> Result<String, String> {

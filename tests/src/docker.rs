@@ -212,12 +212,26 @@ impl Docker {
     /// # Panics
     /// If the engine cannot.
     pub async fn make_name_images(&self, greeter: &Path) {
-        let _lock = exclusive("images").await;
-        let docker = DockerRuntime::connect(None).unwrap();
+        self.make_greeter_image(greeter).await;
+        self.make_resolving_image("kubeleet-test/names:1", &[]).await;
+    }
+
+    /// Makes an image of `greeter`.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_greeter_image(&self, greeter: &Path) {
         let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
         let recipe = Recipe { programs: &programs, entrypoint, ..Recipe::default() };
-        import_recipe(&docker, recipe, "kubeleet-test/greeter:1").await.unwrap();
-        let programs = [
+        self.make_image(recipe, "kubeleet-test/greeter:1").await;
+    }
+
+    /// Makes an image with a shell, the C library's resolver, and further programs.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_resolving_image(&self, tag: &str, further: &[(&Path, &str)]) {
+        let mut programs = vec![
             (Path::new("/bin/bash"), "/bin/bash"),
             (Path::new("/bin/cat"), "/bin/cat"),
             (Path::new("/bin/sleep"), "/bin/sleep"),
@@ -225,8 +239,18 @@ impl Docker {
             (Path::new("/usr/bin/head"), "/bin/head"),
             (Path::new("/usr/bin/timeout"), "/bin/timeout"),
         ];
-        let recipe = Recipe { programs: &programs, ..Recipe::default() };
-        import_recipe(&docker, recipe, "kubeleet-test/names:1").await.unwrap();
+        programs.extend(further);
+        self.make_image(Recipe { programs: &programs, ..Recipe::default() }, tag).await;
+    }
+
+    /// Makes an image of this recipe.
+    ///
+    /// # Panics
+    /// If the engine cannot.
+    pub async fn make_image(&self, recipe: Recipe<'_>, tag: &str) {
+        let _lock = exclusive("images").await;
+        let docker = DockerRuntime::connect(self.host.as_deref()).unwrap();
+        import_recipe(&docker, recipe, tag).await.unwrap();
     }
 
     /// Makes an image with the programs that a person uses in a terminal. It sleeps.
@@ -315,11 +339,16 @@ pub(crate) fn recipe() -> Recipe<'static> {
 impl Container {
     /// `kubeleet.node`.
     pub fn node(&self) -> &str {
-        self.labels.get("kubeleet.node").map_or("", String::as_str)
+        self.label("kubeleet.node")
+    }
+
+    /// One of its labels, empty if it has none of this name.
+    pub fn label(&self, name: &str) -> &str {
+        self.labels.get(name).map_or("", String::as_str)
     }
 
     fn identity(&self) -> Running {
-        let label = |name: &str| self.labels.get(name).cloned().unwrap_or_default();
+        let label = |name| self.label(name).to_owned();
         let assignment = label("kubeleet.assignment");
         Running { pod: label("kubeleet.pod"), assignment, node: self.node().to_owned() }
     }

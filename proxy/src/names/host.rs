@@ -87,7 +87,7 @@ impl HostNames {
             }
             let mut problem = match probe::resolver_answers().await {
                 true => None,
-                false => Some(why_not(refused.as_ref())),
+                false => Some(why_not(refused.as_ref(), probe::has_route().await)),
             };
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
@@ -142,10 +142,11 @@ fn not_listening(gateway: Ipv4Addr, error: &io::Error) -> String {
     format!("it cannot listen at {gateway}: {error}; the engine has to be on this host, with one proxy")
 }
 
-fn why_not(refused: Option<&RulesError>) -> String {
+fn why_not(refused: Option<&RulesError>, has_route: bool) -> String {
     let set_them = "start the proxy as root, or run `kubeleet net rules` as root";
     match refused {
         Some(error) => format!("the rules of this host that lead to the resolver are missing: {error}; {set_them}"),
+        None if !has_route => probe::NO_ROUTE.to_owned(),
         None => "the rules of this host that lead to the resolver are set, and no answer comes: look for other rules \
                  about 198.18.0.0/15 in `iptables-save`"
             .to_owned(),

@@ -11,6 +11,10 @@ use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
+/// What is in the way of an answer if [`has_route`] is false, and what to do.
+pub const NO_ROUTE: &str = "this host has no route to 198.18.0.0/15, so its rules see no packet to there: add a default \
+                            route, or run `ip route add 198.18.0.0/15 dev lo`";
+
 /// How long an answer may take, and how often it is asked for.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const TRIES: usize = 3;
@@ -20,6 +24,16 @@ pub async fn resolver_answers() -> bool {
     let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
     // Any other resolver at this address would not know of the domain.
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
+}
+
+/// Returns whether this host has a route to the addresses of services. Without one its own programs, as this probe, send no
+/// packet that a rule could redirect.
+pub async fn has_route() -> bool {
+    // Connecting a UDP socket sends nothing; it looks for a route.
+    let look = async {
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?.connect((PoolAddress::RESOLVER.ip(), 53)).await
+    };
+    !matches!(look.await, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
 }
 
 /// Returns the address of a service or slot, as a pod of no app is told it; `None` if it is told none.

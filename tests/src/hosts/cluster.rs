@@ -91,27 +91,10 @@ impl HostCluster {
     }
 
     fn start_daemon(&self, index: usize, command: &str) -> Daemon {
-        let host = self.hosts.host(index);
-        let folder = host.folder();
         let addresses: Vec<_> =
             self.hosts.all().iter().map(|host| format!("{}:26379", host.address())).collect();
-        let path = |name: &str| folder.join(name).display().to_string();
-        let mut environment: BTreeMap<String, String> = [
-            ("KUBELEET_REDIS_URL", format!("redis+sentinel://{}/mymaster", addresses.join(","))),
-            ("KUBELEET_LISTEN", format!("{}:7070", host.address())),
-            ("KUBELEET_TOKEN", "test".to_owned()),
-            ("KUBELEET_NODE", host.name().to_owned()),
-            ("KUBELEET_STATE_DIR", path("state")),
-            ("KUBELEET_DATA_DIR", path("pods")),
-            ("DOCKER_HOST", host.docker_host()),
-            ("NO_COLOR", "1".to_owned()),
-            ("PATH", std::env::var("PATH").unwrap_or_default()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into();
-        let timing = self.timing.settings().iter();
-        environment.extend(timing.map(|(name, value)| (format!("KUBELEET_{name}"), (*value).to_owned())));
-        Daemon::start_within(&host.entry(), command, environment, folder.join(format!("{command}.log")))
+        let redis = format!("redis+sentinel://{}/mymaster", addresses.join(","));
+        self.hosts.host(index).start_daemon(command, &redis, self.timing, &[])
     }
 
     /// A client of the API on the host with this index.
@@ -122,6 +105,37 @@ impl HostCluster {
     /// The running containers on the host with this index, each with the id of its first process.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
+    }
+}
+
+impl Host {
+    /// Starts a daemon there, which keeps its files in the folder of the host. An API takes the token `test`.
+    pub fn start_daemon(
+        &self,
+        command: &str,
+        redis: &str,
+        timing: Timing,
+        settings: &[(&str, &str)],
+    ) -> Daemon {
+        let path = |name: &str| self.folder().join(name).display().to_string();
+        let mut environment: BTreeMap<String, String> = [
+            ("KUBELEET_REDIS_URL", redis.to_owned()),
+            ("KUBELEET_LISTEN", format!("{}:7070", self.address())),
+            ("KUBELEET_TOKEN", "test".to_owned()),
+            ("KUBELEET_NODE", self.name().to_owned()),
+            ("KUBELEET_STATE_DIR", path("state")),
+            ("KUBELEET_DATA_DIR", path("pods")),
+            ("DOCKER_HOST", self.docker_host()),
+            ("NO_COLOR", "1".to_owned()),
+            ("PATH", std::env::var("PATH").unwrap_or_default()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let timing = timing.settings().iter();
+        environment.extend(timing.map(|(name, value)| (format!("KUBELEET_{name}"), (*value).to_owned())));
+        environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let log = self.folder().join(format!("{command}.log"));
+        Daemon::start_within(&self.entry(), command, environment, log)
     }
 }
 

@@ -12,11 +12,18 @@ use super::host::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
+/// The range from which the engine of the host with this number takes the networks of its containers. Each host has its
+/// own, so that there can be routes to all of them.
+pub(super) fn networks(number: u8) -> String {
+    format!("172.{}.0.0/16", 20 + number)
+}
+
 /// Starts it there; it stores everything in the folder of the host.
-pub(super) fn start(namespaces: &Namespaces) -> ChildGuard {
+pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     let folder = namespaces.folder();
     // Without this, it would read the configuration of the machine's own engine.
-    std::fs::write(folder.join("daemon.json"), "{}").unwrap();
+    let configuration = serde_json::json!({"default-address-pools": [{"base": networks, "size": 24}]});
+    std::fs::write(folder.join("daemon.json"), configuration.to_string()).unwrap();
     let log = std::fs::File::create(folder.join("engine.log")).unwrap();
     let mut command = namespaces.command("dockerd");
     command.arg("--config-file").arg(folder.join("daemon.json"));

@@ -93,11 +93,55 @@ impl Namespaces {
     }
 }
 
+/// A host without an engine and without anything of kubeleet.
+pub struct Neighbour {
+    namespaces: Namespaces,
+    address: String,
+}
+
+impl Neighbour {
+    pub(super) async fn start(number: u8, net: &str, switch: Pid) -> Self {
+        let namespaces = Namespaces::new(&format!("n{number}")).await;
+        let address = format!("{net}.{number}");
+        plug_in(&namespaces, &address, switch);
+        Self { namespaces, address }
+    }
+
+    /// Its address on the switch.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Runs a line of shell there and returns its output.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn exec(&self, line: &str) -> Output {
+        self.namespaces.run(line)
+    }
+}
+
+/// Connects the namespaces, at this address, to a port of the switch that has their name.
+fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
+    let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
+    let port = &namespaces.name;
+    super::shell(&format!("ip link add {port} netns {far} type veth peer name eth0 netns {own}"));
+    namespaces.run(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
+    for what in ["up", "master bridge"] {
+        set_switch_port(switch, port, what);
+    }
+}
+
+fn set_switch_port(switch: Pid, port: &str, what: &str) {
+    let switch = switch.as_raw_nonzero();
+    super::shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
+}
+
 /// A host with an engine.
 pub struct Host {
     namespaces: Namespaces,
     address: String,
-    port: String,
+    networks: String,
     switch: Pid,
     engine: ChildGuard,
 }
@@ -105,15 +149,10 @@ pub struct Host {
 impl Host {
     pub(super) async fn start(number: u8, net: &str, switch: Pid) -> Self {
         let namespaces = Namespaces::new(&format!("h{number}")).await;
-        let (address, port) = (format!("{net}.{number}"), format!("h{number}"));
-        let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
-        super::shell(&format!("ip link add {port} netns {far} type veth peer name eth0 netns {own}"));
-        namespaces.run(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
-        let engine = engine::start(&namespaces);
-        let host = Self { namespaces, address, port, switch, engine };
-        host.set_switch_port("up");
-        host.join();
-        host
+        let (address, networks) = (format!("{net}.{number}"), engine::networks(number));
+        plug_in(&namespaces, &address, switch);
+        let engine = engine::start(&namespaces, &networks);
+        Self { namespaces, address, networks, switch, engine }
     }
 
     pub(super) async fn wait_until_engine_is_up(&mut self) {
@@ -128,6 +167,11 @@ impl Host {
     /// Its address on the switch.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The range that has all networks of its containers, as `172.21.0.0/16`.
+    pub fn networks(&self) -> &str {
+        &self.networks
     }
 
     /// `DOCKER_HOST` of its engine, valid on the whole machine.
@@ -160,17 +204,12 @@ impl Host {
 
     /// Unplugs it from the switch: packets are lost without any error, and connections stay open.
     pub fn cut(&self) {
-        self.set_switch_port("nomaster");
+        set_switch_port(self.switch, self.name(), "nomaster");
     }
 
     /// Plugs it into the switch again.
     pub fn join(&self) {
-        self.set_switch_port("master bridge");
-    }
-
-    fn set_switch_port(&self, what: &str) {
-        let (switch, port) = (self.switch.as_raw_nonzero(), &self.port);
-        super::shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
+        set_switch_port(self.switch, self.name(), "master bridge");
     }
 }
 

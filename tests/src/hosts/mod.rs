@@ -15,15 +15,19 @@ use std::process::Command;
 use testkit::require;
 
 pub use self::cluster::HostCluster;
-pub use self::host::Host;
 use self::host::Namespaces;
+pub use self::host::{Host, Neighbour};
 
 /// Hosts on a switch, and the machine they run on as one more member that is never cut off.
 pub struct Hosts {
     hosts: Vec<Host>,
+    net: String,
     machine: String,
-    _switch: Namespaces,
+    switch: Namespaces,
 }
+
+/// The last part of a neighbour's address.
+const NEIGHBOUR: u8 = 200;
 
 /// The programs that make a host.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
@@ -53,7 +57,12 @@ impl Hosts {
         for host in &mut hosts {
             host.wait_until_engine_is_up().await;
         }
-        Some(Self { hosts, machine, _switch: switch })
+        Some(Self { hosts, net, machine, switch })
+    }
+
+    /// Starts one more host on the switch, which has nothing of kubeleet. There can be one.
+    pub async fn neighbour(&self) -> Neighbour {
+        Neighbour::start(NEIGHBOUR, &self.net, self.switch.init()).await
     }
 
     /// The host with this index, from 0.

@@ -30,6 +30,7 @@ mod secrets;
 mod service_names;
 mod supervisor;
 mod take_over;
+mod three_hosts;
 mod tunnel;
 mod updates;
 mod upgrade;
