@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use common::config::Config;
+use proxy::names::closed::Closed;
 use proxy::names::probe;
 use proxy::names::rules::{self, RulesError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +34,7 @@ pub(crate) struct NetOptions {
 #[derive(Subcommand)]
 enum NetCommand {
     /// Set the rules of this host that lead from pods to its proxy, and close the host to pods. Takes the right of root.
-    Rules(RulesOptions),
+    Rules(Box<RulesOptions>),
     /// Say what is in the way of pods of this host that reach services by name.
     Check(Box<CheckOptions>),
 }
@@ -47,7 +48,7 @@ struct CheckOptions {
     settings: SettingFlags,
 }
 
-#[derive(Args, Clone, Copy)]
+#[derive(Args)]
 struct RulesOptions {
     /// Stay, and set them again when something has removed them
     #[arg(long)]
@@ -55,14 +56,16 @@ struct RulesOptions {
     /// Remove them
     #[arg(long, conflicts_with = "watch")]
     remove: bool,
+    #[command(flatten)]
+    settings: SettingFlags,
 }
 
 /// Runs `kubeleet net`.
 pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     match &options.command {
-        NetCommand::Rules(RulesOptions { remove: true, .. }) => Ok(rules::remove().await?),
-        NetCommand::Rules(RulesOptions { watch: true, .. }) => watch().await,
-        NetCommand::Rules(_) => Ok(rules::set().await?),
+        NetCommand::Rules(options) if options.remove => Ok(rules::remove().await?),
+        NetCommand::Rules(options) if options.watch => watch(&options.settings.load()?).await,
+        NetCommand::Rules(options) => Ok(rules::set(&closed(&options.settings.load()?).await).await?),
         NetCommand::Check(options) => check(&options.settings.load()?, options.target.as_deref()).await,
     }
 }
@@ -146,13 +149,18 @@ async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
     }
 }
 
+/// Returns what follows from the settings of this host alone.
+async fn closed(config: &Config) -> Closed {
+    proxy::names::closed::closed(&config.redis, []).await
+}
+
 /// Keeps the rules set until SIGTERM.
-async fn watch() -> anyhow::Result<()> {
+async fn watch(config: &Config) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
     let mut has_failed = false;
     loop {
-        match rules::set().await {
+        match rules::set(&closed(config).await).await {
             Ok(()) => has_failed = false,
             Err(error @ (RulesError::NotAllowed | RulesError::NotInstalled)) => return Err(error.into()),
             Err(error) if !has_failed => {

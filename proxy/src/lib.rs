@@ -164,7 +164,9 @@ fn traffic(
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
         let (file, listening) = (socket.with_extension("names.json"), listening.clone());
         let connections = TaskTracker::new();
-        let names = HostNames { resolver, shared, gateways, status, file, listening, connections };
+        let (redis, peers) = (config.redis.clone(), tunnel.as_ref().map(|tunnel| tunnel.peers.clone()));
+        let names =
+            HostNames { resolver, shared, gateways, status, redis, peers, file, listening, connections };
         (names, following)
     });
     let (listening, former) = (listening.clone(), local.former());

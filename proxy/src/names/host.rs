@@ -7,16 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::store::RedisUrl;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
+use super::closed::closed;
 use super::dns::DnsListener;
 use super::resolver::Resolver;
 use super::rules::{self, RulesError};
 use super::{connections, probe, saved};
 use crate::ingress::Shared;
 use crate::listening::Listening;
+use crate::tunnel::Peers;
 
 /// Between two looks at the rules while they lead here, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -51,6 +54,9 @@ pub(crate) struct HostNames {
     pub(crate) gateways: watch::Receiver<BTreeSet<Ipv4Addr>>,
     /// For the workers.
     pub(crate) status: watch::Sender<NamesStatus>,
+    /// Redis and the other proxies of the cluster: pods do not reach them.
+    pub(crate) redis: RedisUrl,
+    pub(crate) peers: Option<Arc<Peers>>,
     /// The file of what is known.
     pub(crate) file: PathBuf,
     pub(crate) listening: Listening,
@@ -83,7 +89,9 @@ impl HostNames {
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST);
             // Without the right to set rules: root may have set them, which is found out without any right.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
-                refused = rules::set().await.err();
+                let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
+                let closed = closed(&self.redis, proxies.map(|(peer, _)| peer.address)).await;
+                refused = rules::set(&closed).await.err();
             }
             let mut problem = match probe::resolver_answers().await {
                 true => None,

@@ -6,10 +6,12 @@
 //! - `cache` is what is known from Redis, and `resolver` asks for what is not; `forward` passes other names on.
 //! - `saved` is the file of what was known, for the next process.
 //! - `dns` listens for questions, `connections` for connections.
-//! - [`rules`] are the rules of the host that lead to both, and `host` keeps all of it going.
+//! - [`rules`] are the rules of the host that lead to both and that keep pods from what is not theirs, [`closed`] is what
+//!   that is on other hosts, and `host` keeps all of it going.
 
 pub mod answer;
 mod cache;
+pub mod closed;
 mod connections;
 mod dns;
 mod forward;

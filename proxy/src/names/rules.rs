@@ -1,14 +1,16 @@
 //! The rules of this host that lead from pods to the proxy, set by `iptables` as the engine sets its own.
 //!
-//! They name no address that is known only when the proxy runs: networks of pods are told by the beginning of their
-//! interface's name, and ports are fixed. So root sets them once, and the proxy needs no right to.
+//! Networks of pods are told by the beginning of their interface's name, and ports are fixed. So root sets them once, and the
+//! proxy needs no right to. Only what is closed to pods on other hosts follows from the cluster.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::process::Stdio;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use super::closed::Closed;
 use super::{connections, dns};
 
 /// With what the names of the interfaces of pods' networks begin.
@@ -44,16 +46,22 @@ struct Jump {
 }
 
 /// Our chains and their rules, which replace whatever was in them.
-fn chains(has_docker_user: bool) -> String {
+fn chains(has_docker_user: bool, closed: &Closed) -> String {
     let (questions, connections) = (dns::PORT, connections::PORT);
     let resolver = common::address::PoolAddress::RESOLVER.ip();
     let forward = if has_docker_user {
-        "-A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
-         -A KUBELEET-TO-PODS -j DROP\n\
-         -A KUBELEET-FROM-PODS -d 169.254.0.0/16 -j REJECT\n\
-         -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n"
+        let always = "-A KUBELEET-TO-PODS -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j RETURN\n\
+                      -A KUBELEET-TO-PODS -j DROP\n\
+                      -A KUBELEET-FROM-PODS -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN\n\
+                      -A KUBELEET-FROM-PODS -d 169.254.0.0/16 -j REJECT\n\
+                      -A KUBELEET-FROM-PODS -d 198.18.0.0/15 -j REJECT\n";
+        let of_hosts = closed.iter().map(|address| {
+            let (host, port) = (address.ip(), address.port());
+            format!("-A KUBELEET-FROM-PODS -d {host} -p tcp --dport {port} -j REJECT\n")
+        });
+        std::iter::once(always.to_owned()).chain(of_hosts).collect()
     } else {
-        ""
+        String::new()
     };
     format!(
         "*nat\n\
@@ -134,21 +142,46 @@ async fn missing_jumps(has_docker_user: bool) -> Vec<Jump> {
     missing
 }
 
-/// Sets the rules, unless they are there. Repeating it changes nothing.
+/// Sets the rules, unless they are there, with those that close `closed` to pods. Repeating it changes nothing.
 ///
 /// # Errors
 /// See [`RulesError`].
-pub async fn set() -> Result<(), RulesError> {
+pub async fn set(closed: &Closed) -> Result<(), RulesError> {
     let has_docker_user = has_docker_user().await?;
     let missing = missing_jumps(has_docker_user).await;
-    if missing.is_empty() {
+    let chains = chains(has_docker_user, closed);
+    let mut listed = String::new();
+    for table in ["nat", "filter"] {
+        listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
+    }
+    if missing.is_empty() && conditions(&listed) == conditions(&chains) {
         return Ok(());
     }
-    run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains(has_docker_user)).await?;
+    run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains).await?;
     for jump in missing {
         run("iptables", &jump.arguments("-I"), "").await?;
     }
     Ok(())
+}
+
+/// Returns the rules of our chains in order, each with what does not depend on how `iptables` writes a rule: its
+/// destination, its protocol and its port.
+fn conditions(text: &str) -> BTreeMap<&str, Vec<[Option<&str>; 3]>> {
+    let mut conditions: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["-A", chain, rule @ ..] = &words[..] else { continue };
+        if chain.starts_with("KUBELEET") {
+            let after = |option| rule.iter().position(|word| *word == option).and_then(|at| rule.get(at + 1));
+            let host = after("-d").map(|host| host.strip_suffix("/32").unwrap_or(host));
+            conditions.entry(chain).or_default().push([
+                host,
+                after("-p").copied(),
+                after("--dport").copied(),
+            ]);
+        }
+    }
+    conditions
 }
 
 /// Removes the rules and our chains.
@@ -189,13 +222,14 @@ async fn has_docker_user() -> Result<bool, RulesError> {
     Ok(run("iptables", &["-w", LOCK_WAIT, "-S", "DOCKER-USER"], "").await.is_ok())
 }
 
-async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), RulesError> {
+/// Runs a program, and returns what it prints.
+async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, RulesError> {
     let failed = |detail: String| {
         let command = [&[program], arguments].concat().join(" ");
         RulesError::Failed { command, detail }
     };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => RulesError::NotInstalled,
@@ -207,7 +241,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Rules
     }
     let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let detail = said.lines().find(|line| !line.starts_with('#')).unwrap_or("it failed").to_owned();
@@ -216,4 +250,29 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<(), Rules
         true => RulesError::NotAllowed,
         false => failed(detail),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_the_same_however_they_are_written_and_others_are_not() {
+        let closed = Closed::from(["10.0.0.1:6379".parse().expect("it is one")]);
+        let text = chains(true, &closed);
+        // As `iptables -S` prints them, among those of others.
+        let listed = text
+            .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
+            .replace("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable")
+            + "-A DOCKER-USER -i kl-+ -j KUBELEET-FROM-PODS\n-P INPUT ACCEPT\n-N KUBELEET\n";
+        assert_eq!(conditions(&listed), conditions(&text));
+        let more =
+            Closed::from(["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")));
+        for other in [Closed::new(), more] {
+            assert_ne!(conditions(&listed), conditions(&chains(true, &other)));
+        }
+        let flushed: String =
+            listed.lines().filter(|line| !line.contains("TO-PODS")).collect::<Vec<_>>().join("\n");
+        assert_ne!(conditions(&flushed), conditions(&text));
+    }
 }

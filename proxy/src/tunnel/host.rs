@@ -22,7 +22,7 @@ use crate::listening::{self, Listening};
 use crate::workers::Workers;
 
 /// The port, unless the operator says otherwise.
-const PORT: u16 = 7079;
+pub(crate) const PORT: u16 = 7079;
 /// Between two looks at the other proxies when no message arrives.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// What changes within this time is saved at once.

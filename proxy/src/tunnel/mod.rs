@@ -21,7 +21,7 @@ mod tests;
 mod tls;
 
 pub use dial::{Dialer, HttpStream, TunnelError, TunnelStream};
-pub(crate) use host::HostTunnel;
+pub(crate) use host::{HostTunnel, PORT};
 pub(crate) use kept::{KeptStream, NotAccepted};
 pub use key::{Fingerprint, ProxyKey};
 pub use listen::TunnelListener;

@@ -30,6 +30,8 @@ const PORT: u16 = 8000;
 const PUBLISHED: u16 = 8001;
 /// Others at which a host listens: names, connections by name, HTTP, proxies of other hosts.
 const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
+/// Where proxies listen for those of other hosts.
+const PORT_OF_TUNNELS: u16 = 7079;
 /// Redis and the API, on the first host.
 const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
 /// Where the resolver of a pod is.
@@ -260,6 +262,7 @@ async fn pods_of_three_hosts_reach_each_other_by_name_only_and_a_neighbour_reach
     services_and_slots_of_all_hosts_answer(&fixture).await;
     every_kind_of_question_is_answered(&fixture);
     nothing_else_is_reached_from_a_pod(&fixture).await;
+    redis_and_the_api_of_another_host_are_closed(&fixture).await;
     a_neighbour_reaches_no_pod(&fixture).await;
     packets_cannot_be_forged_in_a_container(&fixture).await;
     without_redis_a_name_that_was_never_asked_for_fails(&fixture).await;
@@ -365,16 +368,16 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     for host in ["h1", "h2", "h3"] {
         closed.extend(fixture.pods_on(host).await.iter().map(|pod| format!("{pod}/{PORT}")));
     }
+    // The proxies of other hosts, which this one learns of after a while.
+    closed.extend([second, third].map(|host| format!("{}/{PORT_OF_TUNNELS}", host.address())));
     // A port of another machine is reached, as from the host.
     let open = [format!("{}/{PORT}", second.address())];
-    let found = eventually_within(SOON, "the port of another machine is reached", || async {
+    eventually_within(SOON, "a pod reaches the port of another machine, and no more", || async {
         let said = fixture.run(&knock(&[&closed[..], &open].concat())).await;
         let found: Vec<_> = said.lines().map(str::to_owned).collect();
-        check(found.contains(&open[0]), || format!("{found:?}"))?;
-        Ok::<_, String>(found)
+        check(found == open, || format!("{found:?}"))
     })
     .await;
-    assert_eq!(found, open, "reached from a pod");
     for (chain, what) in [
         ("KUBELEET-FROM-PODS", "a host's rule for metadata"),
         ("KUBELEET-HOST", "a host's rule for its own ports"),
@@ -384,6 +387,24 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     for host in [second, third] {
         assert!(refused_by(host, "KUBELEET-TO-PODS") > 0, "no packet came to {}", host.name());
     }
+}
+
+/// A pod of the second host reaches what the first one has for all, and not what is the cluster's.
+async fn redis_and_the_api_of_another_host_are_closed(fixture: &Fixture) {
+    let first = fixture.hosts.host(0).address().to_owned();
+    let (_, leader) = fixture.engines[1].with_leaders().await.remove(0);
+    let leader = leader.as_raw_nonzero().to_string();
+    let at_first = |port: &u16| format!("{first}/{port}");
+    let closed: Vec<_> = PORTS_OF_THE_CLUSTER.iter().chain([&PORT_OF_TUNNELS]).map(at_first).collect();
+    let open = at_first(&PORT);
+    let line = knock(&[&closed[..], std::slice::from_ref(&open)].concat());
+    eventually_within(SOON, "a pod reaches what is open for all, and no more", || async {
+        let mut command = Command::new("nsenter");
+        let output = command.args(["--target", &leader, "--net", "bash", "-c", &line]).output().unwrap();
+        let found = reached(&output);
+        check(found == [open.as_str()], || format!("{found:?}"))
+    })
+    .await;
 }
 
 async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
@@ -463,25 +484,31 @@ async fn without_redis_a_name_that_was_never_asked_for_fails(fixture: &Fixture) 
 
 /// The ablation: of what was refused, one of each kind is reached when the rules are gone.
 async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
-    for host in fixture.hosts.all() {
-        host.exec("for chain in HOST PORTS TO-PODS FROM-PODS; do iptables -F KUBELEET-$chain; done");
-    }
     let pods = fixture.http.pods("service=web").await;
     let pod_on = |node| {
         let pod = pods.iter().find(|pod| pod["node"] == node).unwrap();
         format!("{}/{PORT}", pod["address"].as_str().unwrap())
     };
     let redis = format!("{}/6379", fixture.hosts.host(0).address());
-    let from_pod = [format!("{METADATA}/{PORT}"), redis, pod_on("h2")];
+    let tunnel = format!("{}/{PORT_OF_TUNNELS}", fixture.hosts.host(1).address());
+    let from_pod = [format!("{METADATA}/{PORT}"), redis, tunnel, pod_on("h2")];
     let gateway = pod_on("h1").rsplit_once('.').unwrap().0.to_owned() + ".1";
     let from_neighbour = [pod_on("h1"), format!("{gateway}/7053"), format!("{gateway}/7054")];
     eventually_within(SOON, "a host without rules is open", || async {
+        for host in fixture.hosts.all() {
+            host.exec("for chain in HOST PORTS TO-PODS FROM-PODS; do iptables -F KUBELEET-$chain; done");
+        }
         let from = [fixture.run(&knock(&from_pod)).await, {
             let output = fixture.neighbour.exec(&knock(&from_neighbour));
             String::from_utf8(output.stdout).unwrap()
         }];
         let all = from.iter().map(|said| said.lines().count()).eq([from_pod.len(), from_neighbour.len()]);
         check(all, || format!("{from:?}"))
+    })
+    .await;
+    eventually_within(SOON, "the proxies write the rules again", || async {
+        let reached = fixture.run(&knock(&from_pod)).await;
+        check(reached.is_empty(), || reached.clone())
     })
     .await;
 }

@@ -1,0 +1,101 @@
+//! Where pods must not connect to on other hosts: the cluster's Redis and Sentinels, its APIs, and its proxies. Of their own
+//! host they reach no port at all.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use common::store::RedisUrl;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use crate::tunnel::PORT as TUNNEL_PORT;
+
+/// Addresses and ports that are refused to pods.
+pub type Closed = BTreeSet<SocketAddrV4>;
+
+/// Where an API listens unless it is told otherwise.
+const API_PORT: u16 = 7070;
+/// Where the Redis of a Sentinel's host listens, most likely.
+const REDIS_PORT: u16 = 6379;
+/// How long it may take to find the address of a name.
+const FOUND_WITHIN: Duration = Duration::from_secs(1);
+
+/// Returns what is to be refused. A name that has no address now is left out.
+pub async fn closed(redis: &RedisUrl, proxies: impl IntoIterator<Item = SocketAddr>) -> Closed {
+    let mut servers = Vec::new();
+    for server in redis.servers() {
+        if let Ok(Ok(found)) = timeout(FOUND_WITHIN, lookup_host(server)).await {
+            servers.extend(found);
+        }
+    }
+    of_addresses(&servers, redis.has_sentinels(), proxies)
+}
+
+fn of_addresses(
+    servers: &[SocketAddr],
+    are_sentinels: bool,
+    proxies: impl IntoIterator<Item = SocketAddr>,
+) -> Closed {
+    let beside = [API_PORT, TUNNEL_PORT].into_iter().chain(are_sentinels.then_some(REDIS_PORT));
+    let of_servers = servers.iter().flat_map(|server| {
+        beside.clone().chain([server.port()]).map(|port| SocketAddr::new(server.ip(), port))
+    });
+    let of_proxies = proxies.into_iter().flat_map(|proxy| [proxy, SocketAddr::new(proxy.ip(), API_PORT)]);
+    of_servers.chain(of_proxies).filter_map(reachable).collect()
+}
+
+/// Returns an address if packets of a pod could leave its host for it.
+fn reachable(address: SocketAddr) -> Option<SocketAddrV4> {
+    let is_of_no_host =
+        |ip: Ipv4Addr| ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast();
+    match address.ip() {
+        IpAddr::V4(ip) if !is_of_no_host(ip) => Some(SocketAddrV4::new(ip, address.port())),
+        IpAddr::V4(_) | IpAddr::V6(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn shown(closed: &Closed) -> Vec<String> {
+        closed.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn redis_sentinels_apis_and_proxies_of_other_hosts_are_closed() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let of = |servers: &[&str], are_sentinels, proxies: &[&str]| {
+            let servers: Vec<_> = servers.iter().map(|text| address(text)).collect();
+            shown(&of_addresses(&servers, are_sentinels, proxies.iter().map(|text| address(text))))
+        };
+        assert_eq!(of(&["10.0.0.1:6380"], false, &[]), ["10.0.0.1:6380", "10.0.0.1:7070", "10.0.0.1:7079"]);
+        assert_eq!(
+            of(&["10.0.0.1:26379"], true, &["10.0.0.2:7000"]),
+            [
+                "10.0.0.1:6379",
+                "10.0.0.1:7070",
+                "10.0.0.1:7079",
+                "10.0.0.1:26379",
+                "10.0.0.2:7000",
+                "10.0.0.2:7070"
+            ]
+        );
+        assert_eq!(
+            of(&["127.0.0.1:6379", "[fd00::1]:6379", "0.0.0.0:6379"], false, &["127.0.0.1:7079"]),
+            [""; 0]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_address_and_a_unix_socket_close_nothing() {
+        for url in ["redis://no-such-host.invalid:6379", "unix:///run/redis.sock", "redis://127.0.0.1"] {
+            assert_eq!(shown(&closed(&url.parse().unwrap(), []).await), [""; 0], "{url}");
+        }
+        let closed = closed(&"redis://10.1.2.3".parse().unwrap(), []).await;
+        assert!(shown(&closed).contains(&"10.1.2.3:6379".to_owned()), "{closed:?}");
+    }
+}
