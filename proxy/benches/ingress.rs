@@ -14,12 +14,13 @@
     reason = "a bench prints, fails by panicking, and has no users"
 )]
 
+mod server;
+
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use common::endpoint::{Endpoint, EndpointState};
 use common::handover::LocalPod;
@@ -32,6 +33,8 @@ use kubeleet_proxy::snapshot::Snapshot;
 use kubeleet_proxy::tunnel::{Dialer, Peer, Peers, ProxyKey, TunnelListener};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use server::Server;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -126,28 +129,7 @@ async fn tunnel(gates: &Arc<Gates>) -> Dialer {
     Dialer::new(Arc::new(here), peers)
 }
 
-/// A process that ends with this.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // nginx ends its workers on SIGTERM.
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
 impl Server {
-    fn start(command: &mut Command, port: u16) -> Self {
-        let server = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(Instant::now() < deadline, "nothing listens on port {port}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
-
     fn nginx(directory: &Path, name: &str, port: u16, location: &str) -> Self {
         let file = directory.join(format!("{name}.conf"));
         let directory = directory.display();
@@ -175,35 +157,6 @@ impl Server {
         );
         std::fs::write(&file, text).unwrap();
         Self::start(Command::new("haproxy").arg("-db").arg("-f").arg(&file), HAPROXY_PORT)
-    }
-
-    /// Returns the CPU time that the process and its children have used.
-    fn cpu(&self) -> Duration {
-        let own = self.0.id();
-        let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-            let fields: Vec<u64> = stat
-                .rsplit_once(") ")?
-                .1
-                .split(' ')
-                .skip(1)
-                .map_while(|field| field.parse().ok())
-                .take(1)
-                .collect();
-            let parent = *fields.first()? as u32;
-            let times: Vec<u64> = stat
-                .rsplit_once(") ")?
-                .1
-                .split(' ')
-                .skip(11)
-                .take(2)
-                .filter_map(|t| t.parse().ok())
-                .collect();
-            (id == own || parent == own).then(|| times.iter().sum::<u64>())
-        });
-        // Linux counts in hundredths of a second here on all architectures that matter.
-        Duration::from_millis(processes.sum::<u64>() * 10)
     }
 }
 
