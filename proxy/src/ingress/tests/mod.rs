@@ -27,6 +27,7 @@ mod http;
 mod https;
 mod malformed;
 mod other_host;
+mod slow_clients;
 mod take_over;
 mod tcp;
 
