@@ -29,6 +29,7 @@ use crate::route::{HttpRoute, has_dot_segments};
 use super::answer::{Answer, Problem, accepts_json};
 use super::client_stream::ClientStream;
 use super::exchange::{Outgoing, exchange, set_target};
+use super::frames::Frames;
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
 use super::{Shared, https, measure, upgrade};
@@ -121,7 +122,8 @@ pub(super) async fn connection(
         is_last: Arc::default(),
         connections,
     });
-    let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
+    let frames = is_http2.then(|| Frames::after(HTTP2_PREFACE.len()));
+    let io = TokioIo::new(Guarded::new(stream, state, frames, timeouts));
     let served = if is_http2 {
         serve_http2(client, io, listening).await
     } else {
