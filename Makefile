@@ -66,8 +66,8 @@ bench:               ## how fast: decisions (criterion), then whole clusters; AR
 	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-scheduler) \
 	  --bench decide -- --quick
 	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-proxy) \
-	  --bench ingress --bench handover -- $(ARGS)
-	$(if $(filter ingress handover,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
+	  --bench ingress --bench handover --bench names -- $(ARGS)
+	$(if $(filter ingress handover names,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
 	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS))
 
 instructions:        ## what one placement decision takes, in instructions; fails on a gross regression

@@ -14,14 +14,15 @@
     reason = "a bench prints, fails by panicking, and has no users"
 )]
 
+mod cpu;
 mod fixture;
+mod process;
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::endpoint::EndpointState;
 use common::ids::NodeName;
@@ -32,7 +33,9 @@ use testkit::child_guard::ChildGuard;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use fixture::{has, local, number};
+use cpu::cpu;
+use fixture::has;
+use process::{local, number};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -49,14 +52,14 @@ fn main() {
     if std::env::var_os(IS_INGRESS).is_some() {
         return serve();
     }
-    if !fixture::is_asked_for("ingress") {
+    if !process::is_asked_for("ingress") {
         return;
     }
     if !has("nginx") || !has("wrk") {
         println!("SKIPPED: nginx and wrk are needed (apt-get install nginx-light wrk)");
         return;
     }
-    measure(if fixture::is_smoke() { (1, 1) } else { (5, 3) });
+    measure(if process::is_smoke() { (1, 1) } else { (5, 3) });
 }
 
 /// An ingress with one pod on its host, and one with that pod on another host.
@@ -101,28 +104,13 @@ async fn tunnel(gates: &Arc<Gates>) -> Dialer {
 
 fn start_nginx(directory: &Path, name: &str, port: u16, location: &str) -> ChildGuard {
     let file = fixture::nginx_config(directory, name, port, &[local(POD_PORT)], location);
-    fixture::start(Command::new("nginx").arg("-c").arg(file), local(port))
+    process::start(Command::new("nginx").arg("-c").arg(file), local(port))
 }
 
 fn start_haproxy(directory: &Path) -> ChildGuard {
     let options = ["http-reuse always"];
     let file = fixture::haproxy_config(directory, HAPROXY_PORT, &options, &[local(POD_PORT)]);
-    fixture::start(Command::new("haproxy").arg("-db").arg("-f").arg(file), local(HAPROXY_PORT))
-}
-
-/// Returns the CPU time that the process and its children have used.
-fn cpu(server: &ChildGuard) -> Duration {
-    let own = server.id();
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-        let parent: u32 = fields.get(1)?.parse().ok()?;
-        let times = fields.get(11..13)?.iter().filter_map(|time| time.parse::<u64>().ok());
-        (id == own || parent == own).then(|| times.sum::<u64>())
-    });
-    // Linux counts in hundredths of a second here on all architectures that matter.
-    Duration::from_millis(processes.sum::<u64>() * 10)
+    process::start(Command::new("haproxy").arg("-db").arg("-f").arg(file), local(HAPROXY_PORT))
 }
 
 /// What `wrk` saw in one round.
@@ -165,7 +153,7 @@ fn measure(defaults: (u64, u64)) {
     let answer = format!("return 200 '{}';", "x".repeat(1024));
     let _pod = start_nginx(directory.path(), "pod", POD_PORT, &answer);
     let nginx = start_nginx(directory.path(), "proxy", NGINX_PORT, fixture::NGINX_LOCATION);
-    let ingress = fixture::start(&mut fixture::this_program_as(IS_INGRESS, "1"), local(INGRESS_PORT));
+    let ingress = process::start(&mut process::this_program_as(IS_INGRESS, "1"), local(INGRESS_PORT));
     let haproxy = has("haproxy").then(|| start_haproxy(directory.path()));
     let mut servers = vec![("nginx", NGINX_PORT, &nginx)];
     servers.extend(haproxy.as_ref().map(|haproxy| ("haproxy", HAPROXY_PORT, haproxy)));

@@ -16,8 +16,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::fixture::{self, local};
+use crate::fixture;
 use crate::pod::{self, PodProcess};
+use crate::process::{self, local};
 use crate::{Order, Pods};
 
 /// Set, to the port of the ingress and that of the control connection, in the process that is the ingress.
@@ -36,8 +37,8 @@ pub struct IngressProcess {
 impl IngressProcess {
     pub fn start(order: Order, pods: &Pods) -> Self {
         let (port, control) = (free_port(), free_port());
-        let mut command = fixture::this_program_as(IS_INGRESS, &format!("{port} {control}"));
-        let process = fixture::start(&mut command, local(port));
+        let mut command = process::this_program_as(IS_INGRESS, &format!("{port} {control}"));
+        let process = process::start(&mut command, local(port));
         let control = BufReader::new(TcpStream::connect(local(control)).unwrap());
         let mut ingress = Self { order, port, control, _process: process };
         pods.iter().for_each(|pod| ingress.tell("ready", pod));

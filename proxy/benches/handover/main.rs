@@ -24,6 +24,8 @@ mod fixture;
 mod kubeleet;
 mod load;
 mod pod;
+#[path = "../process/mod.rs"]
+mod process;
 mod reloaded;
 
 use std::collections::VecDeque;
@@ -108,10 +110,10 @@ fn main() {
     if let Ok(ports) = std::env::var(kubeleet::IS_INGRESS) {
         return kubeleet::serve(&ports);
     }
-    if !fixture::is_asked_for("handover") {
+    if !process::is_asked_for("handover") {
         return;
     }
-    let hand_overs = fixture::number("HANDOVERS", if fixture::is_smoke() { 2 } else { 50 });
+    let hand_overs = process::number("HANDOVERS", if process::is_smoke() { 2 } else { 50 });
     let programs = [Program::Nginx, Program::Haproxy].into_iter().filter(|program| {
         let is_here = fixture::has(&program.to_string());
         if !is_here {

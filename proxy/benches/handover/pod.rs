@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use testkit::child_guard::ChildGuard;
 use tokio::net::TcpListener;
 
-use crate::fixture;
+use crate::process;
 
 /// Set, to the address to listen on, in a process that is a pod.
 pub const IS_POD: &str = "KUBELEET_BENCH_POD";
@@ -34,8 +34,8 @@ impl PodProcess {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed) + 1;
         let address = address(number);
-        let mut command = fixture::this_program_as(IS_POD, &address.to_string());
-        Self { number, process: fixture::start(&mut command, address) }
+        let mut command = process::this_program_as(IS_POD, &address.to_string());
+        Self { number, process: process::start(&mut command, address) }
     }
 
     pub fn number(&self) -> u32 {

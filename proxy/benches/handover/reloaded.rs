@@ -12,8 +12,9 @@ use testkit::child_guard::ChildGuard;
 use testkit::ports::free_port;
 
 use crate::Pods;
-use crate::fixture::{self, local};
+use crate::fixture;
 use crate::pod::PodProcess;
+use crate::process::{self, local};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
@@ -51,7 +52,7 @@ impl ReloadedProxy {
             // A master, which starts new workers with the new configuration, in the foreground.
             Program::Haproxy => command.args(["-W", "-db", "-f"]).arg(file),
         };
-        let process = fixture::start(&mut command, local(port));
+        let process = process::start(&mut command, local(port));
         Self { program, kills_after, directory, port, process }
     }
 

@@ -2,11 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use crate::gate::Pass;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::task::coop::poll_proceed;
 
 use super::connection::{Connection, Kept, Key, Progress};
 use super::pods::{InFlight, Pod};
@@ -73,6 +74,8 @@ impl Body for FromPod {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+        // Very many small pieces come from memory: other clients of this thread have their turn meanwhile.
+        let turn = ready!(poll_proceed(cx));
         let mut frame = Pin::new(&mut this.body).poll_frame(cx);
         if frame.is_pending() {
             lease.connection.drive(cx);
@@ -85,6 +88,9 @@ impl Body for FromPod {
         let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
         if has_ended && let Some(lease) = this.lease.take() {
             lease.end(cx);
+        }
+        if frame.is_ready() {
+            turn.made_progress();
         }
         frame.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
     }

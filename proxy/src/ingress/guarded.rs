@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::framing::{Scanner, State};
 
+use super::frames::Frames;
 use super::timer::Timer;
 
 const UNDECIDED: u8 = 0;
@@ -68,6 +69,8 @@ pub(super) struct Guarded<S> {
     state: Arc<ConnectionState>,
     /// `None` when the bytes are not HTTP/1.
     scanner: Option<Scanner>,
+    /// `None` when the bytes are not HTTP/2.
+    frames: Option<Frames>,
     is_refused: bool,
     is_upgraded: bool,
     has_begun: bool,
@@ -83,13 +86,14 @@ impl<S> Guarded<S> {
     pub(super) fn new(
         stream: S,
         state: Arc<ConnectionState>,
-        is_http1: bool,
+        http2: Option<Frames>,
         timeouts: ClientTimeouts,
     ) -> Self {
         Self {
             stream,
             state,
-            scanner: is_http1.then(Scanner::default),
+            scanner: http2.is_none().then(Scanner::default),
+            frames: http2,
             is_refused: false,
             is_upgraded: false,
             has_begun: false,
@@ -136,12 +140,14 @@ impl<S> Guarded<S> {
 
     fn deadline(&mut self) -> Option<Instant> {
         let state = self.scanner.as_ref().map_or(State::Between, Scanner::state);
-        let is_waiting_for_answer = state == State::Between && self.state.active.load(Ordering::Relaxed) > 0;
+        let is_in_head = state == State::Head || self.frames.as_ref().is_some_and(Frames::is_in_head);
+        let is_waiting_for_answer =
+            state == State::Between && !is_in_head && self.state.active.load(Ordering::Relaxed) > 0;
         if self.is_upgraded || is_waiting_for_answer {
             self.silent_since = None;
             return None;
         }
-        if state == State::Head || !self.has_begun {
+        if is_in_head || !self.has_begun {
             let since = *self.head_since.get_or_insert_with(Instant::now);
             return Some(since + self.timeouts.head);
         }
@@ -170,7 +176,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
                 this.silent_since = None;
                 this.has_begun = true;
                 this.check(&mut buffer.filled_mut()[before..]);
-                if !matches!(this.scanner.as_ref().map(Scanner::state), Some(State::Head)) {
+                let has_head_ended = match &mut this.frames {
+                    Some(frames) => frames.feed(&buffer.filled()[before..]),
+                    None => !matches!(this.scanner.as_ref().map(Scanner::state), Some(State::Head)),
+                };
+                if has_head_ended {
                     this.head_since = None;
                 }
                 Poll::Ready(Ok(()))

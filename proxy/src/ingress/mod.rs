@@ -7,6 +7,7 @@ pub(crate) mod certificates;
 mod client_stream;
 mod connection;
 mod exchange;
+mod frames;
 mod from_pod;
 mod guarded;
 mod https;

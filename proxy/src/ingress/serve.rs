@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -15,6 +14,8 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::RecvFlags;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -28,6 +29,7 @@ use crate::route::{HttpRoute, has_dot_segments};
 use super::answer::{Answer, Problem, accepts_json};
 use super::client_stream::ClientStream;
 use super::exchange::{Outgoing, exchange, set_target};
+use super::frames::Frames;
 use super::from_pod::FromPod;
 use super::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
 use super::{Shared, https, measure, upgrade};
@@ -120,7 +122,8 @@ pub(super) async fn connection(
         is_last: Arc::default(),
         connections,
     });
-    let io = TokioIo::new(Guarded::new(stream, state, !is_http2, timeouts));
+    let frames = is_http2.then(|| Frames::after(HTTP2_PREFACE.len()));
+    let io = TokioIo::new(Guarded::new(stream, state, frames, timeouts));
     let served = if is_http2 {
         serve_http2(client, io, listening).await
     } else {
@@ -150,15 +153,22 @@ async fn open(shared: &Shared, stream: TcpStream, scheme: Scheme) -> io::Result<
 async fn is_http2(stream: &TcpStream) -> bool {
     let mut bytes = [0; HTTP2_PREFACE.len()];
     loop {
-        match stream.peek(&mut bytes).await {
-            Ok(length) if length > 0 && HTTP2_PREFACE.starts_with(&bytes[..length]) => {
-                if length == HTTP2_PREFACE.len() {
-                    return true;
-                }
-                // Peeking returns at once as long as something is there.
-                tokio::time::sleep(Duration::from_millis(5)).await;
+        let Ok(ready) = stream.ready(Interest::READABLE).await else { return false };
+        let peeked = stream.try_io(Interest::READABLE, || {
+            let (length, _) = rustix::net::recv(stream, &mut bytes, RecvFlags::PEEK)?;
+            let is_part = (1..bytes.len()).contains(&length) && HTTP2_PREFACE.starts_with(&bytes[..length]);
+            // The socket is ready again when more has come. Looking again and again would cost a slow client nothing, and
+            // the proxy much.
+            if is_part && !ready.is_read_closed() {
+                Err(io::ErrorKind::WouldBlock.into())
+            } else {
+                Ok(length)
             }
-            _ => return false,
+        });
+        match peeked {
+            Ok(length) => return bytes[..length] == *HTTP2_PREFACE,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return false,
         }
     }
 }
@@ -402,5 +412,66 @@ impl AccessLog {
             path = self.path, status = status.as_u16(), ms = self.begun.elapsed().as_millis() as u64,
             "Request"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    /// Returns what is found out of a client's pieces, and how often the task was woken meanwhile. The client ends what it
+    /// sends after the last piece.
+    async fn look(pieces: &[&[u8]]) -> (bool, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let send = async {
+            for piece in pieces {
+                client.write_all(piece).await.unwrap();
+                sleep(PAUSE).await;
+            }
+            client.shutdown().await.unwrap();
+        };
+        let mut polls = 0;
+        let mut looking = pin!(is_http2(&stream));
+        let looking = poll_fn(|cx| {
+            polls += 1;
+            looking.as_mut().poll(cx)
+        });
+        // In a task of its own, which is not polled when the client is.
+        let mut tasks = futures_util::stream::FuturesUnordered::new();
+        tasks.push(looking);
+        let (found, ()) = tokio::join!(futures_util::StreamExt::next(&mut tasks), send);
+        drop(tasks);
+        (found.unwrap(), polls)
+    }
+
+    #[tokio::test]
+    async fn http2_is_recognized_also_when_it_begins_a_byte_at_a_time() {
+        let bytes: Vec<&[u8]> = HTTP2_PREFACE.chunks(1).collect();
+        let within = Duration::from_secs(5);
+        let looking = tokio::time::timeout(within, look(&bytes));
+        assert!(looking.await.unwrap().0);
+        for pieces in [&[b"GET / HTTP/1.1\r\n".as_slice()][..], &[b"P", b"OST /"], &[b"PRI"], &[]] {
+            let looking = tokio::time::timeout(within, look(pieces));
+            assert!(!looking.await.unwrap().0, "{pieces:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_silent_after_a_part_of_the_preface_is_not_looked_at_again_and_again() {
+        let mut pieces: Vec<&[u8]> = vec![b""; 50];
+        pieces[0] = b"PR";
+        let (_, polls) = look(&pieces).await;
+        assert!(polls <= 5, "{polls} times");
     }
 }

@@ -5,14 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::store::Store;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::answer::Transport;
-use super::forward::{read_message, write_message};
+use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
+use crate::follow::Follower;
 use crate::listening::Listening;
 
 /// The port to which the host's rules redirect port 53 of the resolver's address.
@@ -41,19 +44,40 @@ impl DnsListener {
     /// # Errors
     /// If one is in use, or the address is not of this host.
     pub(super) fn bind(address: Ipv4Addr, listening: &Listening) -> std::io::Result<Self> {
-        let address = SocketAddr::from((address, PORT));
+        Self::bind_port(SocketAddr::from((address, PORT)), listening)
+    }
+
+    fn bind_port(address: SocketAddr, listening: &Listening) -> std::io::Result<Self> {
         Ok(Self { udp: listening.udp(address)?, tcp: listening.tcp(address)? })
     }
 
     /// Answers questions, for ever.
     pub(super) async fn run(self, resolver: Arc<Resolver>) {
-        tokio::join!(answer_datagrams(self.udp, resolver.clone()), accept_all(self.tcp, resolver));
+        let limit = MAX_PER_SECOND;
+        tokio::join!(answer_datagrams(self.udp, resolver.clone(), limit), accept_all(self.tcp, resolver));
     }
 }
 
-async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>) {
+/// Answers questions at an address, as the resolver of a host does, but as many of one client as it sends: for benches.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io::Result<()> {
+    let (follower, snapshot) = Follower::new(store.clone(), None);
+    let forwarder = Forwarder::new(RESOLV_CONF.into());
+    let resolver = Resolver::new(store, follower.interest(), snapshot, Arc::default(), forwarder);
+    let shutdown = CancellationToken::new();
+    let listener = DnsListener::bind_port(address, &Listening::from(shutdown.clone()))?;
+    let resolver = Arc::new(resolver);
+    let answer = answer_datagrams(listener.udp, resolver.clone(), u32::MAX);
+    tokio::join!(answer, accept_all(listener.tcp, resolver), follower.run(shutdown));
+    Ok(())
+}
+
+/// Answers at most `limit` questions of one client in a second.
+async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit: u32) {
     let waiting = Arc::new(Semaphore::new(MAX_WAITING));
-    let mut rates = Rates::new(Instant::now());
+    let mut rates = Rates::new(Instant::now(), limit);
     let mut tasks = JoinSet::new();
     let mut datagram = [0; MAX_DATAGRAM];
     loop {
@@ -89,22 +113,23 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>) {
 /// Counts the questions of each client in this second.
 struct Rates {
     since: Instant,
+    limit: u32,
     counts: HashMap<IpAddr, u32>,
 }
 
 impl Rates {
-    fn new(now: Instant) -> Self {
-        Self { since: now, counts: HashMap::new() }
+    fn new(now: Instant, limit: u32) -> Self {
+        Self { since: now, limit, counts: HashMap::new() }
     }
 
     /// Counts a question. Returns whether it is one of those that are allowed.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
-            *self = Self::new(now);
+            *self = Self::new(now, self.limit);
         }
         let count = self.counts.entry(client).or_default();
         *count += 1;
-        *count <= MAX_PER_SECOND
+        *count <= self.limit
     }
 }
 
@@ -145,7 +170,7 @@ mod tests {
     fn a_pod_that_asks_too_often_is_not_heard_until_the_next_second_and_others_are() {
         let start = Instant::now();
         let (loud, quiet) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let mut rates = Rates::new(start);
+        let mut rates = Rates::new(start, MAX_PER_SECOND);
         for _ in 0..MAX_PER_SECOND {
             assert!(rates.allow(loud, start));
         }

@@ -26,6 +26,7 @@ mod saved;
 #[cfg(test)]
 mod tests;
 
+pub use dns::answer_without_limit;
 pub(crate) use forward::{Forwarder, RESOLV_CONF};
 pub(crate) use host::{HostNames, NamesStatus, Status};
 pub(crate) use resolver::Resolver;

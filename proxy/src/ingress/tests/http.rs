@@ -353,6 +353,38 @@ async fn clients_that_take_too_long_are_cut_and_long_answers_are_not() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_too_long_for_a_head_by_http2_is_cut_and_one_with_a_long_body_is_not() {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let config = IngressConfig { head_within: Duration::from_millis(300), ..IngressConfig::default() };
+    let fixture = Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await;
+    fixture.set_only_pod("p");
+    let stream = TcpStream::connect(fixture.address).await.unwrap();
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let pieces = futures_util::stream::iter(0..20).then(async |_| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))
+    });
+    let request = Request::post("http://web.example/").body(StreamBody::new(Box::pin(pieces))).unwrap();
+    let answer = tokio::spawn(client.send_request(request));
+    // No settings, and then the head of a request of which a byte comes in a while.
+    let mut slow = TcpStream::connect(fixture.address).await.unwrap();
+    let (settings, headers) = ([0, 0, 0, 4, 0, 0, 0, 0, 0], [0, 0, 100, 1, 4, 0, 0, 0, 1]);
+    let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings, &headers].concat();
+    slow.write_all(&begin).await.unwrap();
+    let begun = Instant::now();
+    let mut sent = 0;
+    while slow.write_all(&[0x82]).await.is_ok() {
+        sent += 1;
+        assert!(sent < 90, "it is not cut");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert!(text(answer.await.unwrap().unwrap()).await.starts_with("p 20 "));
+}
+
+#[tokio::test]
 async fn a_client_has_a_limited_number_of_connections() {
     let config = IngressConfig { connections_per_client: 2, ..IngressConfig::default() };
     let fixture = Fixture::start(config, vec![]).await;

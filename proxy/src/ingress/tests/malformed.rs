@@ -15,17 +15,17 @@ use crate::framing::{Scanner, State};
 use crate::ingress::IngressConfig;
 
 /// The connections to the pod.
-type Record = Arc<Mutex<Vec<Connection>>>;
+pub(super) type Record = Arc<Mutex<Vec<Connection>>>;
 
 /// What came on one connection to the pod.
 #[derive(Default)]
-struct Connection {
-    bytes: Vec<u8>,
+pub(super) struct Connection {
+    pub(super) bytes: Vec<u8>,
     has_ended: bool,
 }
 
 /// A pod that keeps what it is sent and answers each head.
-async fn recorder(record: Record) -> FakePod {
+pub(super) async fn recorder(record: Record) -> FakePod {
     FakePod::with(0, move |mut stream: TcpStream| {
         let record = record.clone();
         async move {
@@ -52,7 +52,7 @@ async fn recorder(record: Record) -> FakePod {
 }
 
 /// Returns the connections that the ingress has made since the last call, when all have ended.
-async fn connections(pod: &FakePod, record: &Record) -> Vec<Connection> {
+pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connection> {
     // Accepted after all that the ingress has made.
     let mut last = TcpStream::connect((Ipv4Addr::LOCALHOST, pod.port)).await.unwrap();
     last.write_all(b"last").await.unwrap();
@@ -201,7 +201,7 @@ const CHUNKS: [&str; 40] = [
     "5\r\nhello\r\n",
 ];
 
-fn corpus() -> Vec<String> {
+pub(super) fn corpus() -> Vec<String> {
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
     let framing = FRAMING.iter().flat_map(|lines| {
         ["1.1", "1.0"].into_iter().flat_map(move |version| {
@@ -250,7 +250,7 @@ fn is_well_formed(text: &str) -> bool {
 
 /// Returns the number of requests that the pod saw on one connection. A refused body leaves a request that
 /// never ends.
-fn whole_requests(text: &str, bytes: &[u8]) -> usize {
+pub(super) fn whole_requests(text: &str, bytes: &[u8]) -> usize {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).unwrap_or_else(|(at, why)| panic!("{text:?}: at {at}: {why}"));
     assert!(heads <= 1, "{text:?}");

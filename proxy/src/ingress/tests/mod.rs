@@ -27,6 +27,8 @@ mod http;
 mod https;
 mod malformed;
 mod other_host;
+mod other_servers;
+mod slow_clients;
 mod take_over;
 mod tcp;
 
