@@ -35,8 +35,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Endpoints that were known before are read again after a random part of this: all proxies lose their connections to a
 /// master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// The most reads of endpoints in this time, of one proxy.
+/// The most reads of endpoints in this time, of one proxy: all of them read again after a failover.
 const READS: usize = 10;
+/// And of those of which nothing is known yet. Requests to these wait, and few proxies are new at the same time.
+const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
 /// How long a service is followed that no route leads to, after a pod has asked for it.
 const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
@@ -74,6 +76,7 @@ struct Shared {
     /// Messages may have been missed: the versions have to be compared.
     is_check_due: Notify,
     reads: Turns,
+    first_reads: Turns,
 }
 
 impl Shared {
@@ -149,6 +152,7 @@ impl Follower {
             is_doubted: Notify::new(),
             is_check_due: Notify::new(),
             reads: Turns::new(READS, READS_PER),
+            first_reads: Turns::new(FIRST_READS, READS_PER),
         };
         (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
     }
@@ -324,7 +328,8 @@ async fn follow_service(shared: Arc<Shared>, service: ServiceName, look: Arc<Not
             }
             () = look.notified() => read_at = sooner(read_at, Instant::now()),
             () = sleep_until(read_at.unwrap_or_else(Instant::now)), if read_at.is_some() => {
-                shared.reads.wait().await;
+                let turns = if is_known(&shared, &service) { &shared.reads } else { &shared.first_reads };
+                turns.wait().await;
                 match read_endpoints(&shared, &service).await {
                     Ok(()) => {
                         backoff.reset();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::ids::ServiceName;
 use common::store::{FollowedEndpoints, LinkOptions, Store};
@@ -101,6 +101,27 @@ async fn the_versions_of_many_services_are_read_together_and_kept_and_only_good_
     // Another master may have lost what was published.
     let _: u64 = fixture.redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
     assert_eq!(versions().await, [None, None, None, None]);
+}
+
+#[tokio::test]
+async fn a_new_follower_knows_many_services_soon() {
+    let fixture = Fixture::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let many = 100;
+    for number in 0..many {
+        let route = json!([{"host": format!("s{number}.example"), "port": 80}]);
+        let name = format!("s{number}");
+        fixture.service_of(json!({"name": name, "image": "nginx", "replicas": 0, "ingress": route})).await;
+    }
+    let begun = Instant::now();
+    let (snapshots, _following) = follow(fixture.store.clone(), &folder.path().join("known.json"));
+    eventually("all services are known", || async {
+        let known = snapshots.borrow().endpoints.len();
+        check(known == many, || format!("{known} are"))
+    })
+    .await;
+    // As many as after a failover in a second would take nine.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
