@@ -89,7 +89,8 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these are left out: they harm no others.
+    /// Returns the routes of all services, who reaches them, and their aliases. Fields that are none of these are left out:
+    /// they harm no others.
     ///
     /// # Errors
     /// See [`StoreError`].
