@@ -151,8 +151,9 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     terminal.press("stty size\r");
     terminal.shows("45 123").await;
     // Ctrl-C ends the command in the foreground, and neither the shell nor the client.
-    terminal.press("sleep 1000\r");
-    eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001000\x00") == 1 }).await;
+    // No other test has a process of these words: hosts of other tests sleep as well.
+    terminal.press("sleep 1357\r");
+    eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001357\x00") == 1 }).await;
     terminal.press("\x03");
     terminal.shows("# ").await;
     terminal.press("echo code $?\r");
