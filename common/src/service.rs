@@ -176,6 +176,48 @@ impl From<Service> for DesiredService {
 }
 
 impl Service {
+    /// Returns the service that this desired state makes, as it is stored under `spec_id` at a time of Redis.
+    pub fn created(desired: DesiredService, spec_id: SpecId, at: RedisMillis) -> Self {
+        let DesiredService {
+            name,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            aliases,
+            update,
+            job,
+            cron,
+            pod,
+        } = desired;
+        Self {
+            name,
+            state: ServiceState::Active,
+            generation: 1,
+            revision: 1,
+            spec_id,
+            replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            aliases,
+            update,
+            job,
+            cron,
+            lacks_routes: false,
+            progress: JobProgress::default(),
+            schedule: CronProgress::default(),
+            rollout: RolloutMarks::default(),
+            created_at: at,
+            updated_at: at,
+            pod,
+        }
+    }
+
     /// Returns what it is.
     pub fn kind(&self) -> Kind {
         self.pod.kind

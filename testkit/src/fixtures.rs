@@ -66,35 +66,8 @@ pub fn service() -> Service {
 
 /// A service with this desired state, otherwise as [`service`].
 pub fn service_of(desired: DesiredService) -> Service {
-    let DesiredService {
-        name,
-        replicas,
-        labels,
-        app,
-        depends_on,
-        ingress,
-        allow_from,
-        aliases,
-        update,
-        job,
-        cron,
-        pod,
-    } = desired;
-    Service {
-        name,
-        replicas,
-        labels,
-        app,
-        depends_on,
-        ingress,
-        allow_from,
-        aliases,
-        update,
-        job,
-        cron,
-        pod,
-        ..service()
-    }
+    let Service { spec_id, created_at, .. } = service();
+    Service::created(desired, spec_id, created_at)
 }
 
 /// A pod of the first generation of a service, with a random id; on node `n1` in the phases in which a pod

@@ -19,8 +19,8 @@ use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
 use crate::ingress::{IngressRule, alias_lines, callers_line, stored_rules};
-use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, RolloutMarks, Service, ServiceState};
-use crate::spec::{AllowFrom, CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
+use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
+use crate::spec::{Aliases, AllowFrom, CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
@@ -585,31 +585,43 @@ fn put_call(
         cron: desired.cron.as_ref().map(to_json).unwrap_or_default(),
         times: desired.cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
         failure,
-        routes_text: routes(desired).join("\n"),
+        routes_text: routes_text(desired),
         expected_revision: expected,
         write,
     }
     .call()
 }
 
+fn routes_text(desired: &DesiredService) -> String {
+    let DesiredService { name, app, ingress, allow_from, aliases, .. } = desired;
+    routes(name, app.as_ref(), ingress, allow_from.as_ref(), aliases).join("\n")
+}
+
 /// Returns whether the routes of a service lack a line that follows from its record: an API of a version that does not know
 /// one of its fields has written them. What a later version has written beside them is no lack.
 fn lacks_routes(service: &Service, routes_text: &str) -> bool {
-    let Service { ingress, allow_from, aliases, .. } = service;
-    if ingress.is_empty() && allow_from.is_none() && aliases.is_empty() {
+    let Service { name, app, ingress, allow_from, aliases, .. } = service;
+    let wanted = routes(name, app.as_ref(), ingress, allow_from.as_ref(), aliases);
+    if wanted.is_empty() {
         return false;
     }
     let stored: HashSet<&str> = routes_text.lines().collect();
-    !routes(&service.clone().into()).iter().all(|line| stored.contains(line.as_str()))
+    !wanted.iter().all(|line| stored.contains(line.as_str()))
 }
 
 /// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one that says who
 /// reaches it, if not all do, and one for each alias.
-fn routes(desired: &DesiredService) -> Vec<String> {
-    let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(&desired.name));
-    let callers = desired.allow_from.as_ref().map(|allowed| callers_line(&desired.name, allowed));
-    let aliases = desired.app.iter().flat_map(|app| alias_lines(app, &desired.name, &desired.aliases));
-    desired.ingress.iter().map(line).chain(callers).chain(aliases).collect()
+fn routes(
+    name: &ServiceName,
+    app: Option<&AppName>,
+    ingress: &[IngressRule],
+    allow_from: Option<&AllowFrom>,
+    aliases: &Aliases,
+) -> Vec<String> {
+    let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
+    let callers = allow_from.map(|allowed| callers_line(name, allowed));
+    let aliases = app.into_iter().flat_map(|app| alias_lines(app, name, aliases));
+    ingress.iter().map(line).chain(callers).chain(aliases).collect()
 }
 
 fn allow_from(text: &str) -> Option<AllowFrom> {
@@ -672,30 +684,7 @@ fn read_kind(word: &str) -> Option<Kind> {
 
 /// Returns a service as the script has stored it at the time `now`.
 fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
-    Service {
-        name: desired.name.clone(),
-        state: ServiceState::Active,
-        generation: 1,
-        revision: 1,
-        spec_id: SpecFile::new(&desired.name, &desired.pod).id(),
-        replicas: desired.replicas,
-        labels: desired.labels.clone(),
-        app: desired.app.clone(),
-        depends_on: desired.depends_on.clone(),
-        ingress: desired.ingress.clone(),
-        allow_from: desired.allow_from.clone(),
-        aliases: desired.aliases.clone(),
-        update: desired.update.clone(),
-        job: desired.job.clone(),
-        cron: desired.cron.clone(),
-        progress: JobProgress::default(),
-        schedule: CronProgress::default(),
-        rollout: RolloutMarks::default(),
-        created_at: now,
-        updated_at: now,
-        lacks_routes: false,
-        pod: desired.pod.clone(),
-    }
+    Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod).id(), now)
 }
 
 pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Option<Service>, StoreError> {

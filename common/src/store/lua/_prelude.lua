@@ -496,17 +496,21 @@ local function route_holder(routes, route)
   return target and string.match(target, '^%S+')
 end
 
--- Returns the first of these routes that another service has, and that service.
+-- Returns the service if it is another one than `service`, and exists.
+local function if_another(services, service, other)
+  if other and other ~= service and redis.call('SISMEMBER', services, other) == 1 then return other end
+end
+
+-- Returns the first of these routes that another service has, and that service. An alias is also taken by a service of the
+-- app that is called so.
 local function taken_route(routes, services, service, text)
   local taken, by
   each_route(text, function(route)
-    local holder = not taken and route_holder(routes, route)
-    if holder and holder ~= service and redis.call('SISMEMBER', services, holder) == 1 then taken, by = route, holder end
+    if taken then return end
     local app, name = string.match(route, '^alias:([^/]+)/(.+)$')
-    local namesake = app and app .. '-' .. name
-    if not taken and app and namesake ~= service and redis.call('SISMEMBER', services, namesake) == 1 then
-      taken, by = route, namesake
-    end
+    by = if_another(services, service, route_holder(routes, route))
+      or if_another(services, service, app and app .. '-' .. name)
+    taken = by and route
   end)
   return taken, by
 end
@@ -514,8 +518,8 @@ end
 -- Returns the alias that the name of a new service is within its app, and the other service that has it.
 local function alias_in_the_way(routes, services, app, service)
   local alias = 'alias:' .. app .. '/' .. string.sub(service, #app + 2)
-  local holder = route_holder(routes, alias)
-  if holder and holder ~= service and redis.call('SISMEMBER', services, holder) == 1 then return alias, holder end
+  local holder = if_another(services, service, route_holder(routes, alias))
+  if holder then return alias, holder end
 end
 
 -- Replaces the routes of a service. One that another service has is left alone.
@@ -530,8 +534,7 @@ local function write_routes(routes, services, service, before, after)
   for route, target in pairs(wanted) do
     local known = redis.call('HGET', routes, route)
     local holder = known and string.match(known, '^%S+')
-    local is_free = not holder or holder == service or redis.call('SISMEMBER', services, holder) == 0
-    if known ~= target and is_free then
+    if known ~= target and not if_another(services, service, holder) then
       redis.call('HSET', routes, route, target)
       is_changed = true
     end
