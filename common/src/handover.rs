@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio_util::codec::{Framed, LinesCodec};
 
@@ -22,10 +23,10 @@ const MAX_LINE: usize = 1 << 20;
 pub const MAX_PODS: usize = 1_000;
 
 /// A connection between worker and proxy, line by line.
-pub type Lines = Framed<UnixStream, LinesCodec>;
+pub type Lines<S = UnixStream> = Framed<S, LinesCodec>;
 
 /// Splits a connection into lines of bounded length.
-pub fn lines(stream: UnixStream) -> Lines {
+pub fn lines<S: AsyncRead + AsyncWrite>(stream: S) -> Lines<S> {
     Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE))
 }
 

@@ -92,6 +92,9 @@ struct PodGate {
     in_flight: AtomicU64,
     /// Notified when the last one that was let in has ended.
     idle: Notify,
+    /// How many drains wait for that, each of which cuts in time.
+    drains: AtomicU64,
+    is_removed: AtomicBool,
     /// Set, and then notified, to end what is in flight.
     is_cut: AtomicBool,
     cut: Arc<Notify>,
@@ -163,6 +166,25 @@ impl Drop for Pass {
     }
 }
 
+/// Counts as a drain until it is dropped.
+struct Draining<'a>(&'a PodGate);
+
+impl<'a> Draining<'a> {
+    fn begin(gate: &'a PodGate) -> Self {
+        gate.drains.fetch_add(1, Ordering::SeqCst);
+        Self(gate)
+    }
+}
+
+impl Drop for Draining<'_> {
+    /// One that is given up, because the worker that asked has died, cuts what is left to a pod that is not here any more.
+    fn drop(&mut self) {
+        if self.0.drains.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_removed.load(Ordering::SeqCst) {
+            self.0.cut();
+        }
+    }
+}
+
 impl PodGate {
     fn new(pod: LocalPod) -> Arc<Self> {
         let (is_open, is_ready) = (AtomicBool::new(pod.open), AtomicBool::new(pod.ready));
@@ -172,6 +194,8 @@ impl PodGate {
             is_ready,
             in_flight: AtomicU64::new(0),
             idle: Notify::new(),
+            drains: AtomicU64::new(0),
+            is_removed: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             cut: Arc::default(),
         })
@@ -278,11 +302,14 @@ impl Gates {
     }
 
     /// Removes a pod that is not here any more, and cuts what is in flight to it: a container that was killed with
-    /// its network leaves connections that never end.
+    /// its network leaves connections that never end. What a drain waits for has the time of that drain.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
-            gate.cut();
+            gate.is_removed.store(true, Ordering::SeqCst);
+            if gate.drains.load(Ordering::SeqCst) == 0 {
+                gate.cut();
+            }
         }
     }
 
@@ -325,6 +352,7 @@ impl Gates {
         let closed_at = Instant::now();
         let mut cut = 0;
         if let Some(gate) = self.find(pod, assignment) {
+            let _draining = Draining::begin(&gate);
             if tokio::time::timeout(within, gate.wait_idle()).await.is_err() {
                 cut = self.cut_if_closed(&gate)?;
                 gate.wait_idle().await;
@@ -416,6 +444,34 @@ mod tests {
         let drained = gates.drained(&row.pod, &row.assignment, Duration::from_secs(30)).await;
         assert_eq!(drained, Some(Drained { after: Duration::from_secs(30), cut: 1 }));
         request.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_drain_waits_for_has_its_time_also_if_the_pod_is_removed_meanwhile() {
+        let gates = Arc::new(Gates::default());
+        let row = pod("a", 1);
+        for gives_up in [false, true] {
+            gates.set(row.clone());
+            let pass = enter(&gates, "a").unwrap();
+            let cut = pass.cut();
+            gates.close(&row.pod, &row.assignment);
+            let mut drain = Box::pin(gates.drained(&row.pod, &row.assignment, Duration::from_secs(30)));
+            assert!(futures_util::poll!(&mut drain).is_pending());
+            gates.remove(&row.assignment);
+            assert!(!cut.has_come());
+            if gives_up {
+                // Nothing else would end it.
+                drop(drain);
+                assert!(cut.has_come());
+                continue;
+            }
+            let request = tokio::spawn(async move {
+                pass.cut().await;
+                drop(pass);
+            });
+            assert_eq!(drain.await, Some(Drained { after: Duration::from_secs(30), cut: 1 }));
+            request.await.unwrap();
+        }
     }
 
     #[tokio::test]

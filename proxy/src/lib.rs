@@ -56,7 +56,8 @@ use crate::listening::Listening;
 use crate::names::{Forwarder, HostNames, NamesStatus, RESOLV_CONF, Resolver, Status};
 use crate::tunnel::{Dialer, HostTunnel, Peers, ProxyKey};
 
-pub use crate::local::{LocalError, LocalServer, Served, ping};
+pub use crate::local::{LocalError, LocalHost, LocalServer, Served, ping};
+pub use crate::saved_pods::PodsOfNodes;
 
 /// Why a proxy ended without a shutdown.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@
 //! The protocol is in [`common::handover`]. Only the user of the proxy can open the socket (0600).
 
 mod connection;
+mod host;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -21,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::connection::Connection;
+pub use self::host::LocalHost;
 use crate::gate::Gates;
 use crate::listening::Listening;
 use crate::names::NamesStatus;
@@ -67,9 +68,7 @@ pub enum LocalError {
 pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
-    workers: Arc<Workers>,
-    gates: Arc<Gates>,
-    names: watch::Receiver<NamesStatus>,
+    host: LocalHost,
     /// The sockets that the next process may ask for.
     listening: Listening,
 }
@@ -93,7 +92,7 @@ impl LocalServer {
             return Err(LocalError::InUse(path));
         }
         let server = Self::in_place(path, gates)?;
-        server.workers.restore(saved_pods::read(&saved_pods::path(&server.path)));
+        server.host.restore(saved_pods::read(&saved_pods::path(&server.path)));
         Ok(server)
     }
 
@@ -116,13 +115,13 @@ impl LocalServer {
         let server = Self::in_place(path, gates)?;
         match take_over::take(&mut former).await {
             Ok(rows) => {
-                server.workers.restore(rows);
-                server.workers.keep_in_step(Former::connect(former));
+                server.host.restore(rows);
+                server.host.workers.keep_in_step(Former::connect(former));
                 tracing::info!("took the place of the proxy before, which ends what it has accepted");
             }
             Err(error) => {
                 tracing::warn!("the proxy before has ended instead of handing over: {error}");
-                server.workers.restore(saved_pods::read(&saved_pods::path(&server.path)));
+                server.host.restore(saved_pods::read(&saved_pods::path(&server.path)));
             }
         }
         Ok(server)
@@ -133,10 +132,8 @@ impl LocalServer {
             Ok(listener) => listener,
             Err(source) => return Err(LocalError::Socket { path, source }),
         };
-        let workers = Arc::new(Workers::new(gates.clone()));
-        let names = watch::Sender::default().subscribe();
         let listening = CancellationToken::new().into();
-        Ok(Self { listener, path, workers, gates, names, listening })
+        Ok(Self { listener, path, host: LocalHost::new(gates), listening })
     }
 
     /// Sends these sockets to the next process when it asks for them. Else it gets that of the workers only.
@@ -147,17 +144,17 @@ impl LocalServer {
 
     /// Tells workers whether pods reach services by name. Else they are told nothing of it.
     pub(crate) fn telling(self, names: watch::Receiver<NamesStatus>) -> Self {
-        Self { names, ..self }
+        Self { host: LocalHost { names, ..self.host }, ..self }
     }
 
     /// Returns the process whose place this one has taken.
     pub(crate) fn former(&self) -> Option<Former> {
-        self.workers.former()
+        self.host.workers.former()
     }
 
     /// Returns what the workers of this host have said.
     pub(crate) fn workers(&self) -> Arc<Workers> {
-        self.workers.clone()
+        self.host.workers.clone()
     }
 
     /// Returns the path of the socket.
@@ -167,12 +164,12 @@ impl LocalServer {
 
     /// Returns the nodes whose workers are connected, as they come and go.
     pub(crate) fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
-        self.workers.speaking()
+        self.host.workers.speaking()
     }
 
     /// Returns the addresses of this host in the networks of pods.
     pub(crate) fn gateways(&self) -> watch::Receiver<BTreeSet<Ipv4Addr>> {
-        self.workers.gateways()
+        self.host.workers.gateways()
     }
 
     /// Serves workers until `shutdown`, or until the next process has taken the place of this one; then that one, until
@@ -180,15 +177,18 @@ impl LocalServer {
     pub async fn run(mut self, shutdown: CancellationToken) -> Served {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
-        let saving =
-            saved_pods::keep(self.workers.clone(), saved_pods::path(&self.path), stop_saving.clone());
+        let saving = saved_pods::keep_in_file(
+            self.host.workers.clone(),
+            saved_pods::path(&self.path),
+            stop_saving.clone(),
+        );
         let saving = tokio::spawn(saving);
         let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
         let mut next = ConnectionId(0);
         let taken = loop {
             tokio::select! {
                 () = shutdown.cancelled() => break None,
-                _ = expiry.tick() => self.workers.expire(Instant::now()),
+                _ = expiry.tick() => self.host.workers.expire(Instant::now()),
                 Some(ended) = connections.join_next() => {
                     if let Ok(Some(asking)) = ended
                         && let Some(taken) = self.give(asking).await
@@ -199,7 +199,7 @@ impl LocalServer {
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         next.0 += 1;
-                        connections.spawn(self.connection(next, lines(stream)).run());
+                        connections.spawn(self.host.connection(next, lines(stream)).run());
                     }
                     Err(error) => {
                         tracing::warn!("a connection to {} was not accepted: {error}", self.path.display());
@@ -219,10 +219,6 @@ impl LocalServer {
             None => Served::UntilShutdown,
             Some(next) => self.serve_next(next, shutdown).await,
         }
-    }
-
-    fn connection(&self, id: ConnectionId, lines: Lines) -> Connection {
-        Connection::new(id, self.workers.clone(), self.gates.clone(), self.names.clone(), lines)
     }
 
     /// Sends the sockets to the next process. Returns the connection to the next process once it has taken them; `None` if it has not.
@@ -254,12 +250,12 @@ impl LocalServer {
 
     /// Does at its gates what the next process does at its own.
     async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> Served {
-        if take_over::tell(&mut next, self.workers.rows()).await.is_err() {
+        if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
             return Served::UntilNextEnded;
         }
         tracing::info!("the next proxy process serves; this one ends when what it has accepted has ended");
         let id = ConnectionId(u64::MAX);
-        let ended = shutdown.run_until_cancelled(self.connection(id, next).of_next().run()).await;
+        let ended = shutdown.run_until_cancelled(self.host.connection(id, next).of_next().run()).await;
         if ended.is_some() { Served::UntilNextEnded } else { Served::UntilShutdown }
     }
 }

@@ -30,40 +30,57 @@ struct NodePods {
     pods: Vec<LocalPod>,
 }
 
+/// All pods of this host, by node.
+pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
+
 /// Returns the path of the file that belongs to a socket.
 pub(crate) fn path(socket: &Path) -> PathBuf {
     socket.with_extension("pods.json")
 }
 
 /// Reads the file. Without one, or if it is unreadable, nothing was saved: the workers say it again.
-pub(crate) fn read(path: &Path) -> Vec<(NodeName, Vec<LocalPod>)> {
+pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
     let file: File = known_file::read_saved(path, |text| serde_json::from_slice(text), loss);
     file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
 /// Writes the file whenever the tables have changed, until `shutdown`, and then once more.
-pub(crate) async fn keep(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
+pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown: CancellationToken) {
+    keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
+}
+
+/// Calls `write` whenever the tables have changed, until `shutdown`, and then once more. It learns whether it could the
+/// last time, and returns whether it could.
+pub(crate) async fn keep<F: Future<Output = bool>>(
+    workers: Arc<Workers>,
+    write: impl Fn(PodsOfNodes, bool) -> F,
+    shutdown: CancellationToken,
+) {
     let mut changes = workers.changes();
     let mut was_written = true;
+    workers.note_saved(Some(*changes.borrow()));
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
             changed = changes.changed() => if changed.is_err() { break },
         }
-        was_written = save(&workers, &path, was_written).await;
+        let version = *changes.borrow_and_update();
+        was_written = write(workers.rows(), was_written).await;
+        workers.note_saved(Some(version));
         tokio::select! {
             () = shutdown.cancelled() => break,
             () = tokio::time::sleep(MIN_INTERVAL) => {}
         }
     }
-    save(&workers, &path, was_written).await;
+    write(workers.rows(), was_written).await;
+    workers.note_saved(None);
 }
 
 /// Writes the file on another thread. Returns whether it could; says so when that changes.
-async fn save(workers: &Workers, path: &Path, was_written: bool) -> bool {
-    let nodes = workers.rows().into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
-    let target = path.to_owned();
+async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
+    let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
+    let target = path.clone();
     let written = tokio::task::spawn_blocking(move || write(&target, &File { nodes })).await;
     let written = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
     match &written {

@@ -42,6 +42,8 @@ pub(crate) struct Workers {
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     /// Grows with each change that is to be saved.
     version: watch::Sender<u64>,
+    /// The version that a restarted proxy would find; `None` if nothing is saved.
+    saved: watch::Sender<Option<u64>>,
     /// The nodes whose workers are connected.
     speaking: watch::Sender<BTreeSet<NodeName>>,
     /// The addresses of this host in the networks of pods. They stay while the worker is away, as its pods do.
@@ -70,6 +72,7 @@ impl Workers {
             former: OnceLock::new(),
             nodes: Mutex::default(),
             version: watch::Sender::new(0),
+            saved: watch::Sender::new(None),
             speaking: watch::Sender::default(),
             gateways: watch::Sender::default(),
         }
@@ -78,6 +81,20 @@ impl Workers {
     /// Returns a receiver that is notified when something has changed that is to be saved.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
+    }
+
+    /// Says that all was saved as it was at this version, or could not be; `None` if nothing is saved any more.
+    pub(crate) fn note_saved(&self, version: Option<u64>) {
+        self.saved.send_replace(version);
+    }
+
+    /// Completes when all that has changed so far is saved, if anything is saved here.
+    pub(crate) fn until_saved(&self) -> impl Future<Output = ()> + use<> {
+        let (version, mut saved) = (*self.version.borrow(), self.saved.subscribe());
+        async move {
+            let is_saved = |saved: &Option<u64>| saved.is_none_or(|saved| saved >= version);
+            let _ended = saved.wait_for(is_saved).await;
+        }
     }
 
     /// Returns the nodes whose workers are connected, as they come and go.

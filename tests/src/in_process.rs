@@ -64,6 +64,7 @@ impl InProcessCluster {
                 identity_store: Some(Arc::new(RememberedIdentity::default())),
                 pod_store: worker::PodStore::Nowhere,
                 uses_machine: false,
+                proxy: None,
                 pressure: || None,
             };
             let (store, shutdown) = (shared_by_workers.clone(), token.clone());

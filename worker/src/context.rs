@@ -88,7 +88,7 @@ impl SessionContext {
         };
         let context = Self {
             link: LinkState::new(worker.clock.clone(), worker.config.timing.fence_after),
-            handover: Handover::new(worker.config.proxy_socket.is_some()),
+            handover: Handover::new(worker.proxy.is_some()),
             worker,
             session,
             table: PodTable::default(),

@@ -7,6 +7,7 @@ use common::config::{Config, RuntimeKind};
 use common::node::Psi;
 
 use crate::error::WorkerError;
+use crate::handover::socket::{self, ProxySocket};
 use crate::identity::{IdentityFiles, IdentityStore};
 use crate::lease_file::{self, LeaseFile, LeaseStore};
 use crate::psi;
@@ -31,6 +32,8 @@ pub struct WorkerEnv {
     pub pod_store: PodStore,
     /// Whether containers use this machine's disk, processor and memory, and write logs; those of a simulation do not.
     pub uses_machine: bool,
+    /// The proxy of this host; `None` if it has none.
+    pub proxy: Option<Arc<dyn ProxySocket>>,
     /// Reads the machine's pressure stall information; `None` if the kernel has none.
     pub pressure: fn() -> Option<Psi>,
 }
@@ -51,6 +54,7 @@ impl WorkerEnv {
                 RuntimeKind::Docker | RuntimeKind::Process => PodStore::file(config),
             },
             uses_machine: config.runtime != RuntimeKind::Sim,
+            proxy: socket::configured(config),
             pressure: psi::read,
         })
     }

@@ -8,7 +8,6 @@
 //! The worker runs it for as long as the process lives, and tells its supervisor so ([`crate::liveness`]). If
 //! the worker falls silent the supervisor does the same with [`enforce`].
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine_health::Probe;
-use crate::handover::close_all::close_all;
+use crate::handover::close_all::{close_all, cut_all};
+use crate::handover::socket::ProxySocket;
 use crate::known_containers::{KnownContainers, must_stop};
 use crate::lease::LeaseState;
 use crate::lease_file::SavedLease;
@@ -110,8 +110,8 @@ fn log_expiry(worker: &Worker) {
 async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
     let cluster = worker.identity.cluster();
-    let proxy_socket = worker.config.proxy_socket.as_deref();
-    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy_socket };
+    let proxy = worker.proxy.as_deref();
+    let scope = FenceScope { node: &worker.node, cluster: cluster.as_ref(), timing, proxy };
     match enforce(&*worker.runtime, &scope, deadline, &*worker.clock, &worker.known).await {
         Ok(found) => worker.lease.mark_fenced(deadline) && found == 0,
         Err(error) => {
@@ -131,8 +131,8 @@ pub(crate) struct FenceScope<'a> {
     pub(crate) node: &'a NodeName,
     pub(crate) cluster: Option<&'a ClusterId>,
     pub(crate) timing: &'a Timing,
-    /// Where the proxy of this host listens, which has gates to be closed first.
-    pub(crate) proxy_socket: Option<&'a Path>,
+    /// The proxy of this host, which has gates to be closed first.
+    pub(crate) proxy: Option<&'a dyn ProxySocket>,
 }
 
 /// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
@@ -144,16 +144,18 @@ pub(crate) async fn enforce(
     clock: &dyn Clock,
     known: &KnownContainers,
 ) -> Result<usize, RuntimeError> {
-    let FenceScope { node, cluster, timing, proxy_socket } = *scope;
+    let FenceScope { node, cluster, timing, proxy } = *scope;
     let stop = async |containers: Vec<Container>| {
         for container in &containers {
             tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
         }
-        let within = fence_drain(timing, deadline, clock.now());
-        close_all(proxy_socket, &containers.iter().collect::<Vec<_>>(), within).await;
+        let all: Vec<_> = containers.iter().collect();
+        close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
-        let found = containers.len();
-        stop_all(runtime, containers, StopReason::Fenced, grace, known).await.map(|()| found)
+        // Without any time, or with a proxy that has not answered in time, nothing more is let in nevertheless.
+        let stops = stop_all(runtime, containers.clone(), StopReason::Fenced, grace, known);
+        let ((), stopped) = tokio::join!(cut_all(proxy, &all), stops);
+        stopped.map(|()| all.len())
     };
     let mut list = runtime.list_live(node);
     let listed = match tokio::time::timeout(MAX_LIST_WAIT, &mut list).await {
@@ -257,10 +259,13 @@ async fn stop_leftovers(
                 tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
             }
             // Those of `stop` pods may run elsewhere already, and must not run twice for any request's sake.
-            let keep = found.iter().filter(|container| container.on_disconnect == OnDisconnect::Keep);
-            close_all(worker.config.proxy_socket.as_deref(), &keep.collect::<Vec<_>>(), max_grace).await;
+            let is_keep = |container: &&Container| container.on_disconnect == OnDisconnect::Keep;
+            let (keep, never_twice): (Vec<_>, Vec<_>) = found.iter().partition(is_keep);
+            let proxy = worker.proxy.as_deref();
+            close_all(proxy, &keep, max_grace).await;
             let grace = |container: &Container| container.grace.min(max_grace);
-            stop_all(&*worker.runtime, found, reason, grace, &worker.known).await
+            let stops = stop_all(&*worker.runtime, found.clone(), reason, grace, &worker.known);
+            tokio::join!(cut_all(proxy, &never_twice), stops).1
         };
         let result = tokio::select! {
             () = shutdown.cancelled() => return false,

@@ -57,8 +57,8 @@ async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<bool, Runti
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
     let known = saved_containers::read(&worker.config.data_dir, node, runtime);
-    let proxy_socket = worker.config.proxy_socket.as_deref();
-    let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy_socket };
+    let proxy = worker.proxy.as_deref();
+    let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy };
     let found = fence::enforce(runtime, &scope, *deadline, &*worker.clock, &known).await?;
     if found > 0 {
         return Ok(false);

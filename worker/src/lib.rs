@@ -113,6 +113,7 @@ use crate::worker::Worker;
 pub use crate::env::WorkerEnv;
 pub use crate::error::WorkerError;
 pub use crate::former_names::OtherLease;
+pub use crate::handover::socket::{ProxySocket, ProxyStream};
 pub use crate::identity::{IdentityStore, cluster_of};
 pub use crate::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 pub use crate::liveness::LivenessPipe;

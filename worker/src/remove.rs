@@ -1,11 +1,18 @@
 //! Removes containers that are not this node's, in the background. Nothing is reported to Redis.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use common::spec::OnDisconnect;
 
 use crate::context::SessionContext;
+use crate::handover::close_all::{close_all, cut_all};
 use crate::lines::kept::KeptOwner;
 use crate::measure::{self, StopReason};
-use crate::runtime::Container;
+use crate::runtime::{Container, RuntimeError};
+
+/// How long requests in flight have to end. What the pod's specification says is not known here.
+const MAX_DRAIN: Duration = Duration::from_secs(10);
 
 /// Stops and removes a container, unless that is under way already. If it fails, the next look at the
 /// containers finds the container again.
@@ -16,10 +23,9 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
         let node = &task_context.worker.node;
-        let Container { handle, pod, grace, .. } = container.clone();
+        let Container { handle, pod, .. } = container.clone();
         tracing::info!(%node, %pod, container = handle, "removing a container of another node's pod");
-        keep_log(&task_context, &container).await;
-        match task_context.worker.runtime.stop(&handle, grace).await {
+        match let_go_and_stop(&task_context, &container).await {
             Ok(()) => measure::stop(StopReason::NotAssigned),
             Err(error) => {
                 tracing::warn!(%node, %pod, container = handle, %error, "container removal failed; retrying");
@@ -27,6 +33,24 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
         }
         task_context.table.end_removal(&handle);
     });
+}
+
+/// Stops and removes a container once its pod's gate has let go of what is in flight; at once if the pod must not run
+/// twice, for it may run elsewhere already.
+async fn let_go_and_stop(context: &SessionContext, container: &Container) -> Result<(), RuntimeError> {
+    let worker = &context.worker;
+    let (proxy, containers) = (worker.proxy.as_deref(), [container]);
+    let stop = async {
+        keep_log(context, container).await;
+        worker.runtime.stop(&container.handle, container.grace).await
+    };
+    match container.on_disconnect {
+        OnDisconnect::Keep => {
+            close_all(proxy, &containers, MAX_DRAIN).await;
+            stop.await
+        }
+        OnDisconnect::Stop => tokio::join!(cut_all(proxy, &containers), stop).1,
+    }
 }
 
 /// Stops a container and keeps its log, if it is known whose it is.

@@ -15,6 +15,7 @@ use crate::engine_health::EngineHealth;
 use crate::env::WorkerEnv;
 use crate::file_store::FileStore;
 use crate::garbage::image_uses::ImageUses;
+use crate::handover::socket::ProxySocket;
 use crate::identity::Identity;
 use crate::known_containers::KnownContainers;
 use crate::lease::Lease;
@@ -62,6 +63,8 @@ pub(crate) struct Worker {
     pub(crate) image_uses: ImageUses,
     /// Whether containers use this machine, see [`WorkerEnv`].
     pub(crate) uses_machine: bool,
+    /// The proxy of this host; `None` if it has none.
+    pub(crate) proxy: Option<Arc<dyn ProxySocket>>,
     /// The logs of containers that were removed.
     pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
@@ -91,6 +94,7 @@ impl Worker {
             image_uses: ImageUses::load(&config, env.uses_machine),
             kept_logs: KeptLogs::new(&config, env.uses_machine),
             uses_machine: env.uses_machine,
+            proxy: env.proxy,
             shared: SharedDirectory::new(&config),
             logins: Arc::new(ClusterLogins {
                 store: store.clone(),

@@ -7,12 +7,13 @@ use std::time::Duration;
 use common::handover::{FromProxy, FromWorker, Lines, to_line};
 use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
-use crate::gate::{Drained, Gates};
+use crate::gate::Drained;
 use crate::names::NamesStatus;
 use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
@@ -20,6 +21,9 @@ use crate::workers::{ConnectionId, NotSpeaker, Workers};
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 /// The longest time in flight that a worker can ask for: as long as the longest `drain`.
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the end of a drain waits until it is saved that the gate is closed: twenty times as long as that takes.
+const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// Why a connection ended, other than by its other end.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +47,11 @@ enum Ended {
 /// A drain that was asked for on this connection and has ended; `None` if the pod was opened again.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
-pub(super) struct Connection {
+pub(super) struct Connection<S> {
     id: ConnectionId,
     workers: Arc<Workers>,
-    gates: Arc<Gates>,
     names: watch::Receiver<NamesStatus>,
-    lines: Lines,
+    lines: Lines<S>,
     /// The node that it speaks for.
     node: Option<NodeName>,
     /// Whether it is that of the next process, which speaks for all nodes.
@@ -58,18 +61,17 @@ pub(super) struct Connection {
     has_warned: bool,
 }
 
-impl Connection {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(
         id: ConnectionId,
         workers: Arc<Workers>,
-        gates: Arc<Gates>,
         names: watch::Receiver<NamesStatus>,
-        lines: Lines,
+        lines: Lines<S>,
     ) -> Self {
         let drains = JoinSet::new();
         let handles = HashMap::new();
         let (node, is_of_next, has_warned) = (None, false, false);
-        Self { id, workers, gates, names, lines, node, is_of_next, drains, handles, has_warned }
+        Self { id, workers, names, lines, node, is_of_next, drains, handles, has_warned }
     }
 
     /// Makes it that of the next process, which has taken the sockets.
@@ -79,7 +81,7 @@ impl Connection {
 
     /// Serves the connection until it ends. Gates that it has closed stay closed: the worker of the pod goes on in its
     /// next session. Returns the connection if it is one of the next process, which asks for the sockets.
-    pub(super) async fn run(mut self) -> Option<Lines> {
+    pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
             tracing::warn!(node, "the connection of a worker is ended: {error}");
@@ -179,7 +181,8 @@ impl Connection {
         let (in_flight, before) = self.workers.close(&pod, &assignment, within);
         self.send(&FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight }).await?;
         self.abort_drain(&assignment);
-        let gates = self.gates.clone();
+        let gates = self.workers.gates().clone();
+        let saved = self.workers.until_saved();
         let key = assignment.clone();
         let drain = async move {
             let closed_at = Instant::now();
@@ -188,6 +191,8 @@ impl Connection {
                 drained.cut += before.ended().await;
                 drained.after = closed_at.elapsed();
             }
+            // If this process dies now, the next one must not open the gate again. A disk that hangs holds up no stop.
+            let _in_time = tokio::time::timeout(MAX_SAVE_WAIT, saved).await;
             (pod, assignment, drained)
         };
         self.handles.insert(key, self.drains.spawn(drain));

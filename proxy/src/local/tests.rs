@@ -111,6 +111,23 @@ async fn a_socket_that_nobody_serves_any_more_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_pod_is_reported_drained_once_it_is_saved_that_its_gate_is_closed() {
+    let host = Host::new().await;
+    let (a, b) = (local_pod("a"), local_pod("b"));
+    let mut worker = host.worker("n", &[&a]).await;
+    for round in 0..5 {
+        // What was written last is not old enough for another write at once.
+        worker.say(&FromWorker::Set { pod: LocalPod { replica: round, ..b.clone() } }).await;
+        worker.say(&FromWorker::Set { pod: a.clone() }).await;
+        worker.close(&a, Duration::from_secs(60)).await;
+        while !matches!(worker.hear().await, FromProxy::Drained { .. }) {}
+        let saved = saved_pods::read(&saved_pods::path(&host.socket()));
+        let row = saved.iter().flat_map(|(_, rows)| rows).find(|row| row.pod == a.pod).unwrap();
+        assert!(!row.open, "round {round}: a proxy that is restarted now would open it");
+    }
+}
+
+#[tokio::test]
 async fn a_closed_pod_is_reported_drained_when_its_last_request_has_ended() {
     let host = Host::new().await;
     let a = local_pod("a");

@@ -3,26 +3,25 @@
 //! Without a proxy it only looks once a second whether there is a socket. What it sends is computed after the requests
 //! to close were noted: a gate that a stop has closed is never opened by a row from before.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::control_loop::{Loop, Next};
 use common::handover::{FromWorker, Lines, lines, to_line};
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
 use super::drain::LinkStatus;
 use super::rows::{self, Rows};
+use super::socket::{ProxyStream, dial};
 use crate::context::SessionContext;
 
 /// How often the loop looks for a proxy.
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
 /// The first look after the proxy has gone: it may only be restarting.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a proxy may take to accept a connection, or to read what is sent to it.
+/// How long a proxy may take to read what is sent to it.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(5);
@@ -52,8 +51,8 @@ impl Loop<LinkError> for HandoverLoop {
 
     async fn step(&mut self) -> Result<Next, LinkError> {
         let handover = &self.context.handover;
-        let Some(socket) = self.context.worker.config.proxy_socket.clone() else { return Ok(Next::End) };
-        let mut dialled = dial(&socket).await;
+        let Some(socket) = self.context.worker.proxy.clone() else { return Ok(Next::End) };
+        let mut dialled = dial(&*socket).await;
         self.wait = DIAL_INTERVAL;
         let node = &self.context.worker.node;
         while let Ok(stream) = dialled {
@@ -66,7 +65,7 @@ impl Loop<LinkError> for HandoverLoop {
                 break;
             }
             // Another process may have taken its place: until that is known, pods that are being stopped wait.
-            dialled = dial(&socket).await;
+            dialled = dial(&*socket).await;
             let goes_on =
                 if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
             match ended {
@@ -93,7 +92,7 @@ impl HandoverLoop {
     }
 
     /// Speaks to the proxy until one of the two ends.
-    async fn serve(&self, stream: UnixStream) -> Result<(), LinkError> {
+    async fn serve(&self, stream: ProxyStream) -> Result<(), LinkError> {
         let context = &self.context;
         let mut lines = lines(stream);
         let (node, incarnation) = (context.worker.node.clone(), context.session.incarnation().clone());
@@ -118,7 +117,11 @@ impl HandoverLoop {
     }
 
     /// Sends what the proxy does not know yet.
-    async fn send_changes(&self, lines: &mut Lines, sent: &mut Option<Rows>) -> Result<(), LinkError> {
+    async fn send_changes(
+        &self,
+        lines: &mut Lines<ProxyStream>,
+        sent: &mut Option<Rows>,
+    ) -> Result<(), LinkError> {
         let mut messages = Vec::new();
         // Before the first full look the table does not have what an earlier session started.
         if self.context.first_listing_done.is_cancelled() {
@@ -159,12 +162,7 @@ impl HandoverLoop {
     }
 }
 
-/// Connects to the proxy.
-pub(super) async fn dial(socket: &Path) -> std::io::Result<UnixStream> {
-    tokio::time::timeout(MAX_WAIT, UnixStream::connect(socket)).await?
-}
-
-async fn send(lines: &mut Lines, messages: &[FromWorker]) -> Result<(), LinkError> {
+async fn send(lines: &mut Lines<ProxyStream>, messages: &[FromWorker]) -> Result<(), LinkError> {
     let all = async {
         for message in messages {
             lines.feed(to_line(message)).await?;

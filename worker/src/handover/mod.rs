@@ -6,6 +6,7 @@
 //! rows.rs       pure: what the proxy is told about a pod
 //! drain.rs      pure: how long a stop waits for requests in flight, and what it does next
 //! close_all.rs  closes gates without a session, for the fence
+//! socket.rs     where the proxy is reached
 //! ```
 //!
 //! Without a proxy nothing flows through one, and no stop waits.
@@ -14,6 +15,7 @@ pub(crate) mod close_all;
 pub(crate) mod drain;
 pub(crate) mod link;
 mod rows;
+pub(crate) mod socket;
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::change_log::ChangeLog;
 use crate::fence::FenceScope;
+use crate::handover::socket;
 use crate::{env, fence, identity, saved_containers};
 
 /// How many containers had to be stopped, or why the look failed.
@@ -91,8 +92,8 @@ fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
         let engine = env::runtime(config).map_err(|error| error.to_string())?;
         let (node, timing, cluster) = (&config.node, &config.timing, identity::cluster_of(config));
         let known = saved_containers::read(&config.data_dir, node, &*engine);
-        let proxy_socket = config.proxy_socket.as_deref();
-        let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy_socket };
+        let proxy = socket::configured(config);
+        let scope = FenceScope { node, cluster: cluster.as_ref(), timing, proxy: proxy.as_deref() };
         let fence = fence::enforce(&*engine, &scope, deadline, &BootClock, &known);
         fence.await.map_err(|error| error.to_string())
     });

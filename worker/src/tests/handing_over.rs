@@ -181,6 +181,24 @@ async fn a_worker_that_dies_while_a_pod_drains_goes_on_in_its_next_session() {
 }
 
 #[tokio::test]
+async fn containers_that_a_worker_finds_of_other_nodes_pods_have_let_go_before_they_are_stopped() {
+    let Some(rig) = rig("containers_that_a_worker_finds_of_other_nodes_pods_have_let_go") else { return };
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
+    drop(worker);
+    let _set: u64 = rig.redis.cli(&["HSET", "pod:p", "node", "other"]).await;
+    let (key, assignment) = (id("p"), pass.pod().assignment.clone());
+    let worker = rig.worker();
+    let is_open = || async { host.gates.enter(&key, &assignment).is_ok() };
+    eventually("the gate is closed", || async { !is_open().await }).await;
+    let cut = tokio::time::timeout(Duration::from_secs(1), pass.cut()).await;
+    assert!(cut.is_err() && rig.engine.running() == 1, "the request was cut, or its container stopped");
+    drop(pass);
+    eventually("it is removed", || async { rig.engine.running() == 0 }).await;
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_worker_that_is_shut_down_waits_for_no_drain() {
     let Some(rig) = rig("a_worker_that_is_shut_down_waits_for_no_drain") else { return };
     let host = Host::start(&rig).await;

@@ -1,0 +1,48 @@
+//! Where the proxy of this host is reached.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::config::Config;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+
+/// How long a proxy may take to accept a connection.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// A connection to the proxy.
+pub type ProxyStream = Box<dyn ReadWrite>;
+
+/// Both directions of a connection.
+pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
+
+/// What connects to the proxy of this host: the path of its socket, or that of a simulation.
+pub trait ProxySocket: Send + Sync {
+    /// Connects.
+    ///
+    /// # Errors
+    /// If no proxy listens.
+    fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>>;
+}
+
+impl ProxySocket for PathBuf {
+    fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>> {
+        UnixStream::connect(self).map(|stream| Ok(Box::new(stream?) as ProxyStream)).boxed()
+    }
+}
+
+/// Returns the socket that is configured; `None` if this host has no proxy.
+pub(crate) fn configured(config: &Config) -> Option<Arc<dyn ProxySocket>> {
+    config.proxy_socket.clone().map(|path| Arc::new(path) as Arc<dyn ProxySocket>)
+}
+
+/// Connects to the proxy.
+pub(super) async fn dial(socket: &dyn ProxySocket) -> io::Result<ProxyStream> {
+    tokio::time::timeout(MAX_WAIT, socket.connect()).await?
+}
