@@ -62,6 +62,8 @@ pub(crate) struct State {
     pending: Option<Operation>,
     /// By service: its image before the last change of it.
     images_before: BTreeMap<&'static str, String>,
+    /// How long requests to pods of services have to end; `None` if there are none.
+    drain: Option<&'static str>,
     /// The mean pause between two operations, in milliseconds.
     mean_pause: u64,
     /// Whether no further operation begins.
@@ -69,7 +71,7 @@ pub(crate) struct State {
 }
 
 impl Clients {
-    pub(crate) fn new(mut random: Random) -> Self {
+    pub(crate) fn new(mut random: Random, drain: Option<&'static str>) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(State {
             random,
@@ -77,6 +79,7 @@ impl Clients {
             expected: ExpectedState::default(),
             pending: None,
             images_before: BTreeMap::new(),
+            drain,
             mean_pause,
             are_done: false,
         })))
@@ -253,6 +256,9 @@ async fn put(
         input["update"] = serde_json::json!({
             "order": order, "parallelism": 1, "monitor": 1, "on_failure": "rollback",
         });
+    }
+    if let Some(drain) = clients.lock().drain {
+        input["drain"] = drain.into();
     }
     let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
     let (outcome, created_pods, receipt) = create_or_put(store, clients, &desired).await?;

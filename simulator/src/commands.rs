@@ -4,6 +4,7 @@
 use ::redis::Value;
 use common::store::RedisCommand;
 
+use crate::addresses::POOL_SIZE;
 use crate::bus::RedisRequest;
 use crate::process_id::ProcessId;
 use crate::scripts::{HINTS, KEY};
@@ -30,6 +31,9 @@ impl World {
             "TIME" => return self.time_reply(),
             "EVALSHA" => return self.execute_script(process, words),
             _ => {}
+        }
+        if let (ProcessId::Proxy(_), Some(reply)) = (process, self.replication_reply(&name)) {
+            return reply;
         }
         let reply = match name.as_str() {
             "BRPOPLPUSH" => {
@@ -135,6 +139,9 @@ impl World {
         let now = self.clock.redis_now().to_string();
         let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         changed[1] = hash.as_bytes();
+        if script.name() == "address" {
+            *changed.last_mut().unwrap() = POOL_SIZE.as_bytes();
+        }
         self.redis.add(&["HSET", KEY, "now", &now]);
         self.redis.add(&changed);
         self.redis.add(&["LPOP", HINTS, "1000"]);

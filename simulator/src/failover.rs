@@ -126,6 +126,10 @@ impl World {
     /// Restores the data that Redis had when it was emptied, or an older state of them.
     pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
+            if let Some(replica) = &self.faults.replica {
+                // What was told since may be lost together with all data.
+                self.proxies.told.forget_since(replica.taken_at);
+            }
             self.fail_over();
             self.faults.protected_containers.clear();
         }
@@ -221,6 +225,7 @@ impl World {
 
     /// Notes which pods are being stopped, and checks a stop.
     pub(crate) fn watch_engine(&mut self, host: usize, request: &EngineRequest) {
+        self.check_gate(host, request);
         match &request.call {
             EngineCall::Run(run) => {
                 let identity = (run.identity.pod.to_string(), run.identity.assignment.to_string());

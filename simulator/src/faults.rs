@@ -327,6 +327,7 @@ impl World {
         self.kill(worker, until);
         self.bus.lock().engine_requests.retain(|request| request.process != worker);
         self.cluster.hosts[host].reboot();
+        self.proxies.reboot(host, until);
         self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
     }
 
@@ -336,6 +337,7 @@ impl World {
         self.stats.suspensions += 1;
         let worker = ProcessId::Worker(host);
         self.log(worker, format_args!("SUSPENDED until {}", self.clock.since_start(until)));
+        self.proxies.suspend(host, until);
         let slot = self.cluster.slot_mut(worker);
         slot.suspended_until = until;
         slot.paused_until = until;

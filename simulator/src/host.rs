@@ -426,6 +426,11 @@ impl Runtime for SimulatedHost {
         true
     }
 
+    /// All pods are reached at one address: a request is sent to a pod, and not to an address.
+    fn uses_host_network(&self) -> bool {
+        true
+    }
+
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,

@@ -24,6 +24,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod addresses;
 mod background;
 mod bus;
 mod checks;
@@ -44,6 +45,7 @@ mod process;
 mod process_id;
 mod process_slot;
 mod processes;
+mod proxies;
 mod random;
 mod redis;
 mod scenario;
@@ -84,6 +86,10 @@ pub struct Switches {
     pub no_startup_fence: bool,
     /// Leases last longer than the silence after which a node is declared dead.
     pub fence_longer_than_dead: bool,
+    /// Workers are told at once that nothing is in flight to a pod.
+    pub no_wait_for_gates: bool,
+    /// Gates let requests in that are closed.
+    pub open_gates: bool,
     /// Workers do not find the payloads in `rq` that no task works on.
     pub no_sweep: bool,
 }
@@ -143,7 +149,7 @@ pub fn simulate(options: &RunOptions<'_>) -> Result<(Stats, Vec<String>), Box<Fa
     deterministic::make_deterministic(options.seed);
     let mut world = World::new(options);
     let result = match options.scenario {
-        Scenario::Random => run_with_random_faults(&mut world),
+        Scenario::Random | Scenario::HandOver => run_with_random_faults(&mut world),
         Scenario::Jobs => jobs::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };

@@ -19,6 +19,8 @@ pub(crate) enum ProcessId {
     Worker(usize),
     /// On a host of its own, with the name of the first worker. It runs only now and then.
     SecondWorker,
+    /// Of a host. It shares the slot of its worker: what cuts one off from Redis cuts off the other.
+    Proxy(usize),
 }
 
 impl ProcessId {
@@ -29,6 +31,7 @@ impl ProcessId {
             ProcessId::Scheduler(index) => 1 + index,
             ProcessId::Worker(index) => 1 + SCHEDULERS + index,
             ProcessId::SecondWorker => 1 + SCHEDULERS + WORKERS,
+            ProcessId::Proxy(host) => 1 + SCHEDULERS + host,
         }
     }
 
@@ -51,7 +54,7 @@ impl ProcessId {
         match self {
             ProcessId::Worker(index) => Some(index),
             ProcessId::SecondWorker => Some(WORKERS),
-            ProcessId::Api | ProcessId::Scheduler(_) => None,
+            ProcessId::Api | ProcessId::Scheduler(_) | ProcessId::Proxy(_) => None,
         }
     }
 
@@ -76,6 +79,7 @@ impl fmt::Display for ProcessId {
             ProcessId::Scheduler(index) => format!("s{}", index + 1),
             ProcessId::Worker(index) => format!("w{}", index + 1),
             ProcessId::SecondWorker => "w1bis".to_owned(),
+            ProcessId::Proxy(host) => format!("p{}", host + 1),
         };
         f.pad(&text)
     }

@@ -14,6 +14,7 @@ use crate::clients;
 use crate::clock::TimingMillis;
 use crate::process::Process;
 use crate::process_id::{PROCESSES, ProcessId};
+use crate::proxies::DRAIN;
 use crate::world::World;
 
 /// A node's CPUs: too few for all pods of services when one node is missing, so that some pods have to wait.
@@ -52,8 +53,8 @@ impl World {
         }
         let config = Arc::new(config);
         let clock = self.clock.now - self.cluster.slot(id).clock_lag;
-        let worker_env = id.host().map(|host| {
-            let host = Arc::new(self.cluster.hosts[host].clone());
+        let worker_env = id.host().map(|index| {
+            let host = Arc::new(self.cluster.hosts[index].clone());
             if self.switches.no_startup_fence {
                 host.hide_containers_once();
             }
@@ -64,6 +65,7 @@ impl World {
                 identity_store: Some(host),
                 pod_store: worker::PodStore::Nowhere,
                 uses_machine: false,
+                proxy: self.proxies.socket(index),
                 pressure: || None,
             }
         });
@@ -125,7 +127,8 @@ impl World {
         let on_disconnect = if uuid.ends_with(['0', '1', '2', '3', '4']) { "stop" } else { "keep" };
         let payload = format!(
             "{{\"name\":\"pushed\",\"uuid\":\"{uuid}\",\"image\":\"{on_disconnect}:0\",\"replica\":0,\
-             \"on_disconnect\":\"{on_disconnect}\"}}"
+             \"on_disconnect\":\"{on_disconnect}\"{}}}",
+            if self.proxies.are_there() { format!(",\"drain\":\"{DRAIN}\"") } else { String::new() }
         );
         self.clients.lock().expected.push(&uuid);
         self.checks.known_pods.insert(uuid.clone());

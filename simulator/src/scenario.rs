@@ -46,6 +46,9 @@ pub enum Scenario {
     /// The same with a health check. It always fails in the containers of the update that is broken; in others it fails
     /// for a while now and then.
     Health,
+    /// Faults occur at random times on hosts that have proxies: requests enter the gates of pods, and proxies die and stand
+    /// still as well.
+    HandOver,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stand still, failovers lose
     /// writes, and the clocks of new masters are wrong.
     Jobs,
@@ -53,7 +56,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// Every scenario.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 10] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -62,6 +65,7 @@ impl Scenario {
         Scenario::BrokenUpdate,
         Scenario::StartFirst,
         Scenario::Health,
+        Scenario::HandOver,
         Scenario::Jobs,
     ];
 }
@@ -145,7 +149,7 @@ impl Director {
         }
         match scenario {
             // These have no director.
-            Scenario::Random | Scenario::Jobs => {}
+            Scenario::Random | Scenario::HandOver | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),

@@ -69,6 +69,10 @@ stats! {
     requeued,
     /// Hints that were lost, late or delivered twice.
     faulty_hints,
+    /// Requests that a gate has let in,
+    let_in,
+    /// and those that it has refused because its pod was to be stopped.
+    refused_by_gates,
     /// Ticks of crons that had their job.
     ticks,
     /// Simulated milliseconds from the end of the faults until the cluster had converged.

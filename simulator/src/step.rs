@@ -294,6 +294,9 @@ impl World {
             7..=9 => engine.execute(&request.call, true).and_then(|_| error("reply lost")),
             _ => engine.execute(&request.call, true),
         };
+        if let EngineCall::Stop(handle, _) | EngineCall::Halt(handle) = &request.call {
+            self.note_end(host, handle);
+        }
         self.stats.starts += u64::from(matches!(request.call, EngineCall::Run(_)) && reply.is_ok());
         if !matches!(request.call, EngineCall::Ping) || reply.is_err() {
             let (call, outcome) = (describe_call(&request.call), describe_reply(&reply));

@@ -13,10 +13,11 @@ use crate::hints::PendingHint;
 use crate::host::must_not_run_twice;
 use crate::observed_state::{ObservedState, PodIdCache};
 use crate::process_id::{PROCESSES, ProcessId, WORKERS};
+use crate::proxies::{DRAIN, Proxies};
 use crate::random::Random;
 use crate::redis::RedisConnection;
 use crate::scripts::Scripts;
-use crate::{RunOptions, Stats, Switches};
+use crate::{RunOptions, Scenario, Stats, Switches};
 
 /// All processes are polled when this many milliseconds have passed since the last time. In between, only the
 /// process is polled that has just received a reply.
@@ -37,6 +38,7 @@ pub(crate) struct World {
     pub(crate) bus: SharedBus,
     pub(crate) network: Network,
     pub(crate) cluster: SimulatedCluster,
+    pub(crate) proxies: Proxies,
     pub(crate) clients: Clients,
     pub(crate) faults: Faults,
     pub(crate) observed: ObservedState,
@@ -81,7 +83,8 @@ impl World {
         let faults = Faults::new(&mut random, options.seed);
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
-        let clients = Clients::new(Random::new(random.next()));
+        let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
+        let clients = Clients::new(Random::new(random.next()), proxies.are_there().then_some(DRAIN));
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
             switches: options.switches,
@@ -95,6 +98,7 @@ impl World {
             bus,
             network: Network::default(),
             cluster,
+            proxies,
             clients,
             faults,
             observed: ObservedState::default(),
@@ -114,6 +118,7 @@ impl World {
         self.correct_databases(u64::MAX);
         self.remove_held_containers();
         self.faults.end();
+        self.proxies.end_faults();
         // A slow Redis is a fault as well.
         self.max_step = self.max_step.min(10);
         for slot in &mut self.cluster.slots {
@@ -136,9 +141,11 @@ impl World {
             self.push_by_hand(elapsed);
         }
         self.restart_processes();
+        self.progress_proxies(elapsed);
         self.deliver_hints();
         let answered = self.execute_next();
         self.poll_processes(answered, elapsed);
+        self.poll_proxies(elapsed);
         self.observe();
         self.take_violations()
     }

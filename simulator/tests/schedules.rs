@@ -255,6 +255,8 @@ scenarios! {
     a_broken_update_is_rolled_back_whichever_scheduler_dies: BrokenUpdate, SEEDS_PER_SCENARIO;
     an_update_that_starts_first_keeps_what_was_promised: StartFirst, 3 * SEEDS_PER_SCENARIO;
     a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so: Health, 2 * SEEDS_PER_SCENARIO;
+    no_request_is_cut_short_and_none_let_in_by_a_closed_gate:
+        HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(4 * SEEDS_PER_SCENARIO);
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
@@ -359,7 +361,9 @@ fn note_stale_seed(line: &str) {
 /// One test for each ablation: its name, the seed that found it last time, what is disabled, and what the
 /// simulator must find then.
 macro_rules! ablations {
-    (switches { $($switched:ident, seed $switch_seed:literal: $switch:ident => $sign:literal;)* }
+    (switches {
+         $($switched:ident, seed $switch_seed:literal of $switch_scenario:ident: $switch:ident => $sign:literal;)*
+     }
      $($scenario:ident { $($name:ident, seed $seed:literal:
          $file:literal, $from:literal => $to:literal, $expected:literal;)* })*) => {
         /// The ablation of this name; none if the name is empty.
@@ -375,7 +379,7 @@ macro_rules! ablations {
 
         $(#[test]
         fn $switched() {
-            must_find(stringify!($switched), Scenario::Random, $switch_seed, $sign);
+            must_find(stringify!($switched), Scenario::$switch_scenario, $switch_seed, $sign);
         })*
         $($(#[test]
         fn $name() {
@@ -386,9 +390,11 @@ macro_rules! ablations {
 
 ablations! {
     switches {
-    without_the_startup_fence, seed 50: no_startup_fence => "invariant 5";
-    with_a_fence_after_death, seed 1: fence_longer_than_dead => "invariant 5";
-    without_the_sweep, seed 4: no_sweep => "does not converge";
+    without_the_startup_fence, seed 50 of Random: no_startup_fence => "invariant 5";
+    with_a_fence_after_death, seed 1 of Random: fence_longer_than_dead => "invariant 5";
+    without_the_sweep, seed 4 of Random: no_sweep => "does not converge";
+    with_stops_that_wait_for_no_gate, seed 0 of HandOver: no_wait_for_gates => "requests in flight";
+    with_gates_that_do_not_look, seed 0 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
     without_the_pause_after_a_failover, seed 43:
@@ -450,6 +456,14 @@ ablations! {
     with_stops_of_pods_that_are_ready_by_now, seed 60:
         "pods_stop", "(is_ready and spares_ready == '1')" => "false",
         "no other one of replica";
+    }
+    HandOver {
+    with_addresses_told_before_they_are_confirmed, seed 21:
+        "address", "return { 'OK', number, '' }" => "return { 'OK', number, '1' }",
+        "is told as that of";
+    with_addresses_given_again_at_once, seed 1:
+        "address", "return NOW - past(since) >= QUARANTINE_MS" => "return true",
+        "is told as that of";
     }
     Jobs {
     with_ticks_taken_whatever_was_taken_before, seed 1:

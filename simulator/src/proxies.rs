@@ -1,0 +1,382 @@
+//! The proxy of each host: production code that takes what workers say about their pods, and the gates that follow from
+//! it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy.
+//!
+//! Two invariants are checked whenever an engine is asked to stop a container, and whenever a request is let in: no pod
+//! gets its SIGTERM before its gate has let go of the last request, and none is let in after that.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use common::handover::{self, FromProxy, FromWorker};
+use common::ids::{AssignmentId, PodId};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use proxy::gate::{Gates, Pass, Refusal};
+use proxy::{LocalHost, PodsOfNodes};
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use worker::runtime::Container;
+use worker::{ProxySocket, ProxyStream};
+
+use crate::Switches;
+use crate::addresses::{self, ToldAddresses};
+use crate::bus::{EngineCall, EngineRequest};
+use crate::host::{SimulatedHost, must_not_run_twice};
+use crate::process::Process;
+use crate::process_id::{HOSTS, ProcessId};
+use crate::random::Random;
+use crate::world::World;
+
+/// How long requests have to end when a pod is stopped.
+pub(crate) const DRAIN: &str = "2s";
+/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to leftovers of an
+/// earlier session have, which are longer than `DRAIN`, and what it takes to connect.
+const LONGEST_WAIT: u64 = 10_000 + 2_000;
+/// How long a starting worker lets containers end whose pods must not run twice, in milliseconds.
+const LEFTOVER_GRACE: u64 = 1_000;
+/// When a pod is stopped at once, its gate is closed meanwhile: within this time, in milliseconds.
+const CLOSED_BESIDE: u64 = 1_000;
+/// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped waiting.
+const STALL: u64 = 100;
+/// How much a connection holds until its other end reads, in bytes.
+const BUFFER: usize = 256 * 1024;
+/// How often a request comes to each host, in a thousand seconds.
+const REQUEST_RATE: u64 = 12_000;
+/// How often a proxy is disturbed, in a thousand seconds.
+const DISTURBANCE_RATE: u64 = 30;
+
+/// The proxies of all hosts; none in scenarios without them.
+pub(crate) struct Proxies {
+    of_hosts: Vec<SimulatedProxy>,
+    random: Random,
+    /// The addresses that pods have learnt.
+    pub(crate) told: ToldAddresses,
+    /// Pods whose containers were sent a SIGTERM and have not ended, by host and assignment.
+    ending: BTreeMap<(usize, AssignmentId), Ending>,
+}
+
+/// The proxy of one host. What outlives its process is here. All times are simulated milliseconds.
+#[derive(Default)]
+struct SimulatedProxy {
+    /// None while it is down.
+    process: Option<Process>,
+    gates: Arc<Gates>,
+    socket: Arc<Socket>,
+    /// The file in the runtime directory.
+    saved: Arc<Mutex<PodsOfNodes>>,
+    requests: Vec<Request>,
+    down_until: u64,
+    paused_until: u64,
+    /// How far its monotonic clock lags: it stands still while its host is suspended.
+    clock_lag: u64,
+    is_suspended: bool,
+    /// Since when it has answered without a break.
+    answers_since: u64,
+}
+
+/// A pod that was sent a SIGTERM.
+#[derive(Clone, Copy)]
+struct Ending {
+    /// Whether the proxy answered when its gate was to be closed.
+    is_closed: bool,
+    /// From when on nothing may be let in.
+    since: u64,
+}
+
+/// A request that a gate has let in.
+struct Request {
+    pass: Pass,
+    ends_at: u64,
+}
+
+/// The socket of a proxy: connections that it has not accepted yet. None is made while no proxy listens.
+#[derive(Default)]
+struct Socket {
+    listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
+    /// An ablation: who connects is told at once that nothing is in flight.
+    lies: bool,
+}
+
+impl ProxySocket for Socket {
+    fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>> {
+        let (here, there) = tokio::io::duplex(BUFFER);
+        let listening = self.listening.lock().unwrap();
+        let is_accepted = listening.as_ref().is_some_and(|queue| queue.send(there).is_ok());
+        let connected: io::Result<ProxyStream> = match is_accepted {
+            true if self.lies => Ok(Box::new(lying(here))),
+            true => Ok(Box::new(here)),
+            false => Err(io::ErrorKind::ConnectionRefused.into()),
+        };
+        std::future::ready(connected).boxed()
+    }
+}
+
+/// Returns a connection that answers each request to close a gate at once, and passes all else on to the proxy.
+fn lying(proxy: DuplexStream) -> DuplexStream {
+    let (here, there) = tokio::io::duplex(BUFFER);
+    tokio::spawn(async move {
+        let (mut worker, mut proxy) = (handover::lines(there), handover::lines(proxy));
+        while let Some(Ok(line)) = worker.next().await {
+            let passed_on = match serde_json::from_str(&line) {
+                Ok(FromWorker::Close { pod, assignment, .. }) => {
+                    let drained = FromProxy::Drained { pod, assignment, after_ms: 0, cut: 0 };
+                    worker.send(handover::to_line(&drained)).await
+                }
+                _ => proxy.send(line).await,
+            };
+            if passed_on.is_err() {
+                return;
+            }
+        }
+    });
+    here
+}
+
+impl Proxies {
+    pub(crate) fn new(seed: u64, are_there: bool, switches: Switches) -> Self {
+        let socket = || Arc::new(Socket { lies: switches.no_wait_for_gates, ..Socket::default() });
+        let proxy = |_| SimulatedProxy { socket: socket(), ..SimulatedProxy::default() };
+        let of_hosts = (0..if are_there { HOSTS } else { 0 }).map(proxy).collect();
+        Self {
+            of_hosts,
+            random: Random::new(seed.wrapping_mul(31)),
+            told: ToldAddresses::default(),
+            ending: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn are_there(&self) -> bool {
+        !self.of_hosts.is_empty()
+    }
+
+    /// The socket of a host's proxy, for its worker.
+    pub(crate) fn socket(&self, host: usize) -> Option<Arc<dyn ProxySocket>> {
+        self.of_hosts.get(host).map(|proxy| proxy.socket.clone() as Arc<dyn ProxySocket>)
+    }
+
+    /// The host reboots: its proxy ends, and its runtime directory is empty.
+    pub(crate) fn reboot(&mut self, host: usize, until: u64) {
+        if let Some(proxy) = self.of_hosts.get_mut(host) {
+            proxy.kill(until);
+            proxy.saved.lock().unwrap().clear();
+        }
+        self.ending.retain(|(of, _), _| *of != host);
+    }
+
+    /// The host is suspended, and its proxy with it.
+    pub(crate) fn suspend(&mut self, host: usize, until: u64) {
+        if let Some(proxy) = self.of_hosts.get_mut(host) {
+            proxy.paused_until = until;
+            proxy.is_suspended = true;
+        }
+    }
+
+    /// Ends every fault.
+    pub(crate) fn end_faults(&mut self) {
+        for proxy in &mut self.of_hosts {
+            (proxy.down_until, proxy.paused_until) = (0, 0);
+        }
+    }
+}
+
+impl SimulatedProxy {
+    fn start(&mut self, instance: u64, clock: u64, addresses: impl Future<Output = ()> + Send + 'static) {
+        self.gates = Arc::new(Gates::default());
+        let host = LocalHost::new(self.gates.clone());
+        let (queue, connections) = mpsc::unbounded_channel();
+        *self.socket.listening.lock().unwrap() = Some(queue);
+        let saved = self.saved.clone();
+        let main = async move |shutdown| {
+            tokio::join!(run(host, connections, saved, shutdown), addresses);
+        };
+        self.process = Some(Process::start(instance, clock, main));
+    }
+
+    fn kill(&mut self, until: u64) {
+        self.down_until = until;
+        self.requests.clear();
+        *self.socket.listening.lock().unwrap() = None;
+        self.process = None;
+    }
+
+    fn is_paused(&self, now: u64) -> bool {
+        now < self.paused_until
+    }
+}
+
+/// A proxy, as far as workers speak to it.
+async fn run(
+    host: LocalHost,
+    mut connections: mpsc::UnboundedReceiver<DuplexStream>,
+    saved: Arc<Mutex<PodsOfNodes>>,
+    shutdown: CancellationToken,
+) {
+    host.restore(saved.lock().unwrap().clone());
+    let serve = async {
+        let (mut number, mut served) = (0, JoinSet::new());
+        while let Some(connection) = connections.recv().await {
+            number += 1;
+            let host = host.clone();
+            served.spawn(async move { host.serve(number, connection).await });
+        }
+    };
+    tokio::join!(host.save(|pods| *saved.lock().unwrap() = pods, shutdown), serve);
+}
+
+impl World {
+    /// Starts the proxies that are down and whose downtime is over, and disturbs those that run.
+    pub(crate) fn progress_proxies(&mut self, elapsed: u64) {
+        for host in 0..self.proxies.of_hosts.len() {
+            let is_there = !self.cluster.slot(ProcessId::of_host(host)).is_removed;
+            let (now, are_over) = (self.clock.now, self.faults.are_over);
+            let proxy = &mut self.proxies.of_hosts[host];
+            if elapsed >= STALL {
+                proxy.answers_since = now;
+            }
+            if proxy.is_suspended {
+                proxy.clock_lag += elapsed;
+                proxy.is_suspended = proxy.is_paused(now);
+            }
+            if proxy.process.is_none() && is_there && (are_over || now >= proxy.down_until) {
+                self.cluster.instance_count += 1;
+                let instance = self.cluster.instance_count;
+                let random = Random::new(self.proxies.random.next());
+                let asks =
+                    addresses::ask(self.bus.clone(), host, instance, random, self.proxies.told.learnt());
+                proxy.start(instance, now - proxy.clock_lag, asks);
+                self.log(ProcessId::Proxy(host), "starts");
+            }
+            let random = &mut self.proxies.random;
+            if is_there && !are_over && random.next() % 1_000_000 < elapsed * DISTURBANCE_RATE {
+                self.disturb_proxy(host);
+            }
+        }
+    }
+
+    fn disturb_proxy(&mut self, host: usize) {
+        let random = &mut self.proxies.random;
+        let until = self.clock.now + [random.between(1, 100), random.between(100, 8_000)][random.below(2)];
+        let dies = random.per_mille(500);
+        if dies {
+            return self.kill_proxy(host, until);
+        }
+        let proxy = &mut self.proxies.of_hosts[host];
+        proxy.paused_until = until.max(proxy.paused_until);
+        let until = self.clock.since_start(until);
+        self.log(ProcessId::Proxy(host), format_args!("PAUSED until {until}"));
+    }
+
+    fn kill_proxy(&mut self, host: usize, until: u64) {
+        self.proxies.of_hosts[host].kill(until);
+        let until = self.clock.since_start(until);
+        self.log(ProcessId::Proxy(host), format_args!("DIES until {until}"));
+    }
+
+    /// Lets the proxies go on, ends requests, and sends new ones.
+    pub(crate) fn poll_proxies(&mut self, elapsed: u64) {
+        let now = self.clock.now;
+        for host in 0..self.proxies.of_hosts.len() {
+            let proxy = &mut self.proxies.of_hosts[host];
+            let running = proxy.process.as_ref().filter(|_| !proxy.is_paused(now));
+            let Some(process) = running else {
+                proxy.answers_since = now + 1;
+                continue;
+            };
+            process.poll(now - proxy.clock_lag, || self.bus.lock().request_count);
+            proxy.requests.retain(|request| now < request.ends_at && !request.pass.cut().has_come());
+            if self.proxies.random.next() % 1_000_000 < elapsed * REQUEST_RATE {
+                self.send_request(host);
+            }
+        }
+        let told_twice = self.proxies.told.progress(now, self.clock.redis_now());
+        self.checks.violations.extend(told_twice);
+    }
+
+    /// Sends a request to a pod that has a container on the host.
+    fn send_request(&mut self, host: usize) {
+        let containers = self.cluster.hosts[host].containers();
+        let random = &mut self.proxies.random;
+        let Some(container) = random.pick(&containers) else { return };
+        let takes = match random.below(20) {
+            0 => u64::MAX / 2,
+            1..4 => random.between(300, 4_000),
+            _ => random.between(1, 300),
+        };
+        let Container { pod, assignment, .. } = container;
+        let proxy = &mut self.proxies.of_hosts[host];
+        match proxy.gates.enter(pod, assignment) {
+            Ok(pass) => {
+                proxy.requests.push(Request { pass, ends_at: self.clock.now + takes });
+                self.stats.let_in += 1;
+                self.check_let_in(host, pod, assignment);
+            }
+            Err(Refusal::Closed) if self.switches.open_gates => self.check_let_in(host, pod, assignment),
+            Err(Refusal::Closed) => self.stats.refused_by_gates += 1,
+            Err(Refusal::Unknown) => {}
+        }
+    }
+
+    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs again.
+    fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
+        let ending = self.proxies.ending.get(&(host, assignment.clone()));
+        if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
+            let name = pod.short();
+            self.checks.violations.push(format!("gate: a request to pod {name} is let in after its SIGTERM"));
+        }
+    }
+
+    /// Checks a call that ends a container: what was let in to its pod has ended.
+    pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
+        let Some(proxy) = self.proxies.of_hosts.get(host) else { return };
+        let (EngineCall::Stop(handle, _) | EngineCall::Halt(handle)) = &request.call else { return };
+        let running = self.cluster.hosts[host].running();
+        let Some(container) = running.into_iter().find(|container| container.handle == *handle) else {
+            return;
+        };
+        // Its worker has died, and the next one may want the pod to run.
+        if request.reply.is_closed() {
+            return;
+        }
+        let in_flight = proxy.requests.iter().filter(|one| one.pass.pod().assignment == container.assignment);
+        let in_flight = in_flight.count();
+        let is_closed = proxy.answers_since + LONGEST_WAIT < self.clock.now;
+        let is_at_once = is_stopped_at_once(&container, &request.call, &self.cluster.hosts[host]);
+        let since = self.clock.now + if is_at_once { CLOSED_BESIDE } else { 0 };
+        let of = (host, container.assignment.clone());
+        self.proxies.ending.entry(of).or_insert(Ending { is_closed, since });
+        let pod = container.pod.short();
+        self.log(request.process, format_args!("SIGTERM to {pod}, with {in_flight} requests in flight"));
+        // It has closed the gate, and may not have saved that yet.
+        if !self.faults.are_over && self.proxies.random.per_mille(100) {
+            let until = self.clock.now + self.proxies.random.between(1, 100);
+            self.kill_proxy(host, until);
+        }
+        if in_flight > 0 && is_closed && !is_at_once {
+            let found = format!("gate: pod {pod} gets its SIGTERM with {in_flight} requests in flight");
+            self.checks.violations.push(found);
+        }
+    }
+
+    /// Forgets that pods were being stopped whose containers have ended, or could not be stopped.
+    pub(crate) fn note_end(&mut self, host: usize, handle: &str) {
+        if !self.proxies.are_there() {
+            return;
+        }
+        let running = self.cluster.hosts[host].running();
+        let is_left = |assignment: &AssignmentId| running.iter().any(|one| one.assignment == *assignment);
+        let still_runs = running.iter().find(|one| one.handle == handle).map(|one| &one.assignment);
+        self.proxies.ending.retain(|(of, assignment), _| {
+            *of != host || still_runs != Some(assignment) && is_left(assignment)
+        });
+    }
+}
+
+/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or by that of a
+/// starting worker, which leaves little time.
+fn is_stopped_at_once(container: &Container, call: &EngineCall, host: &SimulatedHost) -> bool {
+    let is_brief = matches!(call, EngineCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
+    must_not_run_twice(container) && (is_brief || !host.has_lease())
+}
