@@ -256,7 +256,7 @@ scenarios! {
     an_update_that_starts_first_keeps_what_was_promised: StartFirst, 3 * SEEDS_PER_SCENARIO;
     a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so: Health, 2 * SEEDS_PER_SCENARIO;
     no_request_is_cut_short_and_none_let_in_by_a_closed_gate:
-        HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(4 * SEEDS_PER_SCENARIO);
+        HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
