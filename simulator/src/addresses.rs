@@ -99,14 +99,14 @@ pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: 
 
 impl World {
     /// What a master answers to those who wait for its replicas: there is one, and it has everything until it falls behind.
-    pub(crate) fn replication_reply(&self, command: &str) -> Option<Value> {
+    pub(crate) fn replication_reply(&self, command: &[u8]) -> Option<Value> {
         let has_all = self.faults.replica.is_none();
         match command {
-            "INFO" => {
+            b"INFO" => {
                 let info = "role:master\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\n";
                 Some(Value::BulkString(info.into()))
             }
-            "WAIT" => Some(Value::Int(has_all.into())),
+            b"WAIT" => Some(Value::Int(has_all.into())),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use worker::runtime::ContainerState;
 
 use crate::clients::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::expected_state::ExpectedState;
-use crate::host::SimulatedHost;
+use crate::host::{SimulatedHost, pods_that_run_twice};
 use crate::jobs::{self, KnownJobs};
 use crate::observed_state::{ObservedNode, ObservedPod, ObservedState, PodIdCache, short};
 use crate::process_id::ProcessId;
@@ -332,22 +332,17 @@ pub(crate) fn count_junk(observed: &ObservedState) -> BTreeMap<String, usize> {
 
 /// Invariant 5: a pod that must not run twice does not run on two hosts with valid leases.
 pub(crate) fn double_runs(world: &World) -> Vec<String> {
-    let mut hosts_by_pod: BTreeMap<PodId, Vec<usize>> = BTreeMap::new();
-    for (index, host) in world.cluster.hosts.iter().enumerate() {
-        let slot = world.cluster.slot(ProcessId::of_host(index));
+    let is_concerned = |(index, host): &(usize, &SimulatedHost)| {
+        let slot = world.cluster.slot(ProcessId::of_host(*index));
         // Nothing runs on a suspended host.
-        if slot.is_suspended(world.clock.now) || !host.has_lease() {
-            continue;
-        }
-        for pod in host.running_exclusive_pods() {
-            hosts_by_pod.entry(pod).or_default().push(index + 1);
-        }
-    }
-    let doubled = hosts_by_pod.into_iter().filter(|(_, hosts)| hosts.len() > 1);
-    let report = |(pod, hosts): (PodId, Vec<usize>)| {
-        format!("invariant 5: pod {} runs with valid leases on workers {hosts:?}", pod.short())
+        !slot.is_suspended(world.clock.now) && host.has_lease()
     };
-    doubled.map(report).collect()
+    let hosts: Vec<_> = world.cluster.hosts.iter().enumerate().filter(is_concerned).collect();
+    let report = |(pod, hosts): (PodId, Vec<usize>)| {
+        let workers: Vec<usize> = hosts.into_iter().map(|host| host + 1).collect();
+        format!("invariant 5: pod {} runs with valid leases on workers {workers:?}", pod.short())
+    };
+    pods_that_run_twice(&hosts).into_iter().map(report).collect()
 }
 
 /// Returns why the cluster has not converged: invariant 1.

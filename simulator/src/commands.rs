@@ -7,6 +7,7 @@ use common::store::RedisCommand;
 use crate::addresses::POOL_SIZE;
 use crate::bus::RedisRequest;
 use crate::process_id::ProcessId;
+use crate::redis::must_be_reply;
 use crate::scripts::{HINTS, KEY};
 use crate::world::World;
 
@@ -20,54 +21,94 @@ impl World {
         if request.is_elsewhere {
             return self.execute_elsewhere(request);
         }
-        request.commands.iter().map(|command| self.execute_command(request.process, command)).collect()
+        let mut replies = Vec::with_capacity(request.commands.len());
+        for commands in request.commands.chunk_by(|one, next| is_read(one) && is_read(next)) {
+            if is_read(&commands[0]) {
+                self.execute_reads(request.process, commands, &mut replies);
+            } else {
+                replies.push(self.execute_command(request.process, &commands[0]));
+            }
+        }
+        replies
     }
 
     fn execute_command(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
-        let name = String::from_utf8_lossy(&words[0]).into_owned();
-        match name.as_str() {
-            "PING" => return Value::SimpleString("PONG".to_owned()),
-            "ROLE" => return Value::Array(vec![Value::BulkString(b"master".to_vec())]),
-            "TIME" => return self.time_reply(),
-            "EVALSHA" => return self.execute_script(process, words),
-            _ => {}
-        }
-        if let (ProcessId::Proxy(_), Some(reply)) = (process, self.replication_reply(&name)) {
+        if let (ProcessId::Proxy(_), Some(reply)) = (process, self.replication_reply(&words[0])) {
             return reply;
         }
-        let reply = match name.as_str() {
-            "BRPOPLPUSH" => {
+        let reply = match &words[0][..] {
+            b"PING" => return Value::SimpleString("PONG".to_owned()),
+            b"ROLE" => return Value::Array(vec![Value::BulkString(b"master".to_vec())]),
+            b"TIME" => return self.time_reply(),
+            b"EVALSHA" => return self.execute_script(process, words),
+            b"BRPOPLPUSH" => {
                 self.change(&[b"LMOVE", &words[1][..], &words[2], b"RIGHT", b"LEFT"], &words[1..3])
             }
-            "LMOVE" => self.change(words, &words[1..3]),
-            "LREM" => self.change(words, &words[1..2]),
-            _ => self.read(&name, words),
+            b"LMOVE" => self.change(words, &words[1..3]),
+            b"LREM" => self.change(words, &words[1..2]),
+            _ => self.read(words),
         };
-        let is_empty_pop = matches!(name.as_str(), "BRPOPLPUSH" | "LMOVE") && reply == Value::Nil;
-        if self.trace.is_enabled() && !is_empty_pop {
-            let key = words.get(1).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
-            let reply = Self::in_short(&reply);
-            self.log(process, format_args!("{name} {key} -> {reply}"));
-        }
+        self.log_reply(process, words, &reply);
         reply
     }
 
+    /// Executes commands that change nothing in one round trip.
+    fn execute_reads(&mut self, process: ProcessId, commands: &[RedisCommand], replies: &mut Vec<Value>) {
+        for words in commands {
+            self.add_as_ordered(words);
+        }
+        self.redis.flush();
+        for words in commands {
+            let reply = self.redis.read();
+            let reply = self.in_order(words, reply);
+            self.log_reply(process, words, &reply);
+            replies.push(reply);
+        }
+    }
+
+    fn log_reply(&mut self, process: ProcessId, words: &RedisCommand, reply: &Value) {
+        let is_empty_pop = matches!(&words[0][..], b"BRPOPLPUSH" | b"LMOVE") && *reply == Value::Nil;
+        if self.trace.is_enabled() && !is_empty_pop {
+            let [name, key] = [0, 1].map(|at| words.get(at).map(|word| String::from_utf8_lossy(word)));
+            let (name, key) = (name.unwrap_or_default(), key.unwrap_or_default());
+            let reply = Self::in_short(reply);
+            self.log(process, format_args!("{name} {key} -> {reply}"));
+        }
+    }
+
     /// Executes a command that changes nothing; its reply has a fixed order.
-    fn read(&mut self, name: &str, words: &RedisCommand) -> Value {
-        match name {
-            "SRANDMEMBER" => {
+    fn read(&mut self, words: &RedisCommand) -> Value {
+        self.add_as_ordered(words);
+        let [reply] = self.redis.send(0);
+        self.in_order(words, reply)
+    }
+
+    /// Adds a command that changes nothing to the pipeline, or one in its place whose reply can be put in order.
+    fn add_as_ordered(&mut self, words: &RedisCommand) {
+        match &words[0][..] {
+            b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
+            b"HSCAN" => self.redis.add(&[b"HGETALL", &words[1][..]]),
+            b"SCAN" => self.redis.add(&[b"KEYS", &words[3][..]]),
+            _ => self.redis.add(words),
+        }
+    }
+
+    /// Puts the reply to what [`Self::add_as_ordered`] has added in a fixed order.
+    fn in_order(&mut self, words: &RedisCommand, reply: Value) -> Value {
+        must_be_reply(words, &reply);
+        match &words[0][..] {
+            b"SRANDMEMBER" => {
                 let count = String::from_utf8_lossy(&words[2]).parse().unwrap();
-                let mut members = sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]));
+                let mut members = sorted(reply);
                 self.random.shuffle(&mut members);
                 members.truncate(count);
                 Value::Array(members)
             }
-            "SMEMBERS" => Value::Array(sorted(self.redis.execute(words))),
-            "HGETALL" => sorted_pairs(self.redis.execute(words)),
-            "HSCAN" => single_page(elements(sorted_pairs(self.redis.execute(&[b"HGETALL", &words[1][..]])))),
-            "SSCAN" => single_page(sorted(self.redis.execute(&[b"SMEMBERS", &words[1][..]]))),
-            "SCAN" => single_page(sorted(self.redis.execute(&[b"KEYS", &words[3][..]]))),
-            _ => self.redis.execute(words),
+            b"SMEMBERS" => Value::Array(sorted(reply)),
+            b"HGETALL" => sorted_pairs(reply),
+            b"HSCAN" => single_page(elements(sorted_pairs(reply))),
+            b"SSCAN" | b"SCAN" => single_page(sorted(reply)),
+            _ => reply,
         }
     }
 
@@ -91,7 +132,7 @@ impl World {
                 "PING" | "ROLE" | "TIME" => self.execute_command(request.process, words),
                 "BRPOPLPUSH" => Value::Nil,
                 "EVALSHA" => self.execute_script_elsewhere(words),
-                _ => self.read(&name, words),
+                _ => self.read(words),
             };
             let shown = Self::in_short(&reply);
             self.log(request.process, format_args!("elsewhere: {name} -> {shown}"));
@@ -162,17 +203,27 @@ impl World {
     }
 }
 
+/// Whether a command is executed by Redis as it came, or nearly so, and changes nothing.
+fn is_read(words: &RedisCommand) -> bool {
+    let is_another = matches!(
+        &words[0][..],
+        b"PING" | b"ROLE" | b"TIME" | b"INFO" | b"WAIT" | b"EVALSHA" | b"BRPOPLPUSH" | b"LMOVE" | b"LREM"
+    );
+    !is_another
+}
+
 /// The elements of a set in a fixed order: Redis' sets have none, and each run must be the same.
 fn sorted(set: Value) -> Vec<Value> {
     let mut words = byte_strings(set);
-    words.sort();
+    words.sort_unstable();
     words.into_iter().map(Value::BulkString).collect()
 }
 
 /// The same for a hash.
 fn sorted_pairs(hash: Value) -> Value {
-    let mut pairs: Vec<_> = byte_strings(hash).chunks_exact(2).map(<[_]>::to_vec).collect();
-    pairs.sort();
+    let mut words = byte_strings(hash).into_iter();
+    let mut pairs: Vec<_> = std::iter::from_fn(|| Some([words.next()?, words.next()?])).collect();
+    pairs.sort_unstable();
     Value::Array(pairs.into_iter().flatten().map(Value::BulkString).collect())
 }
 

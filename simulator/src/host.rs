@@ -123,18 +123,6 @@ impl SimulatedHost {
         self.state().containers.values().cloned().collect()
     }
 
-    /// The pods that run here and must not run on two nodes at a time. Called after every step: copies no
-    /// container.
-    pub(crate) fn running_exclusive_pods(&self) -> Vec<PodId> {
-        let state = self.state();
-        let running =
-            state.containers.values().filter(|container| container.state == ContainerState::Running);
-        let exclusive = running.filter(|container| must_not_run_twice(container));
-        // The containers of one assignment are one pod; those of two would run it twice.
-        let runs: BTreeSet<_> = exclusive.map(|found| (&found.pod, &found.assignment)).collect();
-        runs.into_iter().map(|(pod, _)| pod.clone()).collect()
-    }
-
     /// The name of its node.
     pub(crate) fn name(&self) -> String {
         self.process.name()
@@ -498,6 +486,27 @@ impl Runtime for SimulatedHost {
         let hints = stream::unfold(hints, async |mut hints| Some((hints.recv().await?, hints)));
         async move { Ok(hints.boxed()) }.boxed()
     }
+}
+
+/// Returns the pods that must not run twice and do, with each host on which they run. Called after every step: copies no
+/// container.
+pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
+    let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
+    let exclusive =
+        |container: &&Container| container.state == ContainerState::Running && must_not_run_twice(container);
+    let mut runs = Vec::new();
+    for (index, state) in &states {
+        let running = state.containers.values().filter(exclusive);
+        runs.extend(running.map(|container| (&container.pod, *index, &container.assignment)));
+    }
+    runs.sort_unstable();
+    // The containers of one assignment are one pod; those of two would run it twice.
+    runs.dedup();
+    let mut twice = BTreeMap::new();
+    for same in runs.chunk_by(|(pod, ..), (other, ..)| pod == other).filter(|same| same.len() > 1) {
+        twice.insert(same[0].0.clone(), same.iter().map(|(_, index, _)| *index).collect());
+    }
+    twice
 }
 
 /// Whether the pod must never run on two nodes at a time.

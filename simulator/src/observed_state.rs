@@ -6,37 +6,45 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use common::payload::Payload;
 
-/// Returns a row `{key, content}` for each key in KEYS, or for all keys if there are none. The content of a
+/// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The content of a
 /// missing key is nil, that of a pod's tombstone is `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
+-- Whether a key is missing is asked only if it looks empty.
+local function fields(key, count, ...)
+  local value = redis.call('HMGET', key, ...)
+  local some = false
+  for i = 1, count do
+    if value[i] then some = true else value[i] = '' end
+  end
+  return (some or redis.call('EXISTS', key) == 1) and value
+end
 for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
   local head = string.sub(key, 1, 3)
   local value
-  if redis.call('EXISTS', key) == 0 then
-    value = false
-  elseif head == 'pod' then
-    value = redis.call('HMGET', key, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids', 'disk',
-      'service', 'replica', 'generation', 'image', 'reason', 'message')
-    for i = 1, 13 do value[i] = value[i] or '' end
-    if value[1] == 'stopped' then value = 'stopped' end
+  if head == 'pod' then
+    value = fields(key, 13, 'phase', 'node', 'assignment', 'cpu', 'memory', 'pids', 'disk', 'service', 'replica',
+      'generation', 'image', 'reason', 'message')
+    if value and value[1] == 'stopped' then value = 'stopped' end
   elseif key == 'sq' or key == 'dq' or head == 'fq:' or head == 'pq:' or head == 'rq:' then
     value = redis.call('LRANGE', key, 0, -1)
   elseif head == 'cs:' or head == 'sto' or key == 'pushed' then
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = redis.call('HMGET', key, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods',
-      'used_cpu', 'used_memory', 'used_pids', 'used_disk', 'used_pods')
-    for i = 1, 12 do value[i] = value[i] or '' end
+    value = fields(key, 12, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
+      'used_pids', 'used_disk', 'used_pods')
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
   elseif head == 'ser' and key ~= 'services' then
-    value = redis.call('HMGET', key, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure',
-      'created_at', 'ticks')
-    for i = 1, 9 do value[i] = value[i] or '' end
+    value = fields(key, 9, 'state', 'replicas', 'generation', 'spec_text', 'kind', 'ended_at', 'failure', 'created_at',
+      'ticks')
   end
-  if value ~= nil then out[#out + 1] = { key, value } end
+  if value ~= nil then
+    -- Redis keeps no empty list, set or hash.
+    if value and #value == 0 then value = false end
+    out[#out + 1] = { key, value }
+  end
 end
 return out";
 

@@ -10,12 +10,14 @@ use ::redis::{Value, parse_redis_value};
 pub(crate) struct RedisConnection {
     stream: BufReader<UnixStream>,
     pending: Vec<u8>,
+    /// The line that was read last.
+    line: Vec<u8>,
 }
 
 impl RedisConnection {
     pub(crate) fn connect(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        Self { stream: BufReader::new(stream), pending: Vec::new() }
+        Self { stream: BufReader::new(stream), pending: Vec::new(), line: Vec::new() }
     }
 
     /// Adds a command to the pipeline that [`Self::send`] sends.
@@ -32,23 +34,24 @@ impl RedisConnection {
 
     /// Sends the pipeline; skips the first `skipped` replies and returns the other `COUNT`.
     pub(crate) fn send<const COUNT: usize>(&mut self, skipped: usize) -> [Value; COUNT] {
-        self.stream.get_mut().write_all(&self.pending).unwrap();
-        self.pending.clear();
+        self.flush();
         for _ in 0..skipped {
             self.read();
         }
         std::array::from_fn(|_| self.read())
     }
 
+    /// Sends the pipeline, all of whose replies must be read.
+    pub(crate) fn flush(&mut self) {
+        self.stream.get_mut().write_all(&self.pending).unwrap();
+        self.pending.clear();
+    }
+
     /// Executes one command, which must not fail.
     pub(crate) fn execute(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
         self.add(words);
         let [reply] = self.send(0);
-        assert!(
-            !matches!(reply, Value::ServerError(_)),
-            "{:?}: {reply:?}",
-            words.iter().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned()).collect::<Vec<_>>()
-        );
+        must_be_reply(words, &reply);
         reply
     }
 
@@ -60,28 +63,38 @@ impl RedisConnection {
         }
     }
 
-    fn read_line(&mut self) -> String {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
-        assert!(line.ends_with("\r\n"), "Redis closed the connection");
-        line
-    }
-
-    fn read(&mut self) -> Value {
-        let line = self.read_line();
-        let (kind, rest) = (line.as_bytes()[0], line[1..].trim_end());
-        let number = || rest.parse::<i64>().unwrap();
+    /// Reads the next reply.
+    pub(crate) fn read(&mut self) -> Value {
+        self.line.clear();
+        self.stream.read_until(b'\n', &mut self.line).unwrap();
+        let [kind, number @ .., b'\r', b'\n'] = &self.line[..] else { panic!("Redis closed the connection") };
+        let number = || std::str::from_utf8(number).unwrap().parse::<i64>().unwrap();
         match kind {
-            b'*' if number() >= 0 => Value::Array((0..number()).map(|_| self.read()).collect()),
-            b'$' if number() >= 0 => {
-                let mut bytes = vec![0; number() as usize + 2];
-                self.stream.read_exact(&mut bytes).unwrap();
-                bytes.truncate(bytes.len() - 2);
-                Value::BulkString(bytes)
-            }
+            b'*' => match number() {
+                ..0 => Value::Nil,
+                count => Value::Array((0..count).map(|_| self.read()).collect()),
+            },
+            b'$' => match number() {
+                ..0 => Value::Nil,
+                length => {
+                    let mut bytes = vec![0; length as usize + 2];
+                    self.stream.read_exact(&mut bytes).unwrap();
+                    bytes.truncate(bytes.len() - 2);
+                    Value::BulkString(bytes)
+                }
+            },
             b':' => Value::Int(number()),
-            b'*' | b'$' => Value::Nil,
-            _ => parse_redis_value(line.as_bytes()).unwrap(),
+            _ => parse_redis_value(&self.line).unwrap(),
         }
     }
+}
+
+/// # Panics
+/// If the command has failed.
+pub(crate) fn must_be_reply(words: &[impl AsRef<[u8]>], reply: &Value) {
+    assert!(
+        !matches!(reply, Value::ServerError(_)),
+        "{:?}: {reply:?}",
+        words.iter().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned()).collect::<Vec<_>>()
+    );
 }

@@ -1,6 +1,6 @@
 //! The store's scripts with something taken out: the tests of the invariants must notice.
 
-use common::store::{PRELUDE, SCRIPTS, Script};
+use common::store::{PRELUDE, Prelude, SCRIPTS, Script};
 
 use crate::Redis;
 
@@ -35,8 +35,14 @@ impl Ablation {
     /// # Panics
     /// If the file does not contain `from`: the script was changed, and this ablation must follow.
     pub fn changed(self) -> Vec<(String, String)> {
-        let changed = sources(Some(self)).into_iter().filter(|(_, original, changed)| original != changed);
+        let concerned = sources_where(Some(self), |script| self.concerns(script));
+        let changed = concerned.into_iter().filter(|(_, original, changed)| original != changed);
         changed.map(|(_, original, changed)| (hash(&original), changed)).collect()
+    }
+
+    /// Whether it may change the source of this script.
+    fn concerns(&self, script: &str) -> bool {
+        self.file == PRELUDE_NAME || self.file == script
     }
 
     /// Returns the text of this file with the change.
@@ -54,6 +60,14 @@ impl Ablation {
 /// # Panics
 /// If the ablation fits no script any more.
 pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
+    sources_where(ablation, |_| true)
+}
+
+/// [`sources`] of the scripts with these names only.
+fn sources_where(
+    ablation: Option<Ablation>,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<(&'static Script, String, String)> {
     let is_known = |file: &str| file == PRELUDE_NAME || SCRIPTS.iter().any(|script| script.name() == file);
     assert!(ablation.is_none_or(|ablation| is_known(ablation.file)), "{ablation:?}");
     let text_of = |file: &str, text: &str| match &ablation {
@@ -61,11 +75,18 @@ pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, Stri
         None => text.to_owned(),
     };
     let prelude = text_of(PRELUDE_NAME, PRELUDE);
+    let prelude = Prelude::new(&prelude);
     let source = |script: &&'static Script| {
-        let changed = script.source_of(&prelude, &text_of(script.name(), script.text()));
-        (*script, script.source(), changed)
+        let original = script.source();
+        let changed = match &ablation {
+            Some(ablation) if ablation.concerns(script.name()) => {
+                script.source_of(&prelude, &text_of(script.name(), script.text()))
+            }
+            _ => original.clone(),
+        };
+        (*script, original, changed)
     };
-    SCRIPTS.iter().map(source).collect()
+    SCRIPTS.iter().filter(|script| is_wanted(script.name())).map(source).collect()
 }
 
 /// Returns the hash by which Redis knows a script.

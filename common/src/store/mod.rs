@@ -93,7 +93,7 @@ pub use registries::PutLoginOutcome;
 pub use rollout_marks::{MarkOutcome, RolloutMark};
 pub use rollouts::{RolloutNote, ValueRollout};
 pub use scheduling::{AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark};
-pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, ProcessKind, SCRIPTS, Script};
+pub use scripts::{Arguments, AtMaxmemory, NamedArguments, PRELUDE, Prelude, ProcessKind, SCRIPTS, Script};
 pub use server::{ServerConcern, Severity};
 pub use services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 pub use session::{

@@ -9,7 +9,7 @@ mod readers;
 mod table;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,11 +22,14 @@ use crate::ids::{
 };
 use crate::lifecycle::{Phase, PodEvent};
 use crate::node::{Resource, Resources};
+pub use prelude::Prelude;
 pub use table::SCRIPTS;
 pub(crate) use table::*;
 
 /// The Lua code that scripts share. Each runs after what it needs of it ([`prelude`]).
 pub const PRELUDE: &str = include_str!("../lua/_prelude.lua");
+
+static READ_PRELUDE: LazyLock<Prelude<'static>> = LazyLock::new(|| Prelude::new(PRELUDE));
 
 /// The last argument of a head or an item that passes all amounts of [`Resources`], one after the other.
 const RESOURCES: &str = "resources";
@@ -128,16 +131,16 @@ impl Script {
 
     /// The code that Redis runs.
     pub fn source(&self) -> String {
-        self.source_of(PRELUDE, self.text)
+        self.source_of(&READ_PRELUDE, self.text)
     }
 
     /// The code that Redis would run with another prelude and another text of this script.
-    pub fn source_of(&self, prelude: &str, text: &str) -> String {
+    pub fn source_of(&self, prelude: &Prelude<'_>, text: &str) -> String {
         let first = match self.at_maxmemory {
             AtMaxmemory::Allowed => "allow_at_maxmemory()",
             AtMaxmemory::Shrinking | AtMaxmemory::Refused => "",
         };
-        let shared = prelude::needed(prelude, &[first, text]);
+        let shared = prelude.needed(&[first, text]);
         format!("{shared}\n{first}\n{}\n{text}", self.readers())
     }
 

@@ -7,33 +7,76 @@ use std::collections::HashSet;
 /// How a part of the prelude begins, in the first column: it declares one or several names, and ends where the next begins.
 const PART: &str = "local ";
 
-/// Returns the parts of `prelude` that declare a name which one of `texts`, or a part that is kept, has as a word.
+/// A prelude whose parts are known: reading it takes longer than choosing from it.
 ///
-/// A word of a string or of a comment behind code counts too: it may keep a part that is not needed.
-pub(super) fn needed(prelude: &str, texts: &[&str]) -> String {
-    let mut words: HashSet<&str> = texts.iter().copied().flat_map(words).collect();
-    let mut kept = Vec::new();
-    // Lua finds a local only in what comes after it.
-    for part in parts(prelude).into_iter().rev() {
-        if declared(part[0]).any(|name| words.contains(name)) {
-            words.extend(part.iter().copied().flat_map(self::words));
-            kept.push(part);
-        }
-    }
-    kept.reverse();
-    kept.concat().join("\n")
+/// Public for tests that change it.
+pub struct Prelude<'a> {
+    parts: Vec<Part<'a>>,
+    /// Each declared name with the index of its part, sorted.
+    names: Vec<(&'a [u8], usize)>,
 }
 
-/// The lines of each part, without those that are comments only.
-fn parts(prelude: &str) -> Vec<Vec<&str>> {
-    let mut parts: Vec<Vec<&str>> = Vec::new();
-    for line in prelude.lines().filter(|line| !is_comment(line) && !line.is_empty()) {
-        match parts.last_mut() {
-            Some(part) if !line.starts_with(PART) => part.push(line),
-            _ => parts.push(vec![line]),
-        }
+impl std::fmt::Debug for Prelude<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prelude").field("parts", &self.parts.len()).finish()
     }
-    parts
+}
+
+/// What declares some names.
+struct Part<'a> {
+    /// Its code, without lines that are comments only.
+    lines: Vec<&'a str>,
+    /// The parts that declare one of its words.
+    uses: Vec<usize>,
+}
+
+impl<'a> Prelude<'a> {
+    /// Reads a prelude.
+    pub fn new(text: &'a str) -> Self {
+        let mut parts: Vec<Part<'a>> = Vec::new();
+        for line in text.lines().filter(|line| !is_comment(line) && !line.is_empty()) {
+            match parts.last_mut() {
+                Some(part) if !line.starts_with(PART) => part.lines.push(line),
+                _ => parts.push(Part { lines: vec![line], uses: Vec::new() }),
+            }
+        }
+        let names = parts.iter().enumerate();
+        let names = names.flat_map(|(index, part)| declared(part.lines[0]).map(move |name| (name, index)));
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        let mut prelude = Self { parts, names };
+        for index in 0..prelude.parts.len() {
+            let lines = &prelude.parts[index].lines;
+            prelude.parts[index].uses = lines.iter().flat_map(|line| prelude.used_by(line)).collect();
+        }
+        prelude
+    }
+
+    /// Returns the parts that declare a name which one of `texts`, or a part that is kept, has as a word.
+    ///
+    /// A word of a string or of a comment behind code counts too: it may keep a part that is not needed.
+    pub(super) fn needed(&self, texts: &[&str]) -> String {
+        let mut needed: HashSet<usize> = texts.iter().flat_map(|text| self.used_by(text)).collect();
+        let mut kept = Vec::new();
+        // Lua finds a local only in what comes after it.
+        for (index, part) in self.parts.iter().enumerate().rev() {
+            if needed.contains(&index) {
+                needed.extend(&part.uses);
+                kept.push(part);
+            }
+        }
+        let lines = kept.into_iter().rev().flat_map(|part| &part.lines).copied();
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The parts that declare a word of `text`, some of them several times.
+    fn used_by(&self, text: &'a str) -> impl Iterator<Item = usize> {
+        words(text).flat_map(|word| {
+            let first = self.names.partition_point(|(name, _)| *name < word);
+            let named = self.names[first..].iter().take_while(move |(name, _)| *name == word);
+            named.map(|(_, part)| *part)
+        })
+    }
 }
 
 fn is_comment(line: &str) -> bool {
@@ -41,7 +84,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 /// The names that the first line of a part declares: `local function name(…)` or `local a, b = …`.
-fn declared(first: &str) -> impl Iterator<Item = &str> {
+fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     let rest = first.strip_prefix(PART).unwrap_or_default();
     let names = match rest.strip_prefix("function ") {
         Some(function) => function.split('(').next(),
@@ -51,10 +94,10 @@ fn declared(first: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The words of code.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn words(text: &str) -> impl Iterator<Item = &[u8]> {
     let lines = text.lines().filter(|line| !is_comment(line));
-    let words = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
-    words.filter(|word| !word.is_empty())
+    let is_between = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    lines.flat_map(move |line| line.as_bytes().split(is_between)).filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -87,30 +130,31 @@ if C > 1 then C = 1 end";
             ("return D or CC or plus_one", ""),
             ("-- C is not read here.\nreturn 1", ""),
         ] {
-            assert_eq!(needed(SMALL, &[text]), expected, "{text}");
+            assert_eq!(Prelude::new(SMALL).needed(&[text]), expected, "{text}");
         }
-        assert_eq!(needed(SMALL, &["return 1", "return C"]), whole_of_c);
+        assert_eq!(Prelude::new(SMALL).needed(&["return 1", "return C"]), whole_of_c);
     }
 
     #[test]
     fn each_part_begins_with_the_names_that_it_declares() {
-        for part in parts(PRELUDE) {
-            assert!(declared(part[0]).next().is_some(), "{part:?} declares nothing");
+        for Part { lines, .. } in Prelude::new(PRELUDE).parts {
+            assert!(declared(lines[0]).next().is_some(), "{lines:?} declares nothing");
         }
     }
 
     #[test]
     fn each_part_is_needed_by_some_script() {
         let sources: Vec<String> = SCRIPTS.iter().map(|script| script.source()).collect();
-        for part in parts(PRELUDE) {
-            let part = part.join("\n");
+        for part in Prelude::new(PRELUDE).parts {
+            let part = part.lines.join("\n");
             assert!(sources.iter().any(|source| source.contains(&part)), "no script needs\n{part}");
         }
     }
 
     #[test]
     fn most_scripts_need_little_of_it() {
-        let kept = SCRIPTS.iter().map(|script| needed(PRELUDE, &[script.text()]).len()).sum::<usize>();
+        let prelude = Prelude::new(PRELUDE);
+        let kept = SCRIPTS.iter().map(|script| prelude.needed(&[script.text()]).len()).sum::<usize>();
         let kept_on_average = kept / SCRIPTS.len();
         assert!(kept_on_average * 4 < PRELUDE.len(), "{kept_on_average} of {} bytes", PRELUDE.len());
     }

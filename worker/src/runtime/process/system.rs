@@ -4,6 +4,8 @@
 //! boot id it does.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -27,6 +29,9 @@ pub(super) const MARKER: &str = "KUBELEET_DIR";
 
 /// Set in the environment of commands beside the pod's process: each leads a process group, but not the pod's.
 pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
+
+/// Most environments are shorter.
+const ENVIRONMENT_BYTES: usize = 16 << 10;
 
 /// Between two looks at a process that cannot be watched through a file descriptor.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -113,12 +118,15 @@ fn boot_id() -> Option<String> {
 
 /// Returns the leading process of the pod with this folder, found by its environment.
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
-    let is_leader = |process: &Process| {
+    let mut traces = PodTraces::of(folder);
+    let exec = [EXEC_MARKER.as_bytes(), b"=1"].concat();
+    let mut is_leader = |process: &Process| {
         process.stat().is_ok_and(|stat| stat.pgrp == stat.pid && stat.state != 'Z')
-            && has_variable(process, &marker(folder))
-            && !has_variable(process, &[EXEC_MARKER.as_bytes(), b"=1"].concat())
+            && traces.environment.read(process)
+            && traces.environment.has(&traces.marker)
+            && !traces.environment.has(&exec)
     };
-    let leader = marked(folder).into_iter().find(is_leader)?;
+    let leader = marked(folder).into_iter().find(&mut is_leader)?;
     ProcessIdentity::of(leader.pid)
 }
 
@@ -126,11 +134,12 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
 /// how many there were.
 pub(super) fn kill_marked(folder: &Path) -> usize {
     let remaining = marked(folder);
+    let mut traces = PodTraces::of(folder);
     for process in &remaining {
         let descriptor = Pid::from_raw(process.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         // Checked again after opening: another process may have got the id in between.
         if let Some(Ok(descriptor)) = descriptor
-            && is_marked(process, folder)
+            && traces.are_on(process)
         {
             let _ended_meanwhile = pidfd_send_signal(descriptor, Signal::KILL);
         }
@@ -141,30 +150,67 @@ pub(super) fn kill_marked(folder: &Path) -> usize {
 /// Returns the processes of the pod with this folder. One that was killed is among them until it has ended.
 pub(super) fn marked(folder: &Path) -> Vec<Process> {
     let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
-    processes.filter_map(Result::ok).filter(|process| is_marked(process, folder)).collect()
+    let mut traces = PodTraces::of(folder);
+    processes.filter_map(Result::ok).filter(|process| traces.are_on(process)).collect()
 }
 
-fn is_marked(process: &Process, folder: &Path) -> bool {
-    has_variable(process, &marker(folder)) || writes_to_log(process, folder)
+/// What the processes of a pod are known by. Made once for all processes of the machine: there may be thousands, and each
+/// end of a pod looks at all of them.
+struct PodTraces {
+    /// The variable that each of them has.
+    marker: Vec<u8>,
+    /// Where their output goes; `None` if there is no log.
+    log: Option<FileIdentity>,
+    environment: Environment,
 }
 
-/// Returns the variable that the processes of the pod with this folder have.
-fn marker(folder: &Path) -> Vec<u8> {
-    [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat()
+impl PodTraces {
+    /// Of the pod with this folder.
+    fn of(folder: &Path) -> Self {
+        Self {
+            marker: [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat(),
+            log: file_identity(&folder.join(LOG)),
+            environment: Environment::default(),
+        }
+    }
+
+    fn are_on(&mut self, process: &Process) -> bool {
+        (self.environment.read(process) && self.environment.has(&self.marker)) || self.writes_to_log(process)
+    }
+
+    /// Returns whether the output of the process goes to the pod's log: it was started by a process of the pod without its
+    /// environment. Nothing else writes there: readers have the log as another descriptor than these two.
+    fn writes_to_log(&self, process: &Process) -> bool {
+        let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
+        self.log.is_some()
+            && [1, 2].into_iter().any(|descriptor| file_identity(&output(descriptor)) == self.log)
+    }
 }
 
-fn has_variable(process: &Process, assignment: &[u8]) -> bool {
-    // An unreadable environment is another user's, so not a pod's. A zombie's is empty.
-    let Ok(environment) = std::fs::read(format!("/proc/{}/environ", process.pid)) else { return false };
-    environment.split(|byte| *byte == 0).any(|variable| variable == assignment)
+/// Device and inode.
+type FileIdentity = (u64, u64);
+
+fn file_identity(path: &Path) -> Option<FileIdentity> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
-/// Returns whether the output of the process goes to the log of the pod with this folder: it was started by a
-/// process of the pod without its environment. Nothing else writes there: readers have the log as another
-/// descriptor than these two.
-fn writes_to_log(process: &Process, folder: &Path) -> bool {
-    let identity = |path: &Path| Some((path.metadata().ok()?.dev(), path.metadata().ok()?.ino()));
-    let Some(log) = identity(&folder.join(LOG)) else { return false };
-    let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
-    [1, 2].into_iter().any(|descriptor| identity(&output(descriptor)) == Some(log))
+/// The environment of the process that was read last.
+#[derive(Default)]
+struct Environment(Vec<u8>);
+
+impl Environment {
+    /// Returns false if it cannot be read: it is another user's, so not a pod's. A zombie's is empty.
+    fn read(&mut self, process: &Process) -> bool {
+        self.0.clear();
+        // With room for all of it, it is read at once. The kernel says that its length is zero.
+        self.0.reserve(ENVIRONMENT_BYTES);
+        let file = File::open(format!("/proc/{}/environ", process.pid));
+        file.and_then(|file| file.take(u64::MAX).read_to_end(&mut self.0)).is_ok()
+    }
+
+    fn has(&self, assignment: &[u8]) -> bool {
+        BufRead::split(self.0.as_slice(), 0)
+            .any(|variable| variable.is_ok_and(|variable| variable == assignment))
+    }
 }
