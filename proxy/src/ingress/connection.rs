@@ -23,11 +23,12 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::unconstrained;
 
 use crate::gate::{Cut, Pass};
+use crate::socket::Socket;
+use crate::timer::Timer;
 use crate::tunnel::{KeptStream, NotAccepted};
-
-use super::timer::Timer;
 
 /// Connections that were idle for longer are not used: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -155,9 +156,7 @@ pub(super) struct Kept {
 impl Connection {
     /// Connects to the address.
     pub(super) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Self::over(stream, protocol).await
+        Self::over(Socket::new(TcpStream::connect(address).await?)?, protocol).await
     }
 
     /// Begins to speak HTTP on a connection to a pod.
@@ -198,20 +197,19 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Asks the gate of the other host to let a request in, if the connection goes through it, and waits for the answer if
-    /// the request may not be sent twice.
+    /// Asks the gate of the other host to let a request in, if the connection goes through it. Waits `within`
+    /// for the answer if the request may not be sent twice.
     ///
     /// # Errors
     /// If it does not, or the connection has ended.
-    pub(super) async fn begin(&mut self, is_repeatable: bool) -> Result<(), NotAccepted> {
-        match self.tunnel() {
-            Some(tunnel) if is_repeatable => {
-                tunnel.begin();
-                Ok(())
-            }
-            Some(tunnel) => tunnel.begin_and_wait().await,
-            None => Ok(()),
+    pub(super) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
+        let Some(tunnel) = self.tunnel() else { return Ok(()) };
+        if is_repeatable {
+            tunnel.begin();
+            return Ok(());
         }
+        let begun = tokio::time::timeout(within, tunnel.begin_and_wait()).await;
+        begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
     /// Tells the gate of the other host that the request was answered. Returns whether the connection can be kept.
@@ -255,12 +253,9 @@ impl Connection {
         match self {
             Connection::Http2(http2) => http2.sender.try_send_request(request).await,
             Connection::Http1(connection) => {
-                let mut answer = pin!(connection.sender.try_send_request(request));
-                poll_fn(|cx| {
-                    poll_driver(&mut connection.driver, cx);
-                    answer.as_mut().poll(cx)
-                })
-                .await
+                // Without a waker it must not be told to wait for its turn, as tokio does after many polls.
+                let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
+                drive_until(&mut connection.driver, answer).await
             }
         }
     }
@@ -299,6 +294,30 @@ impl Connection {
             _ => None,
         }
     }
+}
+
+/// Moves the bytes of a connection until the answer has come, which waits for nothing else.
+///
+/// The driver and the answer are in one task. With the task's waker they would wake it for each other while
+/// it runs, and each request would poll the client's whole connection once more for nothing. So the answer
+/// never has the waker: it is polled after each poll of the driver. The driver has it only when all that is left
+/// is to wait for the socket.
+async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        let unwoken = &mut Context::from_waker(Waker::noop());
+        // The first time only sends.
+        if has_waited {
+            poll_driver(driver, unwoken);
+            if let Poll::Ready(answer) = answer.as_mut().poll(unwoken) {
+                return Poll::Ready(answer);
+            }
+        }
+        has_waited = true;
+        poll_driver(driver, cx);
+        answer.as_mut().poll(unwoken)
+    })
+    .await
 }
 
 fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
@@ -427,4 +446,41 @@ fn pool(pools: &mut Vec<Pool>, key: Key) -> &mut Pool {
         pools.len() - 1
     });
     &mut pools[index]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_woken_by_its_answer_and_not_by_itself() {
+        let (stream, mut pod) = tokio::io::duplex(4096);
+        let mut connection = Connection::over(stream, HttpProtocol::Http).await.unwrap();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let cx = &mut Context::from_waker(&waker);
+        let request = Request::builder().uri("/").header("host", "a").body(ToPod::Empty).unwrap();
+        let mut sent = pin!(connection.send(request));
+        assert!(sent.as_mut().poll(cx).is_pending());
+        pod.read_exact(&mut [0; 16]).await.unwrap();
+        pod.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        let Poll::Ready(Ok(response)) = sent.as_mut().poll(cx) else { panic!("the answer was not seen") };
+        assert!(pin!(response.into_body()).poll_frame(cx).is_ready());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "it has woken itself");
+    }
 }

@@ -16,6 +16,7 @@ use common::ingress::HttpProtocol;
 use crate::gate::Pass;
 use crate::retry::{self, NoAnswer};
 use crate::route::HttpRoute;
+use crate::timer::Timer;
 use crate::tunnel::{KeptStream, TunnelStream};
 
 use super::Shared;
@@ -24,7 +25,6 @@ use super::connection::{Connection, Kept, Key, Progress, ToPod};
 use super::from_pod::{FromPod, Lease};
 use super::pods::{InFlight, Pod};
 use super::search::{ForRequest, NoPod, Search, Target};
-use super::timer::Timer;
 use super::way::{self, Way};
 
 /// A request as pods get it.
@@ -55,7 +55,8 @@ enum FailedAt {
 }
 
 impl Outgoing {
-    pub(super) fn new(head: http::request::Parts, body: Incoming) -> Self {
+    pub(super) fn new(request: Request<Incoming>) -> Self {
+        let (head, body) = request.into_parts();
         let body = (!body.is_end_stream()).then_some(body);
         let progress = body.as_ref().map(|_| Arc::default());
         Self { head, body, progress }
@@ -91,7 +92,7 @@ impl Outgoing {
 pub(super) async fn exchange(
     shared: &Shared,
     route: &HttpRoute,
-    mut request: Outgoing,
+    mut request: Box<Outgoing>,
     begun: Instant,
 ) -> Result<Response<FromPod>, Problem> {
     let target = Target { service: &route.service, slot: None, port: route.port };
@@ -356,14 +357,18 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Writes the target as the pod's protocol wants it: a path, or a URL from which the pseudo-headers are made.
 pub(super) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
-    let path = head.uri.path_and_query().cloned();
+    let path = head.uri.path_and_query();
+    let is_path = path.is_some() && head.uri.authority().is_none();
     let mut target = http::uri::Parts::default();
-    target.path_and_query = path.or_else(|| Some(http::uri::PathAndQuery::from_static("/")));
+    target.path_and_query = path.cloned().or_else(|| Some(http::uri::PathAndQuery::from_static("/")));
     match protocol {
         HttpProtocol::Http => {
             head.version = hyper::Version::HTTP_11;
             if let (false, Ok(host)) = (head.headers.contains_key(header::HOST), host.parse()) {
                 head.headers.insert(header::HOST, host);
+            }
+            if is_path {
+                return;
             }
         }
         HttpProtocol::H2c => {

@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::framing::{Scanner, State};
+use crate::timer::Timer;
 
 use super::frames::Frames;
-use super::timer::Timer;
 
 const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;

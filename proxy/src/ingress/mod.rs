@@ -19,7 +19,6 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod timer;
 mod upgrade;
 mod way;
 

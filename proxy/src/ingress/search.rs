@@ -193,12 +193,12 @@ impl<'a> Search<'a> {
         let within = self.shared.config.connect_within;
         let key = Key::of_other_host(self.target.port, protocol);
         while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
-            match tokio::time::timeout(within, connection.begin(is_repeatable)).await {
-                Ok(Ok(())) => return Ok(Way::Http(Box::new(connection))),
-                Ok(Err(NotAccepted::Refused)) => return Err(NoWay::Refused),
+            match connection.begin(is_repeatable, within).await {
+                Ok(()) => return Ok(Way::Http(Box::new(connection))),
+                Err(NotAccepted::Refused) => return Err(NoWay::Refused),
                 // Nothing was sent on it.
-                Ok(Err(NotAccepted::Ended)) => {}
-                Err(_) => return Err(NoWay::Unreachable),
+                Err(NotAccepted::Ended) => {}
+                Err(NotAccepted::Unanswered) => return Err(NoWay::Unreachable),
             }
         }
         // Not in the memory of each request, which most do without it.

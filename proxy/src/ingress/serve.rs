@@ -177,7 +177,7 @@ type Io = TokioIo<Guarded<ClientStream>>;
 
 async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
     let is_last = client.is_last.clone();
-    let service = service_fn(|request| answer(client.clone(), request));
+    let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
     // The guard has the timeouts.
     builder.half_close(true).header_read_timeout(None).max_header_size(MOST_HEAD_BYTES);
@@ -198,7 +198,7 @@ async fn serve_http1(client: Arc<Client>, io: Io, listening: Listening) -> hyper
 }
 
 async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper::Result<()> {
-    let service = service_fn(|request| answer(client.clone(), request));
+    let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(MOST_HEAD_BYTES as u32);
@@ -211,8 +211,13 @@ async fn serve_http2(client: Arc<Client>, io: Io, listening: Listening) -> hyper
     connection.await
 }
 
-/// Answers a request.
-async fn answer(client: Arc<Client>, request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
+/// Answers a request. It is boxed because each `async` function would copy it into the memory of the
+/// connection, which is not in the processor's cache when there are many; the memory of a box is, because the
+/// last request has used it.
+async fn answer(
+    client: Arc<Client>,
+    request: Box<Request<Incoming>>,
+) -> Result<Response<Answer>, Infallible> {
     let begun = Instant::now();
     let active_request = ActiveRequest::new(&client.state);
     let log = AccessLog::begin(&client, &request, begun);
@@ -246,7 +251,7 @@ fn wants_upgrade(request: &Request<Incoming>) -> bool {
 
 async fn routed(
     client: &Client,
-    mut request: Request<Incoming>,
+    mut request: Box<Request<Incoming>>,
     wants_upgrade: bool,
     begun: Instant,
 ) -> Result<Response<Answer>, Problem> {
@@ -284,11 +289,11 @@ async fn routed(
         }
         return answer;
     }
-    let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+    let on_upgrade = wants_upgrade.then(|| hyper::upgrade::on(&mut *request));
     let on_upgrade = on_upgrade.filter(|_| route.protocol == HttpProtocol::Http);
-    let (mut head, body) = request.into_parts();
-    prepare(client, &mut head, route, &host, on_upgrade.is_some());
-    let answer = exchange(&client.shared, route, Outgoing::new(head, body), begun).await;
+    let mut request = Box::new(Outgoing::new(*request));
+    prepare(client, &mut request.head, route, &host, on_upgrade.is_some());
+    let answer = exchange(&client.shared, route, request, begun).await;
     if let Some(service) = table.service(&route.service) {
         service.metrics.answered(status(&answer));
         service.metrics.seconds.record(begun.elapsed());

@@ -22,6 +22,7 @@ use super::silent::SilentHosts;
 use super::tls::client_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
 use crate::gate::Refusal;
+use crate::socket::Socket;
 
 /// The most hosts that are asked at a time who serves.
 const MAX_ASKED: usize = 32;
@@ -34,7 +35,7 @@ const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection to a pod through the proxy of its host.
-pub type TunnelStream = tokio_rustls::client::TlsStream<TcpStream>;
+pub type TunnelStream = tokio_rustls::client::TlsStream<Socket>;
 
 /// A connection for a request.
 pub enum HttpStream {
@@ -238,8 +239,7 @@ impl Dialer {
 
 async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
     let config = client_config(key, peer.fingerprint, protocols).map_err(io::Error::other)?;
-    let stream = TcpStream::connect(peer.address).await?;
-    stream.set_nodelay(true)?;
+    let stream = Socket::new(TcpStream::connect(peer.address).await?)?;
     let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }

@@ -28,6 +28,8 @@ pub(crate) enum NotAccepted {
     Refused,
     /// The connection has ended, or was not idle.
     Ended,
+    /// The other host does not answer.
+    Unanswered,
 }
 
 /// A connection to a port of a pod, for one request after the other. Its clones are the same connection: one is the

@@ -20,6 +20,7 @@ use super::tls::server_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, reply_of, serve_kept, serving};
 use crate::gate::{Gates, Pass};
 use crate::listening::Listening;
+use crate::socket::Socket;
 use crate::workers::Workers;
 
 /// How long a handshake and the line that names the pod may take.
@@ -133,7 +134,7 @@ async fn serve(
     stream: TcpStream,
     listening: &Listening,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    let stream = Socket::new(stream)?;
     let mut peer = timeout(OPEN_WITHIN, acceptor.accept(stream)).await??;
     let within = match peer.get_ref().1.alpn_protocol() {
         Some(SERVING_PROTOCOL) => {
@@ -169,7 +170,7 @@ async fn serve(
     }
 }
 
-fn key_of(peer: &TlsStream<TcpStream>) -> Option<Fingerprint> {
+fn key_of(peer: &TlsStream<Socket>) -> Option<Fingerprint> {
     peer.get_ref().1.peer_certificates()?.first().map(|key| Fingerprint::of(key))
 }
 
@@ -181,7 +182,7 @@ pub(super) struct Target {
 }
 
 /// Reads the line `<pod> <assignment> <port>`, and nothing after it.
-async fn read_target(peer: &mut TlsStream<TcpStream>) -> io::Result<Target> {
+async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<Target> {
     let mut line = Vec::with_capacity(MAX_LINE);
     loop {
         match peer.read_u8().await? {
@@ -211,7 +212,7 @@ async fn connect(gates: &Gates, target: &Target) -> Result<(TcpStream, Pass), Re
 }
 
 /// Passes bytes until both ends have ended, or the pod is stopped.
-async fn pass_bytes(mut peer: TlsStream<TcpStream>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
+async fn pass_bytes(mut peer: TlsStream<Socket>, mut pod: TcpStream, pass: Pass) -> io::Result<()> {
     pod.set_nodelay(true)?;
     peer.write_all(&[Reply::Connected.byte()]).await?;
     peer.flush().await?;

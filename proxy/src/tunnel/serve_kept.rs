@@ -12,13 +12,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::frame::{Arrived, Frame, HEADER, MAX_PAYLOAD, data_header};
 use super::listen::Target;
 use super::{Reply, reply_of};
 use crate::gate::{Cut, Gates, Pass};
+use crate::socket::Socket;
+use crate::timer::Timer;
 
 /// How long a connection is kept without a request. The dialing end uses none that is older than 4 s. It ends them when it
 /// learns that the pod leaves; if it does not, a pod that waits for idle connections when it is stopped waits so long.
@@ -30,7 +32,7 @@ const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
 /// unread the system would answer with a reset, which can overtake what was sent before.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
-type Peer = TlsStream<TcpStream>;
+type Peer = TlsStream<Socket>;
 
 /// Passes requests on until one of the ends has ended, or the pod is stopped. The first one was let in.
 pub(super) async fn serve(
@@ -55,17 +57,19 @@ pub(super) async fn serve(
         reader: FrameReader { peer: peer_read, arrived: Arrived::default() },
         pod: pod_write,
         answering: &answering,
+        idle: Timer::new(Instant::now() + MOST_IDLE),
     };
     requests.pass = Some(pass);
     let mut has_pod_ended = false;
     let ended = {
         let passing = pin!(requests.pass_on());
         tokio::select! {
-            ended = passing => ended,
+            biased;
             ended = answering.pass_on(&mut pod_read) => {
                 has_pod_ended = ended.is_ok();
                 ended
             }
+            ended = passing => ended,
         }
     };
     // The connection to the pod ends before the gate learns that the request has.
@@ -90,6 +94,8 @@ struct Requests<'a> {
     reader: FrameReader,
     pod: OwnedWriteHalf,
     answering: &'a Answering,
+    /// Between two requests.
+    idle: Timer,
 }
 
 impl Requests<'_> {
@@ -98,21 +104,24 @@ impl Requests<'_> {
             let frame = if self.pass.is_some() {
                 tokio::select! {
                     biased;
+                    // To wait for the cut takes a lock of the pod, to look does not.
+                    frame = self.reader.next() => if self.cut.has_come() { return Ok(()) } else { frame? },
                     () = &mut self.cut => return Ok(()),
-                    frame = self.reader.next() => frame?,
                 }
             } else {
-                match timeout(MOST_IDLE, self.reader.next()).await {
-                    Ok(frame) => frame?,
-                    Err(_) => return Ok(()),
+                let until = Instant::now() + MOST_IDLE;
+                tokio::select! {
+                    biased;
+                    frame = self.reader.next() => frame?,
+                    () = self.idle.until(until) => return Ok(()),
                 }
             };
             match (frame, self.pass.is_some()) {
                 (Some(Frame::Data(bytes)), true) => {
                     tokio::select! {
                         biased;
-                        () = &mut self.cut => return Ok(()),
                         written = self.pod.write_all(&bytes) => written?,
+                        () = &mut self.cut => return Ok(()),
                     }
                 }
                 (Some(Frame::End), true) => self.pass = None,
@@ -161,12 +170,18 @@ impl Answering {
     /// Passes on what the pod says, until it has ended.
     async fn pass_on(&self, pod: &mut OwnedReadHalf) -> io::Result<()> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
+        let mut silence = Timer::new(Instant::now() + SIGN_OF_LIFE_AFTER);
         loop {
-            let Ok(read) = timeout(SIGN_OF_LIFE_AFTER, pod.read(&mut buffer[HEADER..])).await else {
-                if self.is_due.load(Ordering::Relaxed) {
-                    self.send(&Frame::Accepted).await?;
+            let until = Instant::now() + SIGN_OF_LIFE_AFTER;
+            let read = tokio::select! {
+                biased;
+                read = pod.read(&mut buffer[HEADER..]) => read,
+                () = silence.until(until) => {
+                    if self.is_due.load(Ordering::Relaxed) {
+                        self.send(&Frame::Accepted).await?;
+                    }
+                    continue;
                 }
-                continue;
             };
             let length = read?;
             if length == 0 {

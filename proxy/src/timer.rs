@@ -1,21 +1,30 @@
 //! A timer for deadlines that mostly change before they are reached.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
 /// Moved only when it has to be earlier, or has run out, so that a deadline for each request costs no more than a look.
-pub(super) struct Timer(Pin<Box<Sleep>>);
+pub(crate) struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {
     /// A timer that runs out at the deadline first.
-    pub(super) fn new(deadline: Instant) -> Self {
+    pub(crate) fn new(deadline: Instant) -> Self {
         Self(Box::pin(tokio::time::sleep_until(deadline)))
     }
 
     /// Completes at the deadline, which may be another one each time.
-    pub(super) fn poll_until(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    ///
+    /// # Cancel safety
+    /// It can be called again with any deadline.
+    pub(crate) async fn until(&mut self, deadline: Instant) {
+        poll_fn(|cx| self.poll_until(deadline, cx)).await;
+    }
+
+    /// As [`until`](Self::until), for callers that poll.
+    pub(crate) fn poll_until(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         if self.0.deadline() > deadline {
             self.0.as_mut().reset(deadline);
         }
