@@ -36,6 +36,7 @@ mod deterministic;
 mod expected_state;
 mod failover;
 mod faults;
+mod gates;
 mod hints;
 mod host;
 mod jobs;

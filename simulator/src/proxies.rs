@@ -1,15 +1,12 @@
 //! The proxy of each host: production code that takes what workers say about their pods, and the gates that follow from
-//! it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy.
-//!
-//! Two invariants are checked whenever an engine is asked to stop a container, and whenever a request is let in: no pod
-//! gets its SIGTERM before its gate has let go of the last request, and none is let in after that.
+//! it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy. What must hold is in
+//! [`crate::gates`].
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use common::handover::{self, FromProxy, FromWorker};
-use common::ids::{AssignmentId, PodId};
+use common::ids::AssignmentId;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use proxy::gate::{Gates, Pass, Refusal};
@@ -23,8 +20,7 @@ use worker::{ProxySocket, ProxyStream};
 
 use crate::Switches;
 use crate::addresses::{self, ToldAddresses};
-use crate::bus::{EngineCall, EngineRequest};
-use crate::host::{SimulatedHost, must_not_run_twice};
+use crate::gates::EndingPods;
 use crate::process::Process;
 use crate::process_id::{HOSTS, ProcessId};
 use crate::random::Random;
@@ -32,13 +28,6 @@ use crate::world::World;
 
 /// How long requests have to end when a pod is stopped.
 pub(crate) const DRAIN: &str = "2s";
-/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to leftovers of an
-/// earlier session have, which are longer than `DRAIN`, and what it takes to connect.
-const LONGEST_WAIT: u64 = 10_000 + 2_000;
-/// How long a starting worker lets containers end whose pods must not run twice, in milliseconds.
-const LEFTOVER_GRACE: u64 = 1_000;
-/// When a pod is stopped at once, its gate is closed meanwhile: within this time, in milliseconds.
-const CLOSED_BESIDE: u64 = 1_000;
 /// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped waiting.
 const STALL: u64 = 100;
 /// How much a connection holds until its other end reads, in bytes.
@@ -54,8 +43,7 @@ pub(crate) struct Proxies {
     random: Random,
     /// The addresses that pods have learnt.
     pub(crate) told: ToldAddresses,
-    /// Pods whose containers were sent a SIGTERM and have not ended, by host and assignment.
-    ending: BTreeMap<(usize, AssignmentId), Ending>,
+    pub(crate) ending: EndingPods,
 }
 
 /// The proxy of one host. What outlives its process is here. All times are simulated milliseconds.
@@ -75,15 +63,6 @@ struct SimulatedProxy {
     is_suspended: bool,
     /// Since when it has answered without a break.
     answers_since: u64,
-}
-
-/// A pod that was sent a SIGTERM.
-#[derive(Clone, Copy)]
-struct Ending {
-    /// Whether the proxy answered when its gate was to be closed.
-    is_closed: bool,
-    /// From when on nothing may be let in.
-    since: u64,
 }
 
 /// A request that a gate has let in.
@@ -144,7 +123,7 @@ impl Proxies {
             of_hosts,
             random: Random::new(seed.wrapping_mul(31)),
             told: ToldAddresses::default(),
-            ending: BTreeMap::new(),
+            ending: EndingPods::default(),
         }
     }
 
@@ -163,7 +142,7 @@ impl Proxies {
             proxy.kill(until);
             proxy.saved.lock().unwrap().clear();
         }
-        self.ending.retain(|(of, _), _| *of != host);
+        self.ending.forget(host);
     }
 
     /// The host is suspended, and its proxy with it.
@@ -172,6 +151,17 @@ impl Proxies {
             proxy.paused_until = until;
             proxy.is_suspended = true;
         }
+    }
+
+    /// How many requests are in flight to an assignment of a pod.
+    pub(crate) fn in_flight(&self, host: usize, assignment: &AssignmentId) -> usize {
+        let requests = self.of_hosts[host].requests.iter();
+        requests.filter(|request| request.pass.pod().assignment == *assignment).count()
+    }
+
+    /// Since when the proxy of a host has answered without a break.
+    pub(crate) fn answers_since(&self, host: usize) -> u64 {
+        self.of_hosts[host].answers_since
     }
 
     /// Ends every fault.
@@ -269,6 +259,14 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("PAUSED until {until}"));
     }
 
+    /// Sometimes kills a proxy that has closed a gate, and may not have saved that yet.
+    pub(crate) fn kill_after_close(&mut self, host: usize) {
+        if !self.faults.are_over && self.proxies.random.per_mille(100) {
+            let until = self.clock.now + self.proxies.random.between(1, 100);
+            self.kill_proxy(host, until);
+        }
+    }
+
     fn kill_proxy(&mut self, host: usize, until: u64) {
         self.proxies.of_hosts[host].kill(until);
         let until = self.clock.since_start(until);
@@ -318,65 +316,4 @@ impl World {
             Err(Refusal::Unknown) => {}
         }
     }
-
-    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs again.
-    fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
-        let ending = self.proxies.ending.get(&(host, assignment.clone()));
-        if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
-            let name = pod.short();
-            self.checks.violations.push(format!("gate: a request to pod {name} is let in after its SIGTERM"));
-        }
-    }
-
-    /// Checks a call that ends a container: what was let in to its pod has ended.
-    pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
-        let Some(proxy) = self.proxies.of_hosts.get(host) else { return };
-        let (EngineCall::Stop(handle, _) | EngineCall::Halt(handle)) = &request.call else { return };
-        let running = self.cluster.hosts[host].running();
-        let Some(container) = running.into_iter().find(|container| container.handle == *handle) else {
-            return;
-        };
-        // Its worker has died, and the next one may want the pod to run.
-        if request.reply.is_closed() {
-            return;
-        }
-        let in_flight = proxy.requests.iter().filter(|one| one.pass.pod().assignment == container.assignment);
-        let in_flight = in_flight.count();
-        let is_closed = proxy.answers_since + LONGEST_WAIT < self.clock.now;
-        let is_at_once = is_stopped_at_once(&container, &request.call, &self.cluster.hosts[host]);
-        let since = self.clock.now + if is_at_once { CLOSED_BESIDE } else { 0 };
-        let of = (host, container.assignment.clone());
-        self.proxies.ending.entry(of).or_insert(Ending { is_closed, since });
-        let pod = container.pod.short();
-        self.log(request.process, format_args!("SIGTERM to {pod}, with {in_flight} requests in flight"));
-        // It has closed the gate, and may not have saved that yet.
-        if !self.faults.are_over && self.proxies.random.per_mille(100) {
-            let until = self.clock.now + self.proxies.random.between(1, 100);
-            self.kill_proxy(host, until);
-        }
-        if in_flight > 0 && is_closed && !is_at_once {
-            let found = format!("gate: pod {pod} gets its SIGTERM with {in_flight} requests in flight");
-            self.checks.violations.push(found);
-        }
-    }
-
-    /// Forgets that pods were being stopped whose containers have ended, or could not be stopped.
-    pub(crate) fn note_end(&mut self, host: usize, handle: &str) {
-        if !self.proxies.are_there() {
-            return;
-        }
-        let running = self.cluster.hosts[host].running();
-        let is_left = |assignment: &AssignmentId| running.iter().any(|one| one.assignment == *assignment);
-        let still_runs = running.iter().find(|one| one.handle == handle).map(|one| &one.assignment);
-        self.proxies.ending.retain(|(of, assignment), _| {
-            *of != host || still_runs != Some(assignment) && is_left(assignment)
-        });
-    }
-}
-
-/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or by that of a
-/// starting worker, which leaves little time.
-fn is_stopped_at_once(container: &Container, call: &EngineCall, host: &SimulatedHost) -> bool {
-    let is_brief = matches!(call, EngineCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
-    must_not_run_twice(container) && (is_brief || !host.has_lease())
 }
