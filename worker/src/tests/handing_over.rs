@@ -295,6 +295,21 @@ async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_po
 }
 
 #[tokio::test]
+async fn a_fence_without_time_closes_the_gate_while_it_stops() {
+    let Some(mut rig) = rig("a_fence_without_time_closes_the_gate_while_it_stops") else { return };
+    // Nothing is left of the time between the fence and the death of the node.
+    rig.config.timing.dead_after = Duration::from_secs(2);
+    let host = Host::start(&rig).await;
+    let (worker, pass) = with_request(&rig, &host, STOP).await;
+    let (key, assignment) = (id("p"), rig.record("p").await.unwrap().assignment.unwrap());
+    rig.redis.freeze();
+    eventually("the fence has stopped it", || async { rig.engine.running() == 0 }).await;
+    tokio::time::timeout(Duration::from_secs(5), pass.cut()).await.unwrap();
+    assert_eq!(host.gates.enter(&key, &assignment).unwrap_err(), Refusal::Closed);
+    drop(worker);
+}
+
+#[tokio::test]
 async fn a_stop_that_a_failover_has_lost_opens_the_gate_again() {
     let Some(rig) = rig("a_stop_that_a_failover_has_lost_opens_the_gate_again") else { return };
     let host = Host::start(&rig).await;
