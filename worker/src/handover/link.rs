@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::control_loop::{Loop, Next};
 use common::handover::{FromWorker, Lines, lines, to_line};
+use common::spec::OnDisconnect;
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
@@ -137,9 +138,11 @@ impl HandoverLoop {
     /// its payload came once more, or Redis has lost its record.
     fn rows(&self, sent: Option<&Rows>) -> Rows {
         let SessionContext { table, held, handover, worker, .. } = &*self.context;
-        let uses_host_network = worker.runtime.uses_host_network();
+        let (uses_host_network, is_leased) = (worker.runtime.uses_host_network(), worker.is_leased());
         let mut rows: Rows = table.map_managed(|managed| {
-            let is_closing = handover.is_closing(&managed.assignment);
+            // The fence has closed it, or is about to: no change of the pod may open it again.
+            let is_fenced = !is_leased && managed.spec.on_disconnect == OnDisconnect::Stop;
+            let is_closing = is_fenced || handover.is_closing(&managed.assignment);
             let row = rows::row(managed, uses_host_network, is_closing)?;
             Some((row.assignment.clone(), row))
         });
