@@ -33,7 +33,7 @@ pub mod retry;
 pub mod route;
 mod saved_pods;
 pub mod snapshot;
-pub mod socket;
+mod socket;
 pub mod take_over;
 mod timer;
 pub mod tunnel;

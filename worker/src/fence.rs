@@ -16,14 +16,15 @@ use common::clock::{BootInstant, Clock};
 use common::config::Timing;
 use common::ids::{ClusterId, NodeName};
 use common::spec::OnDisconnect;
-use futures_util::StreamExt;
+use futures_util::future::OptionFuture;
 use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine_health::Probe;
-use crate::handover::close_all::{close_all, cut_all};
+use crate::handover::close_all::{close_all, cut_all, drain_and_stop};
 use crate::handover::socket::ProxySocket;
 use crate::known_containers::{KnownContainers, must_stop};
 use crate::lease::LeaseState;
@@ -150,11 +151,12 @@ pub(crate) async fn enforce(
             tracing::warn!(%node, pod = %container.pod, "the lease has expired: stopping the pod");
         }
         let all: Vec<_> = containers.iter().collect();
-        close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
+        let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let grace = |container: &Container| fence_grace(container.grace, timing, deadline, clock.now());
-        // Without any time, or with a proxy that has not answered in time, nothing more is let in nevertheless.
         let stops = stop_all(runtime, containers.clone(), StopReason::Fenced, grace, known);
-        let ((), stopped) = tokio::join!(cut_all(proxy, &all), stops);
+        // Without any time, or with a proxy that has not answered in time, nothing more is let in nevertheless.
+        let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
+        let (stopped, _) = tokio::join!(stops, close);
         stopped.map(|()| all.len())
     };
     let mut list = runtime.list_live(node);
@@ -258,14 +260,11 @@ async fn stop_leftovers(
                 let count = found.len();
                 tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
             }
-            // Those of `stop` pods may run elsewhere already, and must not run twice for any request's sake.
-            let is_keep = |container: &&Container| container.on_disconnect == OnDisconnect::Keep;
-            let (keep, never_twice): (Vec<_>, Vec<_>) = found.iter().partition(is_keep);
-            let proxy = worker.proxy.as_deref();
-            close_all(proxy, &keep, max_grace).await;
             let grace = |container: &Container| container.grace.min(max_grace);
-            let stops = stop_all(&*worker.runtime, found.clone(), reason, grace, &worker.known);
-            tokio::join!(cut_all(proxy, &never_twice), stops).1
+            let stop =
+                |containers| stop_all(&*worker.runtime, containers, reason, grace, &worker.known).boxed();
+            let found: Vec<_> = found.iter().collect();
+            drain_and_stop(worker.proxy.as_deref(), &found, max_grace, stop).await
         };
         let result = tokio::select! {
             () = shutdown.cancelled() => return false,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::spec::OnDisconnect;
+use futures_util::FutureExt;
 
 use crate::context::SessionContext;
-use crate::handover::close_all::{close_all, cut_all};
+use crate::handover::close_all::drain_and_stop;
 use crate::lines::kept::KeptOwner;
 use crate::measure::{self, StopReason};
 use crate::runtime::{Container, RuntimeError};
@@ -25,7 +25,9 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
         let node = &task_context.worker.node;
         let Container { handle, pod, .. } = container.clone();
         tracing::info!(%node, %pod, container = handle, "removing a container of another node's pod");
-        match let_go_and_stop(&task_context, &container).await {
+        let proxy = task_context.worker.proxy.as_deref();
+        let stop = |containers| keep_logs_and_stop(&task_context, containers).boxed();
+        match drain_and_stop(proxy, &[&container], MAX_DRAIN, stop).await {
             Ok(()) => measure::stop(StopReason::NotAssigned),
             Err(error) => {
                 tracing::warn!(%node, %pod, container = handle, %error, "container removal failed; retrying");
@@ -35,22 +37,15 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
     });
 }
 
-/// Stops and removes a container once its pod's gate has let go of what is in flight; at once if the pod must not run
-/// twice, for it may run elsewhere already.
-async fn let_go_and_stop(context: &SessionContext, container: &Container) -> Result<(), RuntimeError> {
-    let worker = &context.worker;
-    let (proxy, containers) = (worker.proxy.as_deref(), [container]);
-    let stop = async {
-        keep_log(context, container).await;
-        worker.runtime.stop(&container.handle, container.grace).await
-    };
-    match container.on_disconnect {
-        OnDisconnect::Keep => {
-            close_all(proxy, &containers, MAX_DRAIN).await;
-            stop.await
-        }
-        OnDisconnect::Stop => tokio::join!(cut_all(proxy, &containers), stop).1,
+async fn keep_logs_and_stop(
+    context: &SessionContext,
+    containers: Vec<Container>,
+) -> Result<(), RuntimeError> {
+    for container in containers {
+        keep_log(context, &container).await;
+        context.worker.runtime.stop(&container.handle, container.grace).await?;
     }
+    Ok(())
 }
 
 /// Stops a container and keeps its log, if it is known whose it is.

@@ -1,34 +1,68 @@
-//! Closes the gates of pods that the fence stops, on a connection of its own: it acts without a session, and also in
-//! the process of the supervisor.
+//! Closes the gates of pods that the fence stops, or that are not this node's, on a connection of its own: the fence acts
+//! without a session, and also in the process of the supervisor.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use common::handover::{FromProxy, FromWorker, lines, to_line};
 use common::ids::AssignmentId;
+use common::spec::OnDisconnect;
+use futures_util::future::BoxFuture;
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::Instant;
 
 use super::socket::{ProxySocket, dial};
-use crate::runtime::Container;
+use crate::runtime::{Container, RuntimeError};
 
 /// Of the time that there is, this is left for the proxy to cut and to answer.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// How long the answer is waited for if nothing waits for it: the containers are being stopped meanwhile.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
+/// Stops containers whose pods may run on another node, once nothing is in flight to them, for which there is `within`.
+/// Those of `stop` pods are stopped at once: they must not run twice for any request's sake.
+///
+/// # Errors
+/// The first of `stop`, which is called for both kinds.
+pub(crate) async fn drain_and_stop<'a>(
+    socket: Option<&dyn ProxySocket>,
+    containers: &[&Container],
+    within: Duration,
+    stop: impl Fn(Vec<Container>) -> BoxFuture<'a, Result<(), RuntimeError>>,
+) -> Result<(), RuntimeError> {
+    let (keep, never_twice): (Vec<&Container>, Vec<&Container>) =
+        containers.iter().partition(|container| container.on_disconnect == OnDisconnect::Keep);
+    let stop = |containers: &[&Container]| stop(containers.iter().copied().cloned().collect());
+    let kept = async {
+        close_all(socket, &keep, within).await;
+        stop(&keep).await
+    };
+    let (kept, stopped, ()) = tokio::join!(kept, stop(&never_twice), cut_all(socket, &never_twice));
+    stopped.and(kept)
+}
+
 /// Closes the gates of the pods of these containers and waits until nothing is in flight to them, at most for `within`.
-/// Without a proxy it waits for nothing.
-pub(crate) async fn close_all(socket: Option<&dyn ProxySocket>, containers: &[&Container], within: Duration) {
-    let begun = Instant::now();
-    if ask(socket, containers, within, within).await {
-        let count = containers.len();
-        tracing::info!(
+/// Returns whether nothing is; false without a proxy, for which nothing is waited.
+pub(crate) async fn close_all(
+    socket: Option<&dyn ProxySocket>,
+    containers: &[&Container],
+    within: Duration,
+) -> bool {
+    let (begun, count) = (Instant::now(), containers.len());
+    let closed = ask(socket, containers, within, within).await;
+    match closed {
+        Closed::Drained => {
+            let after = begun.elapsed();
+            tracing::info!(count, "the gates of containers were closed before their stop, in {after:?}");
+        }
+        Closed::NoAnswer => tracing::warn!(
             count,
-            "the gates of containers were closed before their stop, in {:?}",
-            begun.elapsed()
-        );
+            "the proxy of this host has not said within {within:?} that requests to containers have ended: they are \
+             stopped nevertheless"
+        ),
+        Closed::NoProxy => {}
     }
+    closed == Closed::Drained
 }
 
 /// Closes the gates of the pods of these containers, which are being stopped: what is in flight to them is cut, and nothing
@@ -37,20 +71,36 @@ pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Con
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }
 
-/// Has a proxy, if there is one, close gates and cut after `within`; waits for `max_wait` at most. Returns false if there
-/// is none, or nothing to ask for.
+/// What has come of asking a proxy to close gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// Nothing is in flight.
+    Drained,
+    /// It has not said so in time.
+    NoAnswer,
+    /// There is none, or no time, or nothing to ask for.
+    NoProxy,
+}
+
+/// Has a proxy, if there is one, close gates and cut after `within`; waits for `max_wait` at most.
 async fn ask(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
     within: Duration,
     max_wait: Duration,
-) -> bool {
-    let Some(socket) = socket.filter(|_| !containers.is_empty() && !max_wait.is_zero()) else { return false };
+) -> Closed {
+    let Some(socket) = socket.filter(|_| !containers.is_empty() && !max_wait.is_zero()) else {
+        return Closed::NoProxy;
+    };
     let all = async {
         // Another proxy process may have taken the place of the one that was asked.
         drained(socket, containers, within).await || drained(socket, containers, within).await
     };
-    tokio::time::timeout(max_wait, all).await.unwrap_or(true)
+    match tokio::time::timeout(max_wait, all).await {
+        Ok(true) => Closed::Drained,
+        Ok(false) => Closed::NoProxy,
+        Err(_) => Closed::NoAnswer,
+    }
 }
 
 /// Returns false if there is no proxy.
