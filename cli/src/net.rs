@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use common::config::Config;
-use proxy::names::closed::Closed;
+use proxy::names::closed::{ToClose, to_close};
 use proxy::names::probe;
-use proxy::names::rules::{self, RulesError};
+use proxy::names::rules::{self, Rules, RulesError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     match &options.command {
         NetCommand::Rules(options) if options.remove => Ok(rules::remove().await?),
         NetCommand::Rules(options) if options.watch => watch(&options.settings.load()?).await,
-        NetCommand::Rules(options) => Ok(rules::set(&closed(&options.settings.load()?).await).await?),
+        NetCommand::Rules(options) => set_once(&options.settings.load()?).await,
         NetCommand::Check(options) => check(&options.settings.load()?, options.target.as_deref()).await,
     }
 }
@@ -149,18 +149,30 @@ async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
     }
 }
 
+async fn set_once(config: &Config) -> anyhow::Result<()> {
+    let to_close = of_settings(config).await;
+    Rules::default().set(&to_close).await?;
+    anyhow::ensure!(
+        to_close.unknown.is_empty(),
+        "the rules are set, but no address is found for {}, so pods of this host may reach Redis there: run it again when \
+         there is one",
+        to_close.unknown.join(", ")
+    );
+    Ok(())
+}
+
 /// Returns what follows from the settings of this host alone.
-async fn closed(config: &Config) -> Closed {
-    proxy::names::closed::closed(&config.redis, []).await
+async fn of_settings(config: &Config) -> ToClose {
+    to_close(&config.redis, []).await
 }
 
 /// Keeps the rules set until SIGTERM.
 async fn watch(config: &Config) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(shutdown.clone())?;
-    let mut has_failed = false;
+    let (mut rules, mut has_failed) = (Rules::default(), false);
     loop {
-        match rules::set(&closed(config).await).await {
+        match rules.set(&of_settings(config).await).await {
             Ok(()) => has_failed = false,
             Err(error @ (RulesError::NotAllowed | RulesError::NotInstalled)) => return Err(error.into()),
             Err(error) if !has_failed => {

@@ -35,19 +35,28 @@ pub struct Gates {
 struct Pods {
     /// By assignment, because while a pod moves between two workers of this host it is here twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
-    /// Whose address it is. An engine gives a stopped pod's address to the next one: the later one has it.
+    /// Whose address it is. An engine gives a stopped pod's address to the next one, and rows of both come in any order: the
+    /// one that runs has it.
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
 impl Pods {
     fn insert(&mut self, pod: LocalPod) -> Option<Arc<PodGate>> {
-        let assignment = pod.assignment.clone();
-        self.addresses.insert(pod.address, assignment.clone());
-        let before = self.gates.insert(assignment.clone(), PodGate::new(pod.clone()));
+        let before = self.gates.insert(pod.assignment.clone(), PodGate::new(pod.clone()));
+        self.take_address(&pod);
         if let Some(before) = before.as_ref().filter(|before| before.pod.address != pod.address) {
             self.forget_address(&before.pod);
         }
         before
+    }
+
+    /// Notes that the pod has its address, unless it is closed and one has it that is open.
+    fn take_address(&mut self, pod: &LocalPod) {
+        let holder = self.addresses.get(&pod.address).and_then(|holder| self.gates.get(holder));
+        let is_free = holder.is_none_or(|holder| !holder.is_open.load(Ordering::SeqCst));
+        if pod.open || is_free {
+            self.addresses.insert(pod.address, pod.assignment.clone());
+        }
     }
 
     fn remove(&mut self, assignment: &AssignmentId) -> Option<Arc<PodGate>> {
@@ -65,7 +74,7 @@ impl Pods {
 
 /// Why a request was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum EnterError {
     /// No such pod is here, or it has another assignment.
     #[error("the pod is not on this host")]
     Unknown,
@@ -74,7 +83,7 @@ pub enum Refusal {
     Closed,
 }
 
-/// What was in flight when a pod had to be stopped.
+/// How a drain has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
     /// Time since the gate was closed.
@@ -202,10 +211,10 @@ impl PodGate {
     }
 
     /// Counts first and looks second: one that looked first could be let in after the count was read as zero.
-    fn enter(self: &Arc<Self>) -> Result<Pass, Refusal> {
+    fn enter(self: &Arc<Self>) -> Result<Pass, EnterError> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         let pass = Pass { gate: self.clone() };
-        if self.is_open.load(Ordering::SeqCst) { Ok(pass) } else { Err(Refusal::Closed) }
+        if self.is_open.load(Ordering::SeqCst) { Ok(pass) } else { Err(EnterError::Closed) }
     }
 
     fn leave(&self) {
@@ -257,15 +266,15 @@ impl Gates {
     ///
     /// # Errors
     /// If the pod is not here under this assignment, or is about to be stopped.
-    pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, Refusal> {
+    pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, EnterError> {
         self.enter_if_here(pod, assignment).unwrap_or_else(|| {
             self.refused_unknown.increment(1);
-            Err(Refusal::Unknown)
+            Err(EnterError::Unknown)
         })
     }
 
     /// As [`enter`](Self::enter), for a pod that may be on another host: `None` if it is not here.
-    pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, Refusal>> {
+    pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, EnterError>> {
         let gate = self.find(pod, assignment)?;
         #[cfg(test)]
         if self.lets_all_in.load(Ordering::Relaxed) {
@@ -292,6 +301,7 @@ impl Gates {
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
                 gate.is_ready.store(pod.ready, Ordering::Relaxed);
+                pods.take_address(&pod);
             }
             _ => {
                 if let Some(before) = pods.insert(pod) {
@@ -313,10 +323,14 @@ impl Gates {
         }
     }
 
-    /// Removes a pod about which nothing is known any more. What is in flight goes on.
+    /// Removes a pod about which nothing is known any more. What is in flight goes on, and then the closed gate stays: if the
+    /// pod is said to be here again, its drain waits for that.
     pub fn forget(&self, assignment: &AssignmentId) {
-        if let Some(gate) = self.write().remove(assignment) {
-            gate.is_open.store(false, Ordering::SeqCst);
+        let mut pods = self.write();
+        let Some(gate) = pods.gates.get(assignment) else { return };
+        gate.is_open.store(false, Ordering::SeqCst);
+        if gate.in_flight.load(Ordering::SeqCst) == 0 {
+            pods.remove(assignment);
         }
     }
 
@@ -343,8 +357,8 @@ impl Gates {
         })
     }
 
-    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left. Returns
-    /// `None` if the pod was opened again meanwhile.
+    /// Waits until all that was let in to the closed pod has ended, and cuts after `within` what is left, whose end it waits for
+    /// as well. Returns `None` if the pod was opened again meanwhile; nothing was in flight to a pod that is not here.
     ///
     /// # Cancel safety
     /// Cancelling it leaves the gate closed.
@@ -399,22 +413,62 @@ mod tests {
         LocalPod { assignment: AssignmentId::new(assignment).unwrap(), start, ..local_pod("p") }
     }
 
-    fn enter(gates: &Gates, assignment: &str) -> Result<Pass, Refusal> {
+    fn enter(gates: &Gates, assignment: &str) -> Result<Pass, EnterError> {
         gates.enter(&PodId::new("p").unwrap(), &AssignmentId::new(assignment).unwrap())
     }
 
     #[test]
     fn only_the_open_gate_of_the_right_assignment_lets_in() {
         let gates = Gates::default();
-        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Unknown);
+        assert_eq!(enter(&gates, "a").unwrap_err(), EnterError::Unknown);
         gates.set(pod("a", 1));
         assert!(enter(&gates, "a").is_ok());
-        assert_eq!(enter(&gates, "b").unwrap_err(), Refusal::Unknown);
+        assert_eq!(enter(&gates, "b").unwrap_err(), EnterError::Unknown);
         gates.close(&pod("a", 1).pod, &pod("a", 1).assignment);
-        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Closed);
+        assert_eq!(enter(&gates, "a").unwrap_err(), EnterError::Closed);
         // The stop was revoked.
         gates.set(pod("a", 1));
         assert!(enter(&gates, "a").is_ok());
+    }
+
+    #[test]
+    fn an_address_is_that_of_the_pod_that_runs_in_whatever_order_rows_come() {
+        let of_service = |assignment: &str, service: &str, open| LocalPod {
+            service: Some(ServiceName::new(service).unwrap()),
+            open,
+            ..pod(assignment, 1)
+        };
+        let (stopped, runs) = (of_service("a", "old", false), of_service("b", "new", true));
+        let service_at = |gates: &Gates| gates.service_at(runs.address).map(|service| service.to_string());
+        for rows in [[&stopped, &runs], [&runs, &stopped]] {
+            let gates = Gates::default();
+            rows.into_iter().for_each(|row| gates.set(row.clone()));
+            assert_eq!(service_at(&gates).as_deref(), Some("new"), "{rows:?}");
+            // Repeating it changes nothing.
+            gates.set(stopped.clone());
+            assert_eq!(service_at(&gates).as_deref(), Some("new"), "{rows:?}");
+            // It is given to the first one again.
+            gates.set(of_service("b", "new", false));
+            gates.set(of_service("a", "old", true));
+            assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");
+            gates.remove(&runs.assignment);
+            assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_flight_to_a_forgotten_pod_counts_again_when_the_pod_is_known_again() {
+        let gates = Gates::default();
+        gates.set(pod("a", 1));
+        let pass = enter(&gates, "a").unwrap();
+        gates.forget(&pod("a", 1).assignment);
+        assert!(enter(&gates, "a").is_err());
+        gates.set(pod("a", 1));
+        assert!(enter(&gates, "a").is_ok());
+        assert_eq!(gates.close(&pod("a", 1).pod, &pod("a", 1).assignment), 1);
+        drop(pass);
+        gates.forget(&pod("a", 1).assignment);
+        assert_eq!(enter(&gates, "a").unwrap_err(), EnterError::Unknown);
     }
 
     #[tokio::test]
@@ -523,7 +577,7 @@ mod tests {
         gates.set(pod("b", 1));
         gates.close(&pod("a", 1).pod, &pod("a", 1).assignment);
         assert!(futures_util::poll!(Box::pin(before.cut())).is_pending());
-        assert_eq!(enter(&gates, "a").unwrap_err(), Refusal::Closed);
+        assert_eq!(enter(&gates, "a").unwrap_err(), EnterError::Closed);
         gates.remove(&pod("a", 1).assignment);
         before.cut().await;
         assert!(enter(&gates, "b").is_ok());

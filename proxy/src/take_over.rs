@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixStream;
 use tokio_util::codec::LinesCodecError;
 
-pub(crate) use self::former::{Draining, Former};
+pub(crate) use self::former::{Former, FormerDrain};
 use crate::listening::{Listening, SocketName};
 
 /// How long one of the two waits for the other.

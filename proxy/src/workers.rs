@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::gate::Gates;
-use crate::take_over::{Draining, Former};
+use crate::take_over::{Former, FormerDrain};
 
 /// How long the pods of a worker that is not connected are believed to be where they were: longer than Redis may be
 /// away, without which a restarted worker has no session and says nothing.
@@ -109,8 +109,16 @@ impl Workers {
 
     /// Pods are in the network in which this host has the address.
     pub(crate) fn add_gateway(&self, gateway: Ipv4Addr) {
-        let is_room = |gateways: &BTreeSet<Ipv4Addr>| gateways.len() < MAX_GATEWAYS;
-        self.gateways.send_if_modified(|gateways| is_room(gateways) && gateways.insert(gateway));
+        self.gateways.send_if_modified(|gateways| {
+            let is_full = gateways.len() >= MAX_GATEWAYS && !gateways.contains(&gateway);
+            if is_full {
+                tracing::warn!(
+                    "this host has more than {MAX_GATEWAYS} networks of pods: in the one behind {gateway} no pod reaches a \
+                     service by name"
+                );
+            }
+            !is_full && gateways.insert(gateway)
+        });
     }
 
     /// From now on the gates of the process before do as these.
@@ -266,15 +274,15 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes the gate of a pod for any connection: a gate that is closed by mistake costs a request its way, one that is
-    /// open by mistake costs its answer. Returns what is in flight, and what the process before has in flight, which has
-    /// `within` to end.
+    /// Closes the gate of a pod for any connection, also one that does not speak for its node: a request that is refused by
+    /// mistake can go to another pod, one that is let in by mistake is lost. Returns how many are in flight, and the drain of
+    /// the former process, if there is one, which has `within`.
     pub(crate) fn close(
         &self,
         pod: &PodId,
         assignment: &AssignmentId,
         within: Duration,
-    ) -> (u64, Option<Draining>) {
+    ) -> (u64, Option<FormerDrain>) {
         let before = self.former.get().map(|former| former.close(pod.clone(), assignment.clone(), within));
         let in_flight = self.gates.close(pod, assignment);
         self.note_change();

@@ -9,7 +9,7 @@ use common::handover::{self, FromProxy, FromWorker};
 use common::ids::AssignmentId;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use proxy::gate::{Gates, Pass, Refusal};
+use proxy::gate::{EnterError, Gates, Pass};
 use proxy::{LocalHost, PodsOfNodes};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -311,9 +311,9 @@ impl World {
                 self.stats.let_in += 1;
                 self.check_let_in(host, pod, assignment);
             }
-            Err(Refusal::Closed) if self.switches.open_gates => self.check_let_in(host, pod, assignment),
-            Err(Refusal::Closed) => self.stats.refused_by_gates += 1,
-            Err(Refusal::Unknown) => {}
+            Err(EnterError::Closed) if self.switches.open_gates => self.check_let_in(host, pod, assignment),
+            Err(EnterError::Closed) => self.stats.refused_by_gates += 1,
+            Err(EnterError::Unknown) => {}
         }
     }
 }

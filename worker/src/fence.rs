@@ -223,7 +223,10 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
             tracing::info!(node = %worker.node, "the lease of the previous worker process has expired");
         }
         SavedLease::Unusable(why) => {
-            tracing::debug!(node = %worker.node, why, "no lease of a previous worker process");
+            tracing::info!(
+                node = %worker.node,
+                "no lease of a previous worker process ({why}): pods with `on_disconnect: stop` that it has left are stopped"
+            );
         }
     }
     stop_unleased(worker, shutdown).await

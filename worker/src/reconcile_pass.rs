@@ -24,7 +24,7 @@ use crate::held_pods;
 use crate::lost_reports;
 use crate::measure;
 use crate::recover;
-use crate::remove::remove;
+use crate::remove::{Why, remove};
 use crate::runtime::{Container, RuntimeError};
 use crate::step::{ContainerFacts, PodFacts, SandboxFacts, step};
 use crate::table::{ManagedPod, ObservedPod};
@@ -209,7 +209,7 @@ async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container],
     let unaccounted: Vec<&Container> = containers.iter().filter(is_unaccounted).collect();
     let Some(answer) = ask_about(context, &unaccounted).await else { return };
     for container in ended_pods::keep(context, answer.moved).await {
-        remove(context, container.clone());
+        remove(context, container.clone(), Why::AssignedAnew);
     }
     let undecided = context.held.take_check();
     if !undecided.is_empty() || !answer.unknown.is_empty() {
@@ -310,7 +310,7 @@ fn hold_or_remove(context: &Arc<SessionContext>, unknown: &[&Container], all: &[
         let Container { handle, pod, assignment, .. } = container;
         let is_managed = context.table.mark_foreign(pod, assignment);
         if !is_managed && !context.table.accounts_for(handle, pod, assignment) {
-            remove(context, (*container).clone());
+            remove(context, (*container).clone(), Why::NoRecord);
         }
     }
     context.wakeups.request_reconcile();
@@ -375,7 +375,7 @@ fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
     }
     for container in containers {
         if expired.contains(&(container.pod.clone(), container.assignment.clone())) {
-            remove(context, container.clone());
+            remove(context, container.clone(), Why::EndedLongAgo);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Removes containers that are not this node's, in the background. Nothing is reported to Redis.
+//! Removes containers that no pod of this node needs, in the background. Nothing is reported to Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,30 @@ use crate::runtime::{Container, RuntimeError};
 /// How long requests in flight have to end. What the pod's specification says is not known here.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 
+/// Why a container is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its pod is assigned anew, here or to another node.
+    AssignedAnew,
+    /// Redis has no record of its pod.
+    NoRecord,
+    /// It has been kept long enough since its pod ended.
+    EndedLongAgo,
+}
+
+impl Why {
+    fn as_str(self) -> &'static str {
+        match self {
+            Why::AssignedAnew => "its pod is assigned anew",
+            Why::NoRecord => "there is no record of its pod",
+            Why::EndedLongAgo => "its pod ended long ago",
+        }
+    }
+}
+
 /// Stops and removes a container, unless that is under way already. If it fails, the next look at the
 /// containers finds the container again.
-pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
+pub(crate) fn remove(context: &Arc<SessionContext>, container: Container, why: Why) {
     if !context.table.begin_removal(&container.handle, &container.pod) {
         return;
     }
@@ -24,10 +45,11 @@ pub(crate) fn remove(context: &Arc<SessionContext>, container: Container) {
     context.tasks.spawn(async move {
         let node = &task_context.worker.node;
         let Container { handle, pod, .. } = container.clone();
-        tracing::info!(%node, %pod, container = handle, "removing a container of another node's pod");
+        tracing::info!(%node, %pod, container = handle, "removing a container: {}", why.as_str());
         let proxy = task_context.worker.proxy.as_deref();
         let stop = |containers| keep_logs_and_stop(&task_context, containers).boxed();
         match drain_and_stop(proxy, &[&container], MAX_DRAIN, stop).await {
+            Ok(()) if why == Why::EndedLongAgo => {}
             Ok(()) => measure::stop(StopReason::NotAssigned),
             Err(error) => {
                 tracing::warn!(%node, %pod, container = handle, %error, "container removal failed; retrying");
@@ -54,11 +76,12 @@ async fn keep_log(context: &SessionContext, container: &Container) {
     if !worker.kept_logs.is_on() {
         return;
     }
-    // The record of a pod that was deleted is there for another hour.
-    let Ok(Some(record)) = worker.store.pod(&container.pod).await else { return };
+    // First, for the pod may run elsewhere, and Redis may take seconds to answer.
     if worker.runtime.halt(&container.handle, container.grace).await.is_err() {
         return;
     }
+    // The record of a pod that was deleted is there for another hour.
+    let Ok(Some(record)) = worker.store.pod(&container.pod).await else { return };
     let owner = KeptOwner {
         pod: container.pod.clone(),
         name: format!("{}-{}", record.name, record.replica),

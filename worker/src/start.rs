@@ -22,7 +22,7 @@ use crate::context::SessionContext;
 use crate::dependencies::{POLL_INTERVAL as POLL_DEPENDENCIES, WAITING};
 use crate::first_start::{self, Interrupted};
 use crate::measure;
-use crate::remove;
+use crate::remove::{Why, remove};
 use crate::retry::RetryClass;
 use crate::runtime::{Container, ContainerState, RuntimeError};
 use crate::step::DesiredState;
@@ -429,7 +429,9 @@ impl PodStart {
             Ack::Running | Ack::Stop => self.manage(managed, containers, ack),
             // The sweep moves its payload to the dead letters.
             Ack::BrokenRecord => self.context.broken_records.note(&pod, UNUSABLE_FIELDS),
-            Ack::Stale => containers.into_iter().for_each(|found| remove::remove(&self.context, found)),
+            Ack::Stale => {
+                containers.into_iter().for_each(|found| remove(&self.context, found, Why::AssignedAnew))
+            }
         }
         Phase::Done
     }

@@ -41,9 +41,10 @@ pub(super) async fn run(shared: Arc<Shared>, connections: TaskTracker, process: 
                 continue;
             }
             let listening = process.stopped().child_token();
-            has_failed |= !listen(&shared, port, &connections, &process, &listening);
-            if !has_failed {
+            if listen(&shared, port, &connections, &process, &listening) {
                 open.insert(port, listening);
+            } else {
+                has_failed = true;
             }
         }
         let changed = table.changed();

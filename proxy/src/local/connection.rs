@@ -9,7 +9,7 @@ use common::ids::{AssignmentId, NodeName, PodId};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{self, AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::codec::LinesCodecError;
 
@@ -106,10 +106,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 },
                 // Only to workers: others ask one thing and end. Without names nothing is told for ever.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
-                Some(ended) = self.drains.join_next() => {
+                Some(ended) = self.drains.join_next_with_id() => {
                     // An error is a drain that was begun anew, or ended because the pod was opened.
-                    if let Ok(ended) = ended {
-                        self.report(ended).await?;
+                    if let Ok((drain, ended)) = ended {
+                        self.report(drain, ended).await?;
                     }
                 }
             }
@@ -205,7 +205,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    async fn report(&mut self, (pod, assignment, drained): EndedDrain) -> Result<(), ConnectionError> {
+    /// Reports a drain, unless it had ended already when another one took its place, or the pod was opened.
+    async fn report(
+        &mut self,
+        drain: task::Id,
+        (pod, assignment, drained): EndedDrain,
+    ) -> Result<(), ConnectionError> {
+        if self.handles.get(&assignment).is_none_or(|handle| handle.id() != drain) {
+            return Ok(());
+        }
         self.handles.remove(&assignment);
         let Some(Drained { after, cut }) = drained else { return Ok(()) };
         if cut > 0 {

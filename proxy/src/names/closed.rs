@@ -14,6 +14,24 @@ use crate::tunnel::PORT as TUNNEL_PORT;
 /// Addresses and ports that are refused to pods.
 pub type Closed = BTreeSet<SocketAddrV4>;
 
+/// What is to be refused to pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToClose {
+    /// As far as it is known.
+    pub closed: Closed,
+    /// The servers of Redis and the Sentinels whose addresses cannot be found now. What is refused stays refused then.
+    pub unknown: Vec<String>,
+}
+
+impl ToClose {
+    /// Returns what is to be refused when `now` is, of which `own` was refused by this program. What it has not refused itself
+    /// is another program's, for one of several clusters on this host, and stays.
+    pub(super) fn beside(&self, now: &Closed, own: &Closed) -> Closed {
+        let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
+        now.iter().filter(is_kept).chain(&self.closed).copied().collect()
+    }
+}
+
 /// Where an API listens unless it is told otherwise.
 const API_PORT: u16 = 7070;
 /// Where the Redis of a Sentinel's host listens, most likely.
@@ -21,15 +39,16 @@ const REDIS_PORT: u16 = 6379;
 /// How long it may take to find the address of a name.
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns what is to be refused. A name that has no address now is left out.
-pub async fn closed(redis: &RedisUrl, proxies: impl IntoIterator<Item = SocketAddr>) -> Closed {
-    let mut servers = Vec::new();
+/// Returns what is to be refused.
+pub async fn to_close(redis: &RedisUrl, proxies: impl IntoIterator<Item = SocketAddr>) -> ToClose {
+    let (mut servers, mut unknown) = (Vec::new(), Vec::new());
     for server in redis.servers() {
-        if let Ok(Ok(found)) = timeout(FOUND_WITHIN, lookup_host(server)).await {
-            servers.extend(found);
+        match timeout(FOUND_WITHIN, lookup_host(server)).await {
+            Ok(Ok(found)) => servers.extend(found),
+            Ok(Err(_)) | Err(_) => unknown.push(server.0.to_owned()),
         }
     }
-    of_addresses(&servers, redis.has_sentinels(), proxies)
+    ToClose { closed: of_addresses(&servers, redis.has_sentinels(), proxies), unknown }
 }
 
 fn of_addresses(
@@ -91,11 +110,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_an_address_and_a_unix_socket_close_nothing() {
-        for url in ["redis://no-such-host.invalid:6379", "unix:///run/redis.sock", "redis://127.0.0.1"] {
-            assert_eq!(shown(&closed(&url.parse().unwrap(), []).await), [""; 0], "{url}");
+    async fn a_unix_socket_closes_nothing_and_a_name_without_an_address_is_told() {
+        for url in ["unix:///run/redis.sock", "redis://127.0.0.1"] {
+            assert_eq!(to_close(&url.parse().unwrap(), []).await, ToClose::default(), "{url}");
         }
-        let closed = closed(&"redis://10.1.2.3".parse().unwrap(), []).await;
+        let unknown = to_close(&"redis://no-such-host.invalid:6379".parse().unwrap(), []).await;
+        assert_eq!(unknown, ToClose { closed: Closed::new(), unknown: vec!["no-such-host.invalid".into()] });
+        let closed = to_close(&"redis://10.1.2.3".parse().unwrap(), []).await.closed;
         assert!(shown(&closed).contains(&"10.1.2.3:6379".to_owned()), "{closed:?}");
+    }
+
+    #[test]
+    fn each_program_opens_only_what_it_has_closed_and_nothing_while_a_name_has_no_address() {
+        let closed = |hosts: &[u8]| -> Closed {
+            hosts.iter().map(|host| SocketAddrV4::new([10, 0, 0, *host].into(), 6379)).collect()
+        };
+        let beside = |wanted: &[u8], is_whole: bool, now: &[u8], own: &[u8]| {
+            let unknown = if is_whole { vec![] } else { vec!["redis".to_owned()] };
+            ToClose { closed: closed(wanted), unknown }.beside(&closed(now), &closed(own))
+        };
+        assert_eq!(beside(&[1, 2], true, &[], &[]), closed(&[1, 2]));
+        // 9 is another program's, 1 was closed by this one.
+        assert_eq!(beside(&[2], true, &[1, 9], &[1]), closed(&[2, 9]));
+        assert_eq!(beside(&[2], false, &[1, 9], &[1]), closed(&[1, 2, 9]));
+        assert_eq!(beside(&[2], true, &[2], &[2]), closed(&[2]));
     }
 }

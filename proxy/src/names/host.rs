@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
-use super::closed::closed;
+use super::closed::to_close;
 use super::dns::DnsListener;
 use super::resolver::Resolver;
-use super::rules::{self, RulesError};
+use super::rules::{Rules, RulesError};
 use super::{connections, probe, saved};
 use crate::ingress::Shared;
 use crate::listening::Listening;
@@ -84,14 +84,22 @@ impl HostNames {
     async fn serve(&mut self) {
         let mut listeners = Listeners::default();
         let mut refused = None;
+        let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
             // For people on the host, and for the probe. One of several proxies on a host has it.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST);
             // Without the right to set rules: root may have set them, which is found out without any right.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
-                let closed = closed(&self.redis, proxies.map(|(peer, _)| peer.address)).await;
-                refused = rules::set(&closed).await.err();
+                let to_close = to_close(&self.redis, proxies.map(|(peer, _)| peer.address)).await;
+                refused = rules.set(&to_close).await.err();
+                if std::mem::replace(&mut is_whole, to_close.unknown.is_empty()) && !is_whole {
+                    let unknown = to_close.unknown.join(", ");
+                    tracing::warn!(
+                        "No address is found for {unknown}: pods of this host may reach Redis there if it was not closed to \
+                         them before; trying again every 5 s"
+                    );
+                }
             }
             let mut problem = match probe::resolver_answers().await {
                 true => None,
@@ -106,7 +114,7 @@ impl HostNames {
                     Err(error) => problem = Some(not_listening(gateway, &error)),
                 }
             }
-            let wait = if problem.is_none() { CHECK_INTERVAL } else { RETRY_INTERVAL };
+            let wait = if problem.is_none() && is_whole { CHECK_INTERVAL } else { RETRY_INTERVAL };
             self.tell(Status { problem, gateways });
             tokio::select! {
                 Ok(()) = self.gateways.changed() => {}

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use super::closed::Closed;
+use super::closed::{Closed, ToClose};
 use super::{connections, dns};
 
 /// With what the names of the interfaces of pods' networks begin.
@@ -142,32 +142,57 @@ async fn missing_jumps(has_docker_user: bool) -> Vec<Jump> {
     missing
 }
 
-/// Sets the rules, unless they are there, with those that close `closed` to pods. Repeating it changes nothing.
-///
-/// # Errors
-/// See [`RulesError`].
-pub async fn set(closed: &Closed) -> Result<(), RulesError> {
-    let has_docker_user = has_docker_user().await?;
-    let missing = missing_jumps(has_docker_user).await;
-    let chains = chains(has_docker_user, closed);
-    let mut listed = String::new();
-    for table in ["nat", "filter"] {
-        listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
-    }
-    if missing.is_empty() && conditions(&listed) == conditions(&chains) {
-        return Ok(());
-    }
-    run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains).await?;
-    for jump in missing {
-        run("iptables", &jump.arguments("-I"), "").await?;
-    }
-    Ok(())
+/// The rules of this host, as one program sets them. Others may as well, for other clusters.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// What this program has closed.
+    own: Closed,
 }
+
+impl Rules {
+    /// Sets the rules, unless they are there, with those that close something to pods. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// See [`RulesError`].
+    pub async fn set(&mut self, to_close: &ToClose) -> Result<(), RulesError> {
+        let has_docker_user = has_docker_user().await?;
+        let missing = missing_jumps(has_docker_user).await;
+        let mut listed = String::new();
+        for table in ["nat", "filter"] {
+            listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
+        }
+        let now = conditions(&listed);
+        let chains = chains(has_docker_user, &to_close.beside(&closed_in(&now), &self.own));
+        if !missing.is_empty() || now != conditions(&chains) {
+            run("iptables-restore", &["-w", LOCK_WAIT, "--noflush"], &chains).await?;
+        }
+        if to_close.unknown.is_empty() {
+            self.own.clear();
+        }
+        self.own.extend(&to_close.closed);
+        for jump in missing {
+            run("iptables", &jump.arguments("-I"), "").await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns what is closed to pods by rules that are set.
+fn closed_in(rules: &Conditions<'_>) -> Closed {
+    let address = |rule: &[Option<&str>; 3]| match rule {
+        [Some(host), Some("tcp"), Some(port)] => format!("{host}:{port}").parse().ok(),
+        _ => None,
+    };
+    rules.get("KUBELEET-FROM-PODS").into_iter().flatten().filter_map(address).collect()
+}
+
+/// The rules of our chains, see [`conditions`].
+type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
 /// Returns the rules of our chains in order, each with what does not depend on how `iptables` writes a rule: its
 /// destination, its protocol and its port.
-fn conditions(text: &str) -> BTreeMap<&str, Vec<[Option<&str>; 3]>> {
-    let mut conditions: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+fn conditions(text: &str) -> Conditions<'_> {
+    let mut conditions = Conditions::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ["-A", chain, rule @ ..] = &words[..] else { continue };
@@ -266,6 +291,7 @@ mod tests {
             .replace("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable")
             + "-A DOCKER-USER -i kl-+ -j KUBELEET-FROM-PODS\n-P INPUT ACCEPT\n-N KUBELEET\n";
         assert_eq!(conditions(&listed), conditions(&text));
+        assert_eq!(closed_in(&conditions(&listed)), closed);
         let more =
             Closed::from(["10.0.0.1:6379", "10.0.0.2:6379"].map(|one| one.parse().expect("it is one")));
         for other in [Closed::new(), more] {

@@ -24,12 +24,14 @@ pub(crate) struct Former {
     link: TaskTracker,
 }
 
-/// The drains that are waited for. `None` when the former process has ended: nothing of it is in flight.
+/// The waits for the drain of each pod. `None` when the former process has ended: nothing of it is in flight.
 #[derive(Debug)]
-struct Drains(Mutex<Option<HashMap<AssignmentId, oneshot::Sender<u64>>>>);
+struct Drains(Mutex<Option<Waiting>>);
+
+type Waiting = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
 
 impl Drains {
-    fn lock(&self) -> MutexGuard<'_, Option<HashMap<AssignmentId, oneshot::Sender<u64>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -61,13 +63,14 @@ impl Former {
     }
 
     /// Lets nothing in to a pod any more.
-    pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> Draining {
+    pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
-            drains.insert(assignment.clone(), sender);
+            // A worker and the fence may both wait. The former process tells the end of the last request only.
+            drains.entry(assignment.clone()).or_default().push(sender);
         }
         self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
-        Draining(receiver)
+        FormerDrain(receiver)
     }
 
     fn send(&self, message: FromWorker) {
@@ -77,9 +80,9 @@ impl Former {
 }
 
 /// What the former process has in flight to a pod.
-pub(crate) struct Draining(oneshot::Receiver<u64>);
+pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
 
-impl Draining {
+impl FormerDrain {
     /// Waits until it is nothing. Returns how many of it were cut.
     pub(crate) async fn ended(self) -> u64 {
         self.0.await.unwrap_or(0)
@@ -95,7 +98,9 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
                 if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
                     && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
                 {
-                    let _ = waits.send(cut);
+                    for wait in waits {
+                        let _ = wait.send(cut);
+                    }
                 }
             }
             message = messages.recv() => {
@@ -110,4 +115,35 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
     tracing::info!("the proxy process before this one has ended");
     // This ends the waits: nothing of it is in flight.
     drains.lock().take();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use common::handover::lines;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_of_two_that_wait_for_a_drain_learns_of_its_end() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let former = Former::connect(lines(here));
+        let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
+        let closes = || former.close(pod.clone(), assignment.clone(), Duration::from_secs(60));
+        let mut waits = [closes(), closes()].map(|drain| Box::pin(drain.ended()));
+        let mut there = lines(there);
+        for _ in 0..2 {
+            there.next().await.unwrap().unwrap();
+        }
+        for wait in &mut waits {
+            assert!(futures_util::poll!(wait).is_pending());
+        }
+        let (after_ms, cut) = (1, 3);
+        there.send(to_line(&FromProxy::Drained { pod, assignment, after_ms, cut })).await.unwrap();
+        for wait in waits {
+            assert_eq!(wait.await, 3);
+        }
+    }
 }

@@ -21,7 +21,7 @@ use super::peers::{Peer, Peers};
 use super::silent::SilentHosts;
 use super::tls::client_config;
 use super::{AHEAD_PROTOCOL, KEPT_PROTOCOL, Reply, SERVING_PROTOCOL, Served, TCP_PROTOCOL, serving};
-use crate::gate::Refusal;
+use crate::gate::EnterError;
 use crate::socket::Socket;
 
 /// The most hosts that are asked at a time who serves.
@@ -50,7 +50,7 @@ pub enum HttpStream {
 pub enum TunnelError {
     /// Its gate let nothing in.
     #[error("{0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] EnterError),
     /// It accepts no connection on this port.
     #[error("the pod accepts no connection on port {0}")]
     NotListening(u16),
@@ -225,8 +225,8 @@ impl Dialer {
         }
         match answer {
             Ok((stream, Reply::Connected)) => Ok(stream),
-            Ok((_, Reply::Closed)) => Err(Refusal::Closed.into()),
-            Ok((_, Reply::Unknown)) => Err(Refusal::Unknown.into()),
+            Ok((_, Reply::Closed)) => Err(EnterError::Closed.into()),
+            Ok((_, Reply::Unknown)) => Err(EnterError::Unknown.into()),
             Ok((_, Reply::NotListening)) => Err(TunnelError::NotListening(port)),
             Err(error) => Err(TunnelError::Unreachable { node: node.clone(), peer, error }),
         }

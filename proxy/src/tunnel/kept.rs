@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::dial::TunnelStream;
 use super::frame::{Arrived, Frame, MAX_PAYLOAD, put_some_data};
 use super::refusal_of;
-use crate::gate::Refusal;
+use crate::gate::EnterError;
 
 /// Why a request has not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct Inner {
     data: Bytes,
     /// Frames that were not written yet.
     unsent: BytesMut,
-    refusal: Option<Refusal>,
+    refusal: Option<EnterError>,
     /// Whether something has come since the last request began.
     has_heard: bool,
     /// Whether the gate has let in the request that waits for it.
@@ -143,7 +143,7 @@ impl KeptStream {
     }
 
     /// Returns why the request that was begun last was not let in.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
+    pub(crate) fn refusal(&self) -> Option<EnterError> {
         self.lock().refusal
     }
 }

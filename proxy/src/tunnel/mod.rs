@@ -28,7 +28,7 @@ pub use listen::TunnelListener;
 pub use peers::{Peer, Peers};
 pub(crate) use serving::{MAX_SERVICES, Served};
 
-use crate::gate::Refusal;
+use crate::gate::EnterError;
 
 /// What the two ends agree on in the handshake: one connection to one port of a pod.
 const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
@@ -69,17 +69,17 @@ impl Reply {
     }
 }
 
-fn reply_of(refusal: Refusal) -> Reply {
+fn reply_of(refusal: EnterError) -> Reply {
     match refusal {
-        Refusal::Closed => Reply::Closed,
-        Refusal::Unknown => Reply::Unknown,
+        EnterError::Closed => Reply::Closed,
+        EnterError::Unknown => Reply::Unknown,
     }
 }
 
 /// Returns what an answer means that does not let a request in.
-fn refusal_of(reply: Reply) -> Refusal {
+fn refusal_of(reply: Reply) -> EnterError {
     match reply {
-        Reply::Closed => Refusal::Closed,
-        Reply::Connected | Reply::Unknown | Reply::NotListening => Refusal::Unknown,
+        Reply::Closed => EnterError::Closed,
+        Reply::Connected | Reply::Unknown | Reply::NotListening => EnterError::Unknown,
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::ahead::Ahead;
 use super::*;
 use crate::fixtures::local_pod;
-use crate::gate::{Gates, Refusal};
+use crate::gate::{EnterError, Gates};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -121,10 +121,10 @@ async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_ti
     let (pod, assignment) = (endpoint().pod, endpoint().assignment);
     assert_eq!(hosts.gates.close(&pod, &assignment), 1);
     let refused = hosts.dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
-    assert!(matches!(refused, TunnelError::Refused(Refusal::Closed)), "{refused}");
+    assert!(matches!(refused, TunnelError::Refused(EnterError::Closed)), "{refused}");
     let other = Endpoint { assignment: AssignmentId::new("b").unwrap(), ..endpoint() };
     let refused = hosts.dialer.connect(&other, port, SOON).await.unwrap_err();
-    assert!(matches!(refused, TunnelError::Refused(Refusal::Unknown)), "{refused}");
+    assert!(matches!(refused, TunnelError::Refused(EnterError::Unknown)), "{refused}");
     assert_eq!(hosts.gates.drained(&pod, &assignment, Duration::from_millis(50)).await.unwrap().cut, 1);
     let ended = tokio::time::timeout(SOON, open.read_u8()).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
@@ -198,7 +198,7 @@ async fn requests_that_follow_at_once_are_each_let_in_and_counted_once() {
     hosts.gates.close(&pod, &assignment);
     stream.begin();
     assert!(ask(&mut stream, b"late").await.is_err());
-    assert_eq!(stream.refusal(), Some(Refusal::Closed));
+    assert_eq!(stream.refusal(), Some(EnterError::Closed));
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
         asks.read_u8().await
     };
     assert!(tokio::time::timeout(SOON, refused).await.unwrap().is_err());
-    assert_eq!(asks.refusal(), Some(Refusal::Closed));
+    assert_eq!(asks.refusal(), Some(EnterError::Closed));
     assert_eq!(waits.begin_and_wait().await, Err(NotAccepted::Refused));
     assert_eq!(hosts.gates.drained(&pod, &assignment, SOON).await.unwrap().cut, 0);
 }
@@ -333,7 +333,7 @@ async fn the_next_connection_is_opened_ahead_and_counts_nowhere_until_it_is_used
     }
     hosts.gates.close(&endpoint().pod, &endpoint().assignment);
     let refused = dialer.connect(&endpoint(), port, SOON).await.unwrap_err();
-    assert!(matches!(refused, TunnelError::Refused(Refusal::Closed)), "{refused}");
+    assert!(matches!(refused, TunnelError::Refused(EnterError::Closed)), "{refused}");
 }
 
 #[tokio::test]

@@ -179,11 +179,10 @@ impl Handover {
                 }
             }
             FromProxy::Drained { assignment, after_ms, cut, .. } => {
-                if let Some(closing) = inner.closings.get_mut(assignment) {
-                    let in_flight = match closing.progress {
-                        DrainProgress::Closed { in_flight } => in_flight,
-                        DrainProgress::Requested | DrainProgress::Drained { .. } => 0,
-                    };
+                // Without an answer to this stop's own request it is the end of the drain of an earlier stop.
+                if let Some(closing) = inner.closings.get_mut(assignment)
+                    && let DrainProgress::Closed { in_flight } = closing.progress
+                {
                     let after = Duration::from_millis(*after_ms);
                     closing.progress = DrainProgress::Drained { in_flight, after, cut: *cut };
                 }
@@ -204,5 +203,27 @@ impl Handover {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_earlier_drain_is_not_that_of_the_one_that_was_asked_for() {
+        let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
+        let handover = Handover::new(true);
+        let drained =
+            || FromProxy::Drained { pod: pod.clone(), assignment: assignment.clone(), after_ms: 7, cut: 0 };
+        let _closed = handover.close(&pod, &assignment, Duration::from_secs(30));
+        handover.note(&drained());
+        assert_eq!(handover.progress(&assignment).1, DrainProgress::Requested);
+        handover.note(&FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 2 });
+        handover.note(&drained());
+        let after = Duration::from_millis(7);
+        assert_eq!(handover.progress(&assignment).1, DrainProgress::Drained { in_flight: 2, after, cut: 0 });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::lifecycle::Phase;
 use proxy::LocalServer;
-use proxy::gate::{Gates, Pass, Refusal};
+use proxy::gate::{EnterError, Gates, Pass};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ impl Host {
     }
 
     /// Lets a request in.
-    async fn enter(&self, rig: &Rig, pod: &str) -> Result<Pass, Refusal> {
+    async fn enter(&self, rig: &Rig, pod: &str) -> Result<Pass, EnterError> {
         let assignment = rig.record(pod).await.unwrap().assignment.unwrap();
         self.gates.enter(&id(pod), &assignment)
     }
@@ -53,7 +53,7 @@ impl Host {
     }
 
     async fn until_closed(&self, rig: &Rig, pod: &str) {
-        let is_closed = || async { matches!(self.enter(rig, pod).await, Err(Refusal::Closed)) };
+        let is_closed = || async { matches!(self.enter(rig, pod).await, Err(EnterError::Closed)) };
         eventually(&format!("{pod} is closed"), is_closed).await;
     }
 
@@ -168,13 +168,13 @@ async fn a_worker_that_dies_while_a_pod_drains_goes_on_in_its_next_session() {
     rig.stop("p").await;
     host.until_closed(&rig, "p").await;
     drop(worker);
-    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), Refusal::Closed);
+    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), EnterError::Closed);
     let before = rig.incarnation().await;
     let worker = rig.worker();
     eventually("it has registered again", || async { rig.incarnation().await != before }).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(rig.engine.running(), 1);
-    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), Refusal::Closed);
+    assert_eq!(host.enter(&rig, "p").await.unwrap_err(), EnterError::Closed);
     drop(pass);
     rig.until("p", Phase::Stopped).await;
     worker.end().await.unwrap();
@@ -282,7 +282,7 @@ async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_po
     let (worker, pass) = with_request(&rig, &host, STOP).await;
     let (key, assignment) = (id("p"), rig.record("p").await.unwrap().assignment.unwrap());
     rig.redis.freeze();
-    let is_closed = || async { matches!(host.gates.enter(&key, &assignment), Err(Refusal::Closed)) };
+    let is_closed = || async { matches!(host.gates.enter(&key, &assignment), Err(EnterError::Closed)) };
     eventually("the gate is closed", is_closed).await;
     assert_eq!(rig.engine.running(), 1);
     let begun = Instant::now();
@@ -305,7 +305,7 @@ async fn a_fence_without_time_closes_the_gate_while_it_stops() {
     rig.redis.freeze();
     eventually("the fence has stopped it", || async { rig.engine.running() == 0 }).await;
     tokio::time::timeout(Duration::from_secs(5), pass.cut()).await.unwrap();
-    assert_eq!(host.gates.enter(&key, &assignment).unwrap_err(), Refusal::Closed);
+    assert_eq!(host.gates.enter(&key, &assignment).unwrap_err(), EnterError::Closed);
     drop(worker);
 }
 

@@ -80,6 +80,28 @@ async fn ports_open_and_close_as_rules_come_and_go() {
     eventually(async || connect(port).await.is_err()).await;
 }
 
+#[tokio::test]
+async fn a_port_that_another_program_has_keeps_no_other_from_being_closed_again() {
+    let pod = reverse_pod().await;
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let taken = taken.local_addr().unwrap().port();
+    let rules = |ports: &[u16]| -> Vec<IngressRule> {
+        ports.iter().map(|port| IngressRule::Tcp(TcpRule { tcp: *port, port: pod.port })).collect()
+    };
+    let mut free = Vec::new();
+    while free.len() < 8 {
+        free.push(free_port().await);
+    }
+    let fixture = Fixture::start(IngressConfig::default(), rules(&[&[taken], &free[..]].concat())).await;
+    for port in &free {
+        eventually(async || connect(*port).await.is_ok()).await;
+    }
+    fixture.set_rules(rules(&[taken]));
+    for port in free {
+        eventually(async || connect(port).await.is_err()).await;
+    }
+}
+
 super::wherever_the_pod_is! {
     a_connection_is_passed_on_and_each_side_can_end_alone,
     a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain,
