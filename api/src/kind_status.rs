@@ -8,7 +8,6 @@ use common::spec::Kind;
 use common::store::{IndexResult, JobResults, Store, StoreError};
 
 use crate::pod_counts;
-use crate::views;
 
 /// Returns a service with its status, read now.
 pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView, StoreError> {
@@ -58,16 +57,16 @@ fn of_parts(
                 status.message.clone_from(&job.message);
             }
         }
-        if let Some(cron) = &service.cron {
+        if let Some(cron) = &service.fields.cron {
             status.summary = if cron.suspend { "suspended" } else { "scheduled" }.to_owned();
         }
     }
-    ServiceView { job_status, cron_status, ..views::service(service, status) }
+    ServiceView { job_status, cron_status, ..ServiceView::new(service, status) }
 }
 
 fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
     let progress = &service.progress;
-    let completions = service.job.as_ref().map_or(0, |job| u64::from(job.completions));
+    let completions = service.fields.job.as_ref().map_or(0, |job| u64::from(job.completions));
     let (reason, message) = progress.failure.clone().unwrap_or_default();
     JobStatus {
         phase: if progress.failure.is_some() {
@@ -105,7 +104,7 @@ async fn cron(store: &Store, service: &Service) -> Result<CronStatus, StoreError
 }
 
 fn next_tick(service: &Service, now: RedisMillis) -> Option<String> {
-    let cron = service.cron.as_ref().filter(|cron| !cron.suspend)?;
+    let cron = service.fields.cron.as_ref().filter(|cron| !cron.suspend)?;
     let now = i64::try_from(now / 1000).ok()?;
     service.schedule.ticks.next_after(&cron.schedule, &cron.time_zone, now).map(of_tick)
 }

@@ -32,7 +32,8 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
 pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
     let patch = with_canonical_replicas(patch)?;
     let input = ServiceInput::from(DesiredService::from(service.clone()));
-    let mut document = if patch.contains_key("containers") { long_form(&input)? } else { json(&input)? };
+    let mut document =
+        if patch.contains_key("containers") { json(&input.long_form())? } else { json(&input)? };
     json_patch::merge(&mut document, &Value::Object(patch));
     read_value(&document)
 }
@@ -49,12 +50,6 @@ fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Val
         }
     }
     Ok(renamed)
-}
-
-fn long_form(input: &ServiceInput) -> Result<Value, ApiProblem> {
-    let mut document = json(&input.service)?;
-    json_patch::merge(&mut document, &json(&input.pod)?);
-    Ok(document)
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Value, ApiProblem> {
@@ -92,7 +87,7 @@ mod tests {
     fn an_empty_patch_changes_nothing() {
         let service = stored(full());
         let after = patched(&service, &json!({})).unwrap().normalize().unwrap();
-        assert_eq!((after.pod, after.replicas, after.labels), (service.pod, 3, service.labels));
+        assert_eq!((after.pod, after.replicas, after.fields.labels), (service.pod, 3, service.fields.labels));
     }
 
     #[test]
@@ -113,8 +108,8 @@ mod tests {
             let after = patched(&stored(full()), &patch).unwrap().normalize().unwrap();
             let expected = stored(expected);
             assert_eq!(
-                (after.pod, after.replicas, after.labels),
-                (expected.pod, expected.replicas, expected.labels)
+                (after.pod, after.replicas, after.fields.labels),
+                (expected.pod, expected.replicas, expected.fields.labels)
             );
         }
     }

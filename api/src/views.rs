@@ -1,4 +1,4 @@
-//! Conversion of domain types to the types of the API. Pure.
+//! Conversion of domain types to the types of the API. Pure. That of a service is beside its view.
 
 use std::time::Duration;
 
@@ -6,57 +6,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::RedisMillis;
 use common::api::{
-    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, RolloutState,
-    RolloutView, ServiceStatus, ServiceView, rfc3339,
+    DeadLetterView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem, QueuesOfNode, rfc3339,
 };
 use common::ids::NodeName;
 use common::node::{Node, NodeKind, NodeState};
 use common::pod::PodRecord;
-use common::service::{RolloutMarks, Service};
 use common::spec::PodSpec;
 use common::store::{DeadLetter, NodeQueues, PeekedPayload, UnschedulablePod};
-
-/// Returns a service with its status.
-pub(crate) fn service(service: Service, status: ServiceStatus) -> ServiceView {
-    ServiceView {
-        name: service.name,
-        state: service.state,
-        generation: service.generation,
-        revision: service.revision,
-        replicas: service.replicas,
-        labels: service.labels,
-        app: service.app,
-        depends_on: service.depends_on,
-        ingress: service.ingress,
-        allow_from: service.allow_from,
-        aliases: service.aliases,
-        update: service.update,
-        kind: service.pod.kind,
-        job: service.job,
-        cron: service.cron,
-        job_status: None,
-        cron_status: None,
-        rollout: rollout(service.generation, service.rollout),
-        on_disconnect: service.pod.on_disconnect,
-        stop_grace_period: service.pod.stop_grace_period,
-        drain: service.pod.drain,
-        containers: service.pod.containers,
-        created_at: rfc3339(service.created_at),
-        updated_at: rfc3339(service.updated_at),
-        status,
-        durability: None,
-    }
-}
-
-/// Returns what there is to say about the rollout of a generation.
-fn rollout(generation: u64, marks: RolloutMarks) -> Option<RolloutView> {
-    let view = |state, generation, message| RolloutView { state, generation, message };
-    let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));
-    let rolled_back = marks.rolled_back.map(|(failed, why)| view(RolloutState::RolledBack, failed, why));
-    let at_canary = marks.at_canary.filter(|_| !marks.is_promoted);
-    let at_canary = at_canary.map(|what| view(RolloutState::AtCanary, generation, what));
-    paused.or(rolled_back).or(at_canary)
-}
 
 /// Returns a generation of a service; `until` is when it was replaced.
 pub(crate) fn generation(generation: u64, until: Option<RedisMillis>, pod: PodSpec) -> GenerationView {

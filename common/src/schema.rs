@@ -16,8 +16,9 @@ use crate::ids::{
 };
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
-    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, Period, PodSpec, Port, REPLICAS_NAMES,
-    Seconds, ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit, VolumeMount,
+    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, NameAndReplicas, Period, PodSpec,
+    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit,
+    VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -399,9 +400,10 @@ impl PartialSchema for ServiceInput {
         let of_container = fields_of(ContainerSpec::schema());
         let of_container =
             of_container.filter(|(name, _)| !ContainerSpec::AMONG_OTHERS.contains(&name.as_str()));
-        let all = of_container.chain(fields_of(ServiceFields::schema())).chain(fields_of(PodSpec::schema()));
+        let of_service = fields_of(NameAndReplicas::schema()).chain(fields_of(ServiceFields::schema()));
+        let all = of_container.chain(of_service).chain(fields_of(PodSpec::schema()));
         properties.extend(all.map(|(name, field)| (name, optional(field))));
-        properties.extend(fields_of(ServiceFields::schema()).filter(|(name, _)| name == "name"));
+        properties.extend(fields_of(NameAndReplicas::schema()).filter(|(name, _)| name == "name"));
         parse(json!({
             "type": "object",
             "description": "A service as a user describes it. The fields of its only container can be at the top \
@@ -419,6 +421,7 @@ impl ToSchema for ServiceInput {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        NameAndReplicas::schemas(schemas);
         ServiceFields::schemas(schemas);
         schemas.push((ContainerSpec::name().into_owned(), ContainerSpec::schema()));
         ContainerSpec::schemas(schemas);

@@ -1,17 +1,13 @@
 //! The record of a service: its desired state and the version of that state.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::cron::Ticks;
 use crate::ids::{AppName, ServiceName, SpecId};
-use crate::ingress::IngressRule;
-use crate::spec::{
-    Aliases, AllowFrom, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, PodSpec, UpdatePolicy,
-};
+use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 use crate::volume::{VolumeClaim, VolumeScope};
 
 /// Maximum number of pods that the API creates before it responds; it creates further pods afterwards. A
@@ -29,7 +25,7 @@ pub enum ServiceState {
 }
 
 /// The record `service:<name>` in Redis, with the specification that it refers to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Name of the service.
     pub name: ServiceName,
@@ -39,48 +35,20 @@ pub struct Service {
     pub generation: u64,
     /// Version of the desired state: every change raises it, also of replicas and labels. At least the
     /// generation; equal to it in a service that an earlier version stored.
-    #[serde(default)]
     pub revision: u64,
     /// Id under which the specification is stored.
     pub spec_id: SpecId,
     /// Desired number of pods.
     pub replicas: u32,
-    /// Labels of the service.
-    pub labels: BTreeMap<String, String>,
-    /// The app that the service belongs to.
-    #[serde(default)]
-    pub app: Option<AppName>,
-    /// The services that its pods wait for before they are started.
-    #[serde(default)]
-    pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster.
-    #[serde(default)]
-    pub ingress: Vec<IngressRule>,
-    /// Whose pods reach it by name, if not all do.
-    pub allow_from: Option<AllowFrom>,
-    /// Further names by which the pods of its app reach it.
-    #[serde(default)]
-    pub aliases: Aliases,
-    /// How its pods are replaced when their specification changes.
-    #[serde(default)]
-    pub update: Option<UpdatePolicy>,
-    /// How its pods run, if it is a job or creates jobs.
-    #[serde(default)]
-    pub job: Option<JobPolicy>,
-    /// When it creates a job, if it is a cron.
-    #[serde(default)]
-    pub cron: Option<CronPolicy>,
+    /// The other fields that a user describes.
+    pub fields: ServiceFields,
     /// Whether `routes` lacks what follows from its ingress, `allow_from` or aliases.
-    #[serde(skip)]
     pub lacks_routes: bool,
     /// How far it is, if it is a job.
-    #[serde(skip)]
     pub progress: JobProgress,
     /// What it has created, if it is a cron.
-    #[serde(skip)]
     pub schedule: CronProgress,
     /// How far the rollout of its generation is.
-    #[serde(default)]
     pub rollout: RolloutMarks,
     /// Time at which the service was created.
     pub created_at: RedisMillis,
@@ -91,7 +59,7 @@ pub struct Service {
 }
 
 /// What is noted about the rollout of a service's generation. Only services with an [`UpdatePolicy`] are judged.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutMarks {
     /// Why no further pod is replaced.
     pub paused: Option<String>,
@@ -156,42 +124,15 @@ impl JobProgress {
 
 impl From<Service> for DesiredService {
     fn from(service: Service) -> Self {
-        let Service {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            job,
-            cron,
-            pod,
-            ..
-        } = service;
-        Self { name, replicas, labels, app, depends_on, ingress, allow_from, aliases, update, job, cron, pod }
+        let Service { name, replicas, fields, pod, .. } = service;
+        Self { name, replicas, fields, pod }
     }
 }
 
 impl Service {
     /// Returns the service that this desired state makes, as it is stored under `spec_id` at a time of Redis.
     pub fn created(desired: DesiredService, spec_id: SpecId, at: RedisMillis) -> Self {
-        let DesiredService {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            job,
-            cron,
-            pod,
-        } = desired;
+        let DesiredService { name, replicas, fields, pod } = desired;
         Self {
             name,
             state: ServiceState::Active,
@@ -199,15 +140,7 @@ impl Service {
             revision: 1,
             spec_id,
             replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            job,
-            cron,
+            fields,
             lacks_routes: false,
             progress: JobProgress::default(),
             schedule: CronProgress::default(),
@@ -231,20 +164,21 @@ impl Service {
 
     /// Returns how its pods are replaced now; `None` without a policy.
     pub fn replacing_policy(&self) -> Option<Cow<'_, UpdatePolicy>> {
-        let policy = self.update.as_ref()?;
+        let policy = self.fields.update.as_ref()?;
         Some(if self.goes_back() { policy.going_back() } else { Cow::Borrowed(policy) })
     }
 
     /// Returns the replica indices that get a pod as soon as it exists: all of a service, the first ones of a job.
     pub fn first_replicas(&self) -> Vec<u32> {
-        let at_once = self.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));
+        let at_once =
+            self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));
         (0..at_once).collect()
     }
 
     /// Returns whether its pods have this volume, those of its replica if it belongs to one.
     pub fn has_volume(&self, claim: &VolumeClaim) -> bool {
         let owner = match claim.scope {
-            VolumeScope::App => self.app.as_ref().map(AppName::as_str),
+            VolumeScope::App => self.fields.app.as_ref().map(AppName::as_str),
             VolumeScope::Replica(_) | VolumeScope::Service => Some(self.name.as_str()),
         };
         let is_source = |source: &str| source == claim.source;

@@ -26,6 +26,7 @@ mod logging;
 mod pod;
 mod pod_checks;
 mod pull_policy;
+mod service_fields;
 mod stop_signal;
 mod ulimit;
 mod units;
@@ -46,13 +47,15 @@ pub use health_http::{HttpCheck, HttpHeaders, StatusCodes, TcpCheck};
 pub use hook::Hook;
 pub use host_ports::HostPorts;
 pub use image::check_image;
-pub use input::{DesiredService, ServiceFields, ServiceInput};
+pub(crate) use input::NameAndReplicas;
+pub use input::{DesiredService, ServiceInput};
 pub use job::{
     Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, Kind, MAX_COMPLETIONS, MAX_CRON_NAME,
 };
 pub use logging::{LogDriver, LogOptions, Logging};
 pub use pod::{OnDisconnect, PodSpec};
 pub use pull_policy::PullPolicy;
+pub use service_fields::ServiceFields;
 pub use stop_signal::StopSignal;
 pub use ulimit::{ULIMITS, Ulimit};
 pub use units::{

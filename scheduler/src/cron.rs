@@ -33,7 +33,7 @@ pub(crate) fn job_name(cron: &ServiceName, tick: i64) -> Option<ServiceName> {
 
 /// Decides what to do at the time `now`. `since` is when the cron got its times; neither is in the future.
 pub(crate) fn step(cron: &Service, jobs: &[CronJob<'_>], since: RedisMillis, now: RedisMillis) -> CronStep {
-    let policy = match &cron.cron {
+    let policy = match &cron.fields.cron {
         Some(policy) if !policy.suspend && cron.state == ServiceState::Active => policy,
         _ => return CronStep::Sleep(None),
     };
@@ -99,7 +99,7 @@ mod tests {
 
     fn cron(policy: &str, ticks: &str) -> Service {
         let mut cron = Service { name: "night".parse().unwrap(), ..fixtures::service() };
-        cron.cron = Some(serde_json::from_str(policy).unwrap());
+        cron.fields.cron = Some(serde_json::from_str(policy).unwrap());
         cron.schedule.ticks = ticks.parse().unwrap();
         cron
     }

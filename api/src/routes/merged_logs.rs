@@ -212,8 +212,9 @@ async fn services_of(app: &AppState, options: &MergedLogOptions) -> Result<Vec<S
     for chunk in names.chunks(CHUNK_SIZE) {
         let (services, _broken) = app.store.services_each(chunk).await?;
         let is_of_app = |app: &Option<AppName>| options.app.is_none() || *app == options.app;
-        let services =
-            services.into_iter().filter(|service| is_of_app(&service.app) && labels.matches(&service.labels));
+        let services = services
+            .into_iter()
+            .filter(|service| is_of_app(&service.fields.app) && labels.matches(&service.fields.labels));
         selected.extend(services.map(|service| service.name));
     }
     Ok(selected)

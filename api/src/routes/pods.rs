@@ -254,7 +254,7 @@ impl<'a> PodPage<'a> {
         let mut selected = Vec::new();
         for chunk in names.chunks(CHUNK_SIZE) {
             let (services, _broken) = self.app.store.services_each(chunk).await?;
-            let services = services.into_iter().filter(|service| self.labels.matches(&service.labels));
+            let services = services.into_iter().filter(|service| self.labels.matches(&service.fields.labels));
             selected.extend(services.map(|service| service.name));
         }
         Ok(selected)

@@ -12,7 +12,7 @@ pub(super) fn of_change(before: &ServiceInput, after: &ServiceInput) -> String {
     let changed = changed_fields(before, after).join(", ");
     match before.pod != after.pod {
         true => {
-            let replaced = before.service.replicas.min(after.service.replicas);
+            let replaced = before.replicas.min(after.replicas);
             let is = if replaced == 1 { "is" } else { "are" };
             format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
         }

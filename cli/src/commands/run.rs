@@ -8,7 +8,7 @@ use common::ids::{ServiceName, SpecId};
 use common::ingress::IngressRule;
 use common::spec::{
     Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
-    RestartPolicy, ServiceInput,
+    RestartPolicy, ServiceFields, ServiceInput,
 };
 
 use super::container_args::ContainerArgs;
@@ -168,15 +168,7 @@ impl RunArgs {
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,
-            labels,
-            app: None,
-            depends_on: Default::default(),
-            ingress: self.ingress.clone(),
-            allow_from: None,
-            aliases: Default::default(),
-            update: None,
-            job: None,
-            cron: None,
+            fields: ServiceFields { labels, ingress: self.ingress.clone(), ..ServiceFields::default() },
             pod,
         }))
     }

@@ -70,7 +70,7 @@ mod tests {
             "environment":{"N":1,"B":true}}"#;
         let parsed = parse("-", yaml).unwrap();
         assert_eq!(parsed, parse("-", json).unwrap());
-        assert_eq!((parsed.len(), parsed[0].service.replicas), (1, 3));
+        assert_eq!((parsed.len(), parsed[0].replicas), (1, 3));
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         let json = serde_json::to_string_pretty(&view).unwrap();
         for text in [yaml, json] {
             let read = parse("-", &text).unwrap().remove(0).normalize().unwrap();
-            assert_eq!((read.replicas, &read.labels), (view.replicas, &view.labels), "{text}");
+            assert_eq!((read.replicas, &read.fields.labels), (view.replicas, &view.labels), "{text}");
             assert_eq!(read.pod.containers, view.containers, "{text}");
         }
         let list = serde_json::json!({ "items": [view, fixtures::service("db")], "next": "db" });

@@ -2,32 +2,13 @@
 //! and `diff` compares.
 
 use common::api::ServiceView;
-use common::spec::{DesiredService, PodSpec, ServiceInput, Violation};
+use common::spec::{ServiceInput, Violation};
 
 use super::error::CommandError;
 
 /// Returns the desired state that the API has stored.
 pub(super) fn stored(service: &ServiceView) -> ServiceInput {
-    ServiceInput::from(DesiredService {
-        name: service.name.clone(),
-        replicas: service.replicas,
-        labels: service.labels.clone(),
-        app: service.app.clone(),
-        depends_on: service.depends_on.clone(),
-        ingress: service.ingress.clone(),
-        allow_from: service.allow_from.clone(),
-        aliases: service.aliases.clone(),
-        update: service.update.clone(),
-        job: service.job.clone(),
-        cron: service.cron.clone(),
-        pod: PodSpec {
-            kind: service.kind,
-            containers: service.containers.clone(),
-            on_disconnect: service.on_disconnect,
-            stop_grace_period: service.stop_grace_period,
-            drain: service.drain,
-        },
-    })
+    ServiceInput::from(service.desired())
 }
 
 /// Returns the desired state as the API would store it.

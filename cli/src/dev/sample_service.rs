@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use common::config::RuntimeKind;
 use common::ingress::{HttpProtocol, HttpRule, IngressRule};
 use common::lifecycle::Phase;
-use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
+use common::spec::{Command, ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
 use common::store::{PutMode, PutOutcome, Store};
 
 use super::banner;
@@ -72,15 +72,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
     Ok(DesiredService {
         name: "hello".parse()?,
         replicas: REPLICAS,
-        labels: Default::default(),
-        app: None,
-        depends_on: Default::default(),
-        ingress,
-        allow_from: None,
-        aliases: Default::default(),
-        update: None,
-        job: None,
-        cron: None,
+        fields: ServiceFields { ingress, ..ServiceFields::default() },
         pod,
     })
 }

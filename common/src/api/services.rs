@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{CronStatus, JobStatus};
+use super::{CronStatus, JobStatus, rfc3339};
 use crate::ids::{AppName, ServiceName};
 use crate::ingress::IngressRule;
-use crate::service::ServiceState;
+use crate::service::{RolloutMarks, Service, ServiceState};
 use crate::spec::{
-    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, OnDisconnect, Seconds,
-    UpdatePolicy,
+    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, OnDisconnect,
+    PodSpec, Seconds, ServiceFields, UpdatePolicy,
 };
 
 /// A service: its desired state and the current state of its pods.
@@ -84,6 +84,70 @@ pub struct ServiceView {
     /// Whether Redis' replicas have confirmed the write. Only in responses to writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability: Option<DurabilityView>,
+}
+
+impl ServiceView {
+    /// Returns a service with this status, without the status of a job or cron.
+    pub fn new(service: Service, status: ServiceStatus) -> Self {
+        let ServiceFields { labels, app, depends_on, ingress, allow_from, aliases, update, job, cron } =
+            service.fields;
+        let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = service.pod;
+        Self {
+            name: service.name,
+            state: service.state,
+            generation: service.generation,
+            revision: service.revision,
+            replicas: service.replicas,
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            aliases,
+            update,
+            kind,
+            job,
+            cron,
+            job_status: None,
+            cron_status: None,
+            rollout: RolloutView::of(service.generation, service.rollout),
+            on_disconnect,
+            stop_grace_period,
+            drain,
+            containers,
+            created_at: rfc3339(service.created_at),
+            updated_at: rfc3339(service.updated_at),
+            status,
+            durability: None,
+        }
+    }
+
+    /// Returns the desired state that it shows.
+    pub fn desired(&self) -> DesiredService {
+        let service = self.clone();
+        DesiredService {
+            name: service.name,
+            replicas: service.replicas,
+            fields: ServiceFields {
+                labels: service.labels,
+                app: service.app,
+                depends_on: service.depends_on,
+                ingress: service.ingress,
+                allow_from: service.allow_from,
+                aliases: service.aliases,
+                update: service.update,
+                job: service.job,
+                cron: service.cron,
+            },
+            pod: PodSpec {
+                kind: service.kind,
+                containers: service.containers,
+                on_disconnect: service.on_disconnect,
+                stop_grace_period: service.stop_grace_period,
+                drain: service.drain,
+            },
+        }
+    }
 }
 
 /// The current state of a service: its pods counted by phase.
@@ -192,6 +256,18 @@ pub struct RolloutView {
     pub generation: u64,
     /// Why.
     pub message: String,
+}
+
+impl RolloutView {
+    /// Returns what there is to say about the rollout of a generation.
+    fn of(generation: u64, marks: RolloutMarks) -> Option<Self> {
+        let view = |state, generation, message| Self { state, generation, message };
+        let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));
+        let rolled_back = marks.rolled_back.map(|(failed, why)| view(RolloutState::RolledBack, failed, why));
+        let at_canary = marks.at_canary.filter(|_| !marks.is_promoted);
+        let at_canary = at_canary.map(|what| view(RolloutState::AtCanary, generation, what));
+        paused.or(rolled_back).or(at_canary)
+    }
 }
 
 /// What has become of a change of a service, in a word.

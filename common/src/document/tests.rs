@@ -101,7 +101,7 @@ fn aliases_and_merges_are_read_at_the_place_of_their_use() {
     let (documents, _) = yaml(text);
     let services = documents.iter().map(|d| ServiceInput::read(d).into_result().unwrap());
     // A number is a text where one is wanted, as it was written.
-    assert_eq!(services.map(|s| s.service.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
+    assert_eq!(services.map(|s| s.fields.labels.get("x").cloned()).next().unwrap().unwrap(), "1.10");
     let found = mistakes("name: web\nports: &p [x]\ncontainers:\n- {image: a, ports: *p}\n");
     assert_eq!(found.len(), 2);
     assert!(found[1].ends_with("(line 4, column 21)"), "{found:?}");

@@ -1,20 +1,16 @@
-//! A service as a user describes it. One document has the fields of three structs: those of the service, of
-//! its pods, and, unless it lists `containers`, of their only container.
-
-use std::collections::BTreeMap;
+//! A service as a user describes it. One document has its name and number of pods, and the fields of three structs:
+//! those of the service, of its pods, and, unless it lists `containers`, of their only container.
 
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, JobPolicy, Kind, MAX_REPLICAS, PodSpec,
-    REPLICAS_NAMES, RestartPolicy, UpdatePolicy, Violation, job, units,
+    ContainerSpec, Kind, MAX_REPLICAS, PodSpec, REPLICAS_NAMES, RestartPolicy, ServiceFields, Violation, job,
+    units,
 };
 use crate::document::{self, Mistake, Node, ReadError, Reading, Vocabulary};
-use crate::ids::{AppName, ServiceName};
-use crate::ingress::{self, IngressRule};
-use crate::json_pointer;
+use crate::ids::ServiceName;
 
 /// The field whose absence means that the only container is described at the top level.
 const CONTAINERS: &str = "containers";
@@ -25,11 +21,11 @@ const KIND: &str = "kind";
 /// The field whose default depends on the kind.
 const RESTART: &str = "restart";
 
-/// The fields of the service itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ServiceFields {
+/// The fields of a document that every other form of a service has as well.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+pub(crate) struct NameAndReplicas {
     /// Name of the service, unique in the cluster; a DNS label.
-    pub name: ServiceName,
+    name: ServiceName,
     /// Desired number of pods. `replica` and `numInstances` are accepted as names of this field.
     #[serde(
         alias = "replica",
@@ -38,51 +34,7 @@ pub struct ServiceFields {
         deserialize_with = "units::replicas"
     )]
     #[schema(default = 1, example = 3)]
-    pub replicas: u32,
-    /// Labels for selecting and grouping services.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// The app that the service belongs to; the name of the service must begin with it and `-`. `kubeleet
-    /// apply` sets it for the services of a Compose file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "shop")]
-    pub app: Option<AppName>,
-    /// Other services that have to be started, healthy or completed before the containers of a pod are started for
-    /// the first time, and again after its machine was down: a list of names, or a map of names to conditions.
-    /// Within an app, the names are those in the app.
-    #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
-    #[schema(example = json!({"db": "service_healthy"}))]
-    pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster, on every node with a proxy: requests for a host and
-    /// path, or connections to a port, go to a port of the pods. No other service can have the same.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
-    pub ingress: Vec<IngressRule>,
-    /// The services whose pods reach this one by name; without it all do. Its own pods always do, and `ingress` and
-    /// `ports` are not concerned. Within an app, the names are those in the app, and `web.kubeleet` is the service
-    /// `web` of no app.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_from: Option<AllowFrom>,
-    /// Further names by which the pods of the same app reach it, such as `database` or `db.internal`. Each belongs to
-    /// one service of the app, and comes before the names of services.
-    #[serde(default, skip_serializing_if = "Aliases::is_empty")]
-    pub aliases: Aliases,
-    /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or `start-first`,
-    /// `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`, `max_failure_ratio`, `on_failure`,
-    /// which is `pause`, `rollback` or `continue`, and `rollback`, which says what differs while the service goes back.
-    /// Without it a quarter of them at a time, and what does not become ready holds up the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!({"on_failure": "rollback"}))]
-    pub update: Option<UpdatePolicy>,
-    /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and `ttl`. Also
-    /// of the jobs that a cron creates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!({"completions": 10, "parallelism": 3}))]
-    pub job: Option<JobPolicy>,
-    /// When a cron creates a job: `schedule`, `time_zone`, `concurrency`, `catch_up`, `history` and `suspend`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = json!({"schedule": "30 2 * * *", "time_zone": "Europe/Berlin"}))]
-    pub cron: Option<CronPolicy>,
+    replicas: u32,
 }
 
 fn one() -> u32 {
@@ -92,8 +44,12 @@ fn one() -> u32 {
 /// A service as a user describes it: well-formed, but not yet checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceInput {
-    /// The fields of the service itself.
-    pub service: ServiceFields,
+    /// Name of the service.
+    pub name: ServiceName,
+    /// Desired number of pods.
+    pub replicas: u32,
+    /// The other fields of the service itself.
+    pub fields: ServiceFields,
     /// The specification of its pods.
     pub pod: PodSpec,
     form: Form,
@@ -111,7 +67,7 @@ enum Form {
 impl ServiceInput {
     /// Returns the name of the service.
     pub fn name(&self) -> &ServiceName {
-        &self.service.name
+        &self.name
     }
 
     /// Returns the names of the fields that only a container in a list of `containers` has.
@@ -126,9 +82,10 @@ impl ServiceInput {
         };
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
+        let mut of_service = without_aliases(document::field_names::<NameAndReplicas>());
         // It is stored with the pods, which differ by it.
-        let mut of_service = without_aliases(document::field_names::<ServiceFields>());
         of_service.insert(1, KIND);
+        of_service.extend(document::field_names::<ServiceFields>());
         let mut of_pods = document::field_names::<PodSpec>();
         of_pods.retain(|name| *name != KIND);
         [
@@ -177,11 +134,14 @@ impl ServiceInput {
         if !has_policy {
             pod.on_disconnect = pod.default_on_disconnect();
         }
+        let head = document::field_names::<NameAndReplicas>();
         let own = document::field_names::<ServiceFields>();
         let of_pod = document::field_names::<PodSpec>();
-        document::check_fields(node, &[own, of_pod, of_container].concat())?;
+        document::check_fields(node, &[head, own, of_pod, of_container].concat())?;
+        let fields = document::read_fields(node)?;
         // At last, for nothing else is read of a document without a name.
-        Ok(Self { service: document::read_fields(node)?, pod, form })
+        let NameAndReplicas { name, replicas } = document::read_fields(node)?;
+        Ok(Self { name, replicas, fields, pod, form })
     }
 
     /// Checks the values and returns the normal form.
@@ -189,52 +149,15 @@ impl ServiceInput {
     /// # Errors
     /// All violations at once, not only the first one.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
-        let Self {
-            service:
-                ServiceFields {
-                    name,
-                    replicas,
-                    labels,
-                    app,
-                    depends_on,
-                    ingress,
-                    allow_from,
-                    aliases,
-                    update,
-                    job,
-                    cron,
-                },
-            mut pod,
-            form,
-        } = self;
-        let depends_on = depends_on.of_app(app.as_ref());
-        let allow_from = allow_from.map(|allowed| allowed.of_app(app.as_ref()));
-        let ingress: Vec<IngressRule> = ingress.into_iter().map(IngressRule::normalize).collect();
-        let mut violations = pod.share_in_app(app.as_ref(), |index| form.pointer_of_container(index));
+        let Self { name, replicas, fields, mut pod, form } = self;
+        let fields = fields.of_app();
+        let app = fields.app.as_ref();
+        let mut violations = pod.share_in_app(app, |index| form.pointer_of_container(index));
         if replicas > MAX_REPLICAS {
             violations.push(Violation::new("/replicas", format!("at most {MAX_REPLICAS} replicas")));
         }
-        violations.extend(label_violations(&labels));
-        violations.extend(app.as_ref().and_then(|app| app_violation(app, &name)));
-        violations.extend(depends_on.service_violations(&name));
-        violations.extend(ingress::violations(&ingress));
-        violations.extend(allow_from.iter().flat_map(AllowFrom::violations));
-        violations.extend(aliases.violations(&name, app.as_ref()));
-        violations.extend(update.iter().flat_map(|update| update.violations(&pod)));
-        let (has_ingress, has_allow_from) = (!ingress.is_empty(), allow_from.is_some());
-        let has_aliases = !aliases.is_empty();
-        let (job_part, cron_part, has_update) = (job.as_ref(), cron.as_ref(), update.is_some());
-        let parts = job::Parts {
-            name: &name,
-            replicas,
-            has_ingress,
-            has_allow_from,
-            has_aliases,
-            has_update,
-            job: job_part,
-            cron: cron_part,
-        };
-        violations.extend(job::violations(&parts, &pod));
+        violations.extend(fields.violations(&name, &pod));
+        violations.extend(job::violations(&name, replicas, &fields, &pod));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));
@@ -245,28 +168,38 @@ impl ServiceInput {
         if !violations.is_empty() {
             return Err(violations);
         }
-        let job = (!pod.kind.is_service()).then(|| job.unwrap_or_default());
+        let fields = fields.normal(pod.kind);
         // Of a job there is a place for each completion, of a cron there are no pods.
-        let replicas = match (pod.kind, &job) {
+        let replicas = match (pod.kind, &fields.job) {
             (Kind::Job, Some(job)) => job.completions,
             (Kind::Cron, _) => 0,
             _ => replicas,
         };
-        Ok(DesiredService {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases: aliases.normal(),
-            update,
-            job,
-            cron,
-            pod,
-        })
+        Ok(DesiredService { name, replicas, fields, pod })
     }
+
+    /// Returns what serializes to the long form, which has a list of containers even if there is only one.
+    pub fn long_form(&self) -> impl Serialize {
+        self.document(None, self.pod.clone())
+    }
+
+    fn document<'a>(&'a self, only_container: Option<&'a ContainerSpec>, pod: PodSpec) -> Document<'a> {
+        let Self { name, replicas, fields, .. } = self;
+        Document { name, replicas: *replicas, fields, only_container, pod }
+    }
+}
+
+/// A service as it is written.
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a ServiceName,
+    replicas: u32,
+    #[serde(flatten)]
+    fields: &'a ServiceFields,
+    #[serde(flatten)]
+    only_container: Option<&'a ContainerSpec>,
+    #[serde(flatten)]
+    pod: PodSpec,
 }
 
 impl Form {
@@ -297,45 +230,14 @@ impl Form {
 /// Writes the short form of a service with one container.
 impl Serialize for ServiceInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Document<'a> {
-            #[serde(flatten)]
-            service: &'a ServiceFields,
-            #[serde(flatten)]
-            only_container: Option<&'a ContainerSpec>,
-            #[serde(flatten)]
-            pod: PodSpec,
-        }
         let mut pod = self.pod.clone();
         let containers = std::mem::take(&mut pod.containers);
         let document = match containers.as_slice() {
-            [only] if only.name.is_none() => {
-                Document { service: &self.service, only_container: Some(only), pod }
-            }
-            _ => Document { service: &self.service, only_container: None, pod: self.pod.clone() },
+            [only] if only.name.is_none() => self.document(Some(only), pod),
+            _ => self.document(None, self.pod.clone()),
         };
         document.serialize(serializer)
     }
-}
-
-fn label_violations(labels: &BTreeMap<String, String>) -> Vec<Violation> {
-    let invalid = labels.iter().filter(|(key, value)| key.is_empty() || key.len() > 128 || value.len() > 256);
-    invalid
-        .map(|(key, _)| {
-            let pointer = format!("/labels/{}", json_pointer::escape(key));
-            Violation::new(pointer, "the key of a label has 1 to 128 bytes, its value at most 256 bytes")
-        })
-        .collect()
-}
-
-/// Within its app a service is called by what follows the name of the app.
-fn app_violation(app: &AppName, name: &ServiceName) -> Option<Violation> {
-    app.short_name(name).is_none().then(|| {
-        Violation::new(
-            "/app",
-            format!("the name of a service of app {app} begins with {app}-, but this is {name}"),
-        )
-    })
 }
 
 /// The desired state of a service, checked and in normal form.
@@ -345,60 +247,18 @@ pub struct DesiredService {
     pub name: ServiceName,
     /// Desired number of pods.
     pub replicas: u32,
-    /// Labels of the service.
-    pub labels: BTreeMap<String, String>,
-    /// The app that the service belongs to.
-    pub app: Option<AppName>,
-    /// The services that its pods wait for, by their whole names.
-    pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster.
-    pub ingress: Vec<IngressRule>,
-    /// Whose pods reach it by name, if not all do.
-    pub allow_from: Option<AllowFrom>,
-    /// Further names by which the pods of its app reach it.
-    pub aliases: Aliases,
-    /// How its pods are replaced when their specification changes.
-    pub update: Option<UpdatePolicy>,
-    /// How its pods run, if it is a job or creates jobs.
-    pub job: Option<JobPolicy>,
-    /// When it creates a job, if it is a cron.
-    pub cron: Option<CronPolicy>,
+    /// The other fields of the service itself.
+    pub fields: ServiceFields,
     /// Specification of each pod.
     pub pod: PodSpec,
 }
 
 impl From<DesiredService> for ServiceInput {
     fn from(desired: DesiredService) -> Self {
-        let DesiredService {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            job,
-            cron,
-            pod,
-        } = desired;
+        let DesiredService { name, replicas, fields, pod } = desired;
         let form = Form::of(&pod.containers);
         let replicas = if pod.kind.is_service() { replicas } else { 1 };
-        let service = ServiceFields {
-            name,
-            replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            job,
-            cron,
-        };
-        Self { service, pod, form }
+        Self { name, replicas, fields, pod, form }
     }
 }
 
@@ -451,7 +311,7 @@ mod tests {
     #[test]
     fn the_name_of_a_service_begins_with_that_of_its_app() {
         let json = |name| format!(r#"{{"name":"{name}","image":"nginx","app":"shop"}}"#);
-        assert_eq!(normalize(&json("shop-web")).unwrap().app.unwrap().as_str(), "shop");
+        assert_eq!(normalize(&json("shop-web")).unwrap().fields.app.unwrap().as_str(), "shop");
         for other in ["web", "shop", "shopweb"] {
             assert_eq!(normalize(&json(other)).unwrap_err()[0].pointer, "/app", "{other}");
         }

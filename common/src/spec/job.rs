@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Period, PodSpec, RestartPolicy, Violation};
+use super::{Period, PodSpec, RestartPolicy, ServiceFields, Violation};
 use crate::cron::{Schedule, Zone};
 use crate::ids::ServiceName;
 
@@ -240,21 +240,16 @@ impl CronPolicy {
     }
 }
 
-/// What a document says about a service that is a job or a cron.
-pub(super) struct Parts<'a> {
-    pub(super) name: &'a ServiceName,
-    pub(super) replicas: u32,
-    pub(super) has_ingress: bool,
-    pub(super) has_allow_from: bool,
-    pub(super) has_aliases: bool,
-    pub(super) has_update: bool,
-    pub(super) job: Option<&'a JobPolicy>,
-    pub(super) cron: Option<&'a CronPolicy>,
-}
-
 /// Returns what does not go together with the kind.
-pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
-    let Parts { name, replicas, has_ingress, has_allow_from, has_aliases, has_update, job, cron } = *parts;
+pub(super) fn violations(
+    name: &ServiceName,
+    replicas: u32,
+    fields: &ServiceFields,
+    pod: &PodSpec,
+) -> Vec<Violation> {
+    // A job has the first three as a service has them.
+    let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
+        fields;
     let kind = pod.kind;
     let mut found = Vec::new();
     let mut refuse = |is_wrong: bool, field: &str, why: &str| {
@@ -279,11 +274,11 @@ pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
         "replicas",
         "is for services; how many pods a job has in all and at a time is in `job.completions` and `job.parallelism`",
     );
-    refuse(has_ingress, "ingress", "is for services: the pods of a job end");
+    refuse(!ingress.is_empty(), "ingress", "is for services: the pods of a job end");
     let nameless = "is for services: the pods of a job have no name that leads to them";
-    refuse(has_allow_from, "allow_from", nameless);
-    refuse(has_aliases, "aliases", nameless);
-    refuse(has_update, "update", "is for services: the pods of a job are not replaced");
+    refuse(allow_from.is_some(), "allow_from", nameless);
+    refuse(!aliases.is_empty(), "aliases", nameless);
+    refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
     let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
     if let Some(index) = endless {
         let pointer = if pod.containers.len() == 1 {
@@ -294,8 +289,8 @@ pub(super) fn violations(parts: &Parts<'_>, pod: &PodSpec) -> Vec<Violation> {
         let why = "must be `never`, or left out: a job tries again itself what has failed, up to `job.backoff_limit`";
         found.push(Violation::new(pointer, why));
     }
-    found.extend(job.into_iter().flat_map(JobPolicy::violations));
-    found.extend(cron.into_iter().flat_map(CronPolicy::violations));
+    found.extend(job.iter().flat_map(JobPolicy::violations));
+    found.extend(cron.iter().flat_map(CronPolicy::violations));
     found
 }
 

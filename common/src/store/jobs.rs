@@ -7,6 +7,7 @@ use redis::{Value, cmd};
 use super::confirm::WriteReceipt;
 use super::reply::{Fields, read, unexpected, word};
 use super::scripts::{cron_tick, job_count, job_end};
+use super::service_fields;
 use super::services::to_json;
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
@@ -14,7 +15,7 @@ use crate::RedisMillis;
 use crate::ids::{AppName, NodeName, PodId, ServiceName, WriteId};
 use crate::pod::EndedRun;
 use crate::service::{CronProgress, JobProgress, Service};
-use crate::spec::{Kind, PodSpec};
+use crate::spec::{Kind, PodSpec, ServiceFields};
 
 /// Pods that one script counts.
 const BATCH: usize = 250;
@@ -250,8 +251,9 @@ impl Store {
         let write = WriteId::random();
         let pod = PodSpec { kind: Kind::Job, ..cron.pod.clone() };
         let file = SpecFile::new(job, &pod);
-        let (id, policy) = (file.id(), cron.job.clone().unwrap_or_default());
-        let call = cron_tick::Head {
+        let (id, policy) = (file.id(), cron.fields.job.clone().unwrap_or_default());
+        let ServiceFields { labels, app, .. } = &cron.fields;
+        let mut call = cron_tick::Head {
             cron_key: keys::service(&cron.name),
             job_key: keys::service(job),
             services: keys::SERVICES,
@@ -273,13 +275,15 @@ impl Store {
             spec_text: to_json(&file),
             fingerprint: file.fingerprint(),
             completions: policy.completions,
-            labels: to_json(&cron.labels),
-            app: cron.app.as_ref().map(AppName::as_str).unwrap_or_default(),
-            depends_on: if cron.depends_on.is_empty() { String::new() } else { to_json(&cron.depends_on) },
+            labels: to_json(labels),
+            app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
             policy: to_json(&policy),
             write: &write,
         }
         .call();
+        for (field, value) in service_fields::passed_on(&cron.fields) {
+            call.add(cron_tick::Field { field, value });
+        }
         let (reply, receipt) = self.write_service(job, write, &call).await?;
         match word(what, reply)?.as_str() {
             "OK" => Ok(TickOutcome::Taken(receipt)),

@@ -44,6 +44,7 @@ mod schedulers;
 mod scheduling;
 mod scripts;
 mod server;
+mod service_fields;
 mod services;
 mod session;
 mod shared_directory;

@@ -13,14 +13,15 @@ use super::reply::{Fields, corrupt, names, read, unexpected, verdict, word};
 use super::rollout_marks::rollout_marks;
 use super::rollouts::ValueRollout;
 use super::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
+use super::service_fields::{self, json_of};
 use super::stored_spec::SpecFile;
 use super::{Store, StoreError, keys};
 use crate::RedisMillis;
 use crate::address::PoolAddress;
 use crate::ids::{AppName, ServiceName, SpecId, WriteId};
-use crate::ingress::{IngressRule, alias_lines, callers_line, stored_rules};
+use crate::ingress::{IngressRule, alias_lines, callers_line};
 use crate::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
-use crate::spec::{Aliases, AllowFrom, CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec};
+use crate::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
@@ -557,7 +558,8 @@ fn put_call(
         PutMode::Replace => "replace",
         PutMode::Upsert => "upsert",
     };
-    service_put::Head {
+    let ServiceFields { labels, app, update, job, cron, .. } = &desired.fields;
+    let mut call = service_put::Head {
         service_key: keys::service(&desired.name),
         services: keys::SERVICES,
         spec_key: keys::spec(&id),
@@ -569,39 +571,33 @@ fn put_call(
         spec_text: to_json(&file),
         fingerprint: file.fingerprint(),
         replicas: desired.replicas,
-        labels: to_json(&desired.labels),
-        app: desired.app.as_ref().map(AppName::as_str).unwrap_or_default(),
+        labels: to_json(labels),
+        app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
         routes: keys::ROUTES,
         history: keys::history(&desired.name),
-        depends_on: if desired.depends_on.is_empty() { String::new() } else { to_json(&desired.depends_on) },
-        ingress: if desired.ingress.is_empty() { String::new() } else { to_json(&desired.ingress) },
-        allow_from: desired.allow_from.as_ref().map(to_json).unwrap_or_default(),
-        aliases: if desired.aliases.is_empty() { String::new() } else { to_json(&desired.aliases) },
-        update: desired.update.as_ref().map(to_json).unwrap_or_default(),
+        update: json_of(update.as_ref()),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
         kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
-        job: desired.job.as_ref().map(to_json).unwrap_or_default(),
-        cron: desired.cron.as_ref().map(to_json).unwrap_or_default(),
-        times: desired.cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
+        job: json_of(job.as_ref()),
+        cron: json_of(cron.as_ref()),
+        times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
         failure,
-        routes_text: routes_text(desired),
+        routes_text: routes(&desired.name, &desired.fields).join("\n"),
         expected_revision: expected,
         write,
     }
-    .call()
-}
-
-fn routes_text(desired: &DesiredService) -> String {
-    let DesiredService { name, app, ingress, allow_from, aliases, .. } = desired;
-    routes(name, app.as_ref(), ingress, allow_from.as_ref(), aliases).join("\n")
+    .call();
+    for (field, value) in service_fields::passed_on(&desired.fields) {
+        call.add(service_put::Field { field, value });
+    }
+    call
 }
 
 /// Returns whether the routes of a service lack a line that follows from its record: an API of a version that does not know
 /// one of its fields has written them. What a later version has written beside them is no lack.
 fn lacks_routes(service: &Service, routes_text: &str) -> bool {
-    let Service { name, app, ingress, allow_from, aliases, .. } = service;
-    let wanted = routes(name, app.as_ref(), ingress, allow_from.as_ref(), aliases);
+    let wanted = routes(&service.name, &service.fields);
     if wanted.is_empty() {
         return false;
     }
@@ -611,21 +607,12 @@ fn lacks_routes(service: &Service, routes_text: &str) -> bool {
 
 /// Returns the routes of a service as the scripts read them: a line `<route> <service> <port>` for each, one that says who
 /// reaches it, if not all do, and one for each alias.
-fn routes(
-    name: &ServiceName,
-    app: Option<&AppName>,
-    ingress: &[IngressRule],
-    allow_from: Option<&AllowFrom>,
-    aliases: &Aliases,
-) -> Vec<String> {
+fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
+    let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
-    let callers = allow_from.map(|allowed| callers_line(name, allowed));
-    let aliases = app.into_iter().flat_map(|app| alias_lines(app, name, aliases));
+    let callers = allow_from.as_ref().map(|allowed| callers_line(name, allowed));
+    let aliases = app.iter().flat_map(|app| alias_lines(app, name, aliases));
     ingress.iter().map(line).chain(callers).chain(aliases).collect()
-}
-
-fn allow_from(text: &str) -> Option<AllowFrom> {
-    (!text.is_empty()).then(|| serde_json::from_str(text).unwrap_or_default())
 }
 
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
@@ -664,15 +651,6 @@ fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
     Ok(read_kind(&word).unwrap_or_default())
 }
 
-fn read_cron(what: &str, fields: &Fields<'_>) -> Result<CronPolicy, StoreError> {
-    let policy: CronPolicy = serde_json::from_str(&fields.text("cron"))
-        .map_err(|error| corrupt(what, format!("cron: {error}")))?;
-    match policy.violations().into_iter().next() {
-        Some(wrong) => Err(corrupt(what, format!("{}: {}", wrong.pointer, wrong.detail))),
-        None => Ok(policy),
-    }
-}
-
 fn read_kind(word: &str) -> Option<Kind> {
     match word {
         "" => Some(Kind::Service),
@@ -692,7 +670,6 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
     let Some(fields) = Fields::read(&what, value)? else { return Ok(None) };
     let pod = SpecFile::read(fields.text("spec_text").as_bytes())
         .map_err(|e| corrupt(&what, format!("spec_text: {e}")))?;
-    let labels: BTreeMap<String, String> = fields.json("labels")?;
     let generation: u64 = fields.number("generation")?;
     // As `versions_of` in the scripts.
     let revision: u64 = fields.number("revision")?;
@@ -719,19 +696,7 @@ pub(super) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         revision: generation.max(revision.saturating_add(u64::from(is_changed_since))),
         spec_id: fields.parse("spec")?,
         replicas,
-        labels,
-        // An app that is no name groups nothing, and harms nothing else.
-        app: AppName::new(fields.text("app")).ok(),
-        // As the workers read it: what is no list of dependencies holds up no pod.
-        depends_on: fields.json("depends_on").unwrap_or_default(),
-        ingress: stored_rules(&fields.text("ingress")),
-        // What is no list lets in only its own pods: what it was to keep out stays out.
-        allow_from: allow_from(&fields.text("allow_from")),
-        aliases: fields.json("aliases").unwrap_or_default(),
-        // A policy of a newer version is none that this one can follow: as without one.
-        update: fields.json("update").unwrap_or_default(),
-        job: if kind.is_service() { None } else { Some(fields.json("job")?) },
-        cron: if kind == Kind::Cron { Some(read_cron(&what, &fields)?) } else { None },
+        fields: service_fields::read(&what, &fields, kind)?,
         progress: if kind == Kind::Job { job_progress(&fields) } else { JobProgress::default() },
         schedule: if kind == Kind::Cron { cron_progress(&fields) } else { CronProgress::default() },
         rollout: rollout_marks(&fields, generation),

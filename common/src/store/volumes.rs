@@ -323,7 +323,7 @@ impl Store {
         let mut users = if claim.scope == VolumeScope::App { Vec::new() } else { candidates };
         for service in services {
             if claim.scope == VolumeScope::App
-                && service.app.as_ref().map(AppName::as_str) == Some(claim.service.as_str())
+                && service.fields.app.as_ref().map(AppName::as_str) == Some(claim.service.as_str())
             {
                 users.push(service.name.clone());
             }

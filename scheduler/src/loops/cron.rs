@@ -195,7 +195,7 @@ impl CronLoop {
         jobs: &'a [Service],
     ) -> Result<Vec<CronJob<'a>>, StoreError> {
         let is_replacing =
-            cron.cron.as_ref().is_some_and(|policy| policy.concurrency == Concurrency::Replace);
+            cron.fields.cron.as_ref().is_some_and(|policy| policy.concurrency == Concurrency::Replace);
         let mut with_pods = Vec::with_capacity(jobs.len());
         for service in jobs {
             let mut active_pods = 0;
@@ -221,7 +221,7 @@ impl CronLoop {
     }
 
     async fn trim_history(&self, cron: &Service, jobs: &[Service]) -> Result<(), StoreError> {
-        let Some(policy) = &cron.cron else { return Ok(()) };
+        let Some(policy) = &cron.fields.cron else { return Ok(()) };
         let jobs: Vec<&Service> = jobs.iter().collect();
         for job in surplus_history(policy, &jobs) {
             self.store.delete_service_if(&job.name, Some(job.revision)).await?;

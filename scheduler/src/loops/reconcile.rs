@@ -425,7 +425,7 @@ impl ReconcileLoop {
             }
             settle_times(&self.store, &service, &mut slots, observed.now).await?;
             let spec = service.spec_id.clone();
-            let step = match (service.job.clone(), service.state) {
+            let step = match (service.fields.job.clone(), service.state) {
                 (Some(policy), ServiceState::Active) => {
                     self.take_job_step(service, &policy, &slots, observed).await?
                 }

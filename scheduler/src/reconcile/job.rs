@@ -230,6 +230,8 @@ fn millis(duration: Duration) -> RedisMillis {
 mod tests {
     use std::collections::BTreeMap;
 
+    use common::spec::ServiceFields;
+
     use super::super::plan::testing::{record, slot};
     use super::*;
     use testkit::fixtures;
@@ -250,7 +252,8 @@ mod tests {
         fn new(policy: &str, phases: &[(u32, Phase)]) -> Self {
             let policy: JobPolicy = serde_json::from_str(policy).expect("a policy");
             let replicas = policy.completions;
-            let service = Service { replicas, job: Some(policy), ..fixtures::service() };
+            let fields = ServiceFields { job: Some(policy), ..Default::default() };
+            let service = Service { replicas, fields, ..fixtures::service() };
             let slots = phases.iter().map(|(index, phase)| slot(record("web", *index, 1, *phase))).collect();
             Self { service, slots, indices: JobIndices::default() }
         }
@@ -270,7 +273,7 @@ mod tests {
         fn plan(&self) -> JobPlan {
             let observed =
                 ObservedState { now: NOW, settle_time: Duration::from_secs(30), ..Default::default() };
-            let policy = self.service.job.as_ref().expect("a job");
+            let policy = self.service.fields.job.as_ref().expect("a job");
             plan(&JobState {
                 service: &self.service,
                 policy,

@@ -7,7 +7,7 @@ use common::lifecycle::Phase;
 use common::pod::PodRecord;
 use common::service::{Service, ServiceState};
 use common::slot::Slot;
-use common::spec::UpdatePolicy;
+use common::spec::{ServiceFields, UpdatePolicy};
 use proptest::prelude::*;
 
 use super::lost_payload::ObservedState;
@@ -238,7 +238,8 @@ proptest! {
         let policy = format!(r#"{{"order": "start-first", "parallelism": {parallelism}, "monitor": 0}}"#);
         let policy: UpdatePolicy = serde_json::from_str(&policy).unwrap();
         let max_surge = policy.max_surge(replicas as usize);
-        let mut service = Service { update: Some(policy), ..service(replicas, 3, ServiceState::Active) };
+        let fields = ServiceFields { update: Some(policy), ..Default::default() };
+        let mut service = Service { fields, ..service(replicas, 3, ServiceState::Active) };
         for (number, one) in order.into_iter().enumerate() {
             if changes.contains(&number) {
                 service.generation += 1;

@@ -307,6 +307,7 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use common::RedisMillis;
+    use common::spec::ServiceFields;
 
     use super::testing::{record, service, slot, slots};
     use super::*;
@@ -503,7 +504,8 @@ mod tests {
             (r#"{"parallelism": 1, "monitor": 10, "delay": 30}"#, &[30], &[6], "now"),
         ] {
             let update = Some(serde_json::from_str(policy).unwrap());
-            let service = Service { update, ..service(8, 2, Active) };
+            let service =
+                Service { fields: ServiceFields { update, ..Default::default() }, ..service(8, 2, Active) };
             let taken = partly_replaced(8, new, now);
             let plan = plan(&service, &taken, &observed);
             let replicas = replaced(&plan, &taken);
@@ -523,7 +525,10 @@ mod tests {
                     .unwrap(),
             )
         };
-        let with = |on_failure| Service { update: update(on_failure), ..service(4, 2, Active) };
+        let with = |on_failure| Service {
+            fields: ServiceFields { update: update(on_failure), ..Default::default() },
+            ..service(4, 2, Active)
+        };
         let failed = plan_now(&with("rollback"), &taken);
         assert!(
             matches!(failed.rollout, Some(RolloutStep::RollBack(_))) && replaced(&failed, &taken).is_empty(),

@@ -160,6 +160,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
     use common::service::{RolloutMarks, ServiceState};
+    use common::spec::ServiceFields;
 
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::*;
@@ -188,7 +189,10 @@ mod tests {
 
     fn with_policy(policy: &str, replicas: &[(Holder, Option<Holder>)]) -> Service {
         let update = Some(serde_json::from_str(policy).unwrap());
-        Service { update, ..service(replicas.len() as u32, 2, ServiceState::Active) }
+        Service {
+            fields: ServiceFields { update, ..Default::default() },
+            ..service(replicas.len() as u32, 2, ServiceState::Active)
+        }
     }
 
     /// Returns what is planned as text: the slots whose pods are stopped at once, those whose pods are replaced, and the

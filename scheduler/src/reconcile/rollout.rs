@@ -53,7 +53,7 @@ pub(crate) fn judged_by(service: &Service) -> Option<Cow<'_, UpdatePolicy>> {
 
 /// Returns how many pods are replaced before the others wait for a person; `None` if they do not wait.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
-    let canary = service.update.as_ref()?.canary? as usize;
+    let canary = service.fields.update.as_ref()?.canary? as usize;
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
 }
 
@@ -182,6 +182,7 @@ fn with_last_output(pod: &PodRecord, message: String) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use common::service::RolloutMarks;
+    use common::spec::ServiceFields;
     use serde_json::json;
 
     use super::super::plan::testing::{record, service};
@@ -320,12 +321,17 @@ mod tests {
             (roll_back, vec![bad()], marks(|_| {}), 1, None, "there is nothing before it"),
         ] {
             let update = Some(policy(json));
-            let service = Service { update, rollout: marks, ..service(2, generation, ServiceState::Active) };
+            let service = Service {
+                fields: ServiceFields { update, ..Default::default() },
+                rollout: marks,
+                ..service(2, generation, ServiceState::Active)
+            };
             assert_eq!(step(&service, pods.iter(), NOW), expected, "{case}");
         }
         let without = service(1, 2, ServiceState::Active);
         assert_eq!(step(&without, [bad()].iter(), NOW), None, "without a policy nothing is judged");
-        let deleted = Service { update: Some(policy(roll_back)), ..service(0, 2, ServiceState::Deleting) };
+        let fields = ServiceFields { update: Some(policy(roll_back)), ..Default::default() };
+        let deleted = Service { fields, ..service(0, 2, ServiceState::Deleting) };
         assert_eq!(step(&deleted, [].iter(), NOW), None, "a deleted service");
     }
 }

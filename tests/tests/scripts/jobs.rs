@@ -240,7 +240,7 @@ async fn a_tick_is_taken_once_with_its_job() {
     let now = read(&fixture, "night").await;
     assert_eq!((now.schedule.ticks_text.as_str(), now.schedule.ticks.last()), ("60-120", Some(120)));
     let job = read(&fixture, "night-120").await;
-    assert_eq!((job.kind(), job.replicas, &job.labels), (Kind::Job, 2, &seen.labels));
+    assert_eq!((job.kind(), job.replicas, &job.fields.labels), (Kind::Job, 2, &seen.fields.labels));
     assert_eq!(job.progress.of_cron, Some((seen.name.clone(), 120)));
     assert_eq!(fixture.store.runs_of(&seen.name).await.unwrap(), [(job.name.clone(), 120)]);
 

@@ -74,7 +74,7 @@ async fn who_reaches_a_service_is_a_field_of_the_routes_and_goes_with_it() {
         let expected = value.map(|value| ("from:db", value)).into_iter().chain([("tcp:1", "db 1")]);
         assert_eq!(routes(&fixture).await, pairs(&expected.collect::<Vec<_>>()));
         let stored = fixture.store.service(&ServiceName::new("db").unwrap()).await.unwrap().unwrap();
-        assert_eq!(serde_json::to_value(&stored.allow_from).unwrap(), stored_form(&allow_from));
+        assert_eq!(serde_json::to_value(&stored.fields.allow_from).unwrap(), stored_form(&allow_from));
         assert_eq!(put(allow_from).await, PutOutcome::Unchanged { generation: 1 });
     }
     put(json!(["web"])).await;
@@ -115,7 +115,7 @@ async fn an_alias_belongs_to_one_service_of_an_app_and_is_no_name_of_another() {
     assert_eq!((routing.routes.len(), routing.aliases.len()), (0, 2));
     assert_eq!(put("shop-db", "shop", json!(["db"])).await, PutOutcome::Scaled { generation: 1 });
     let stored = fixture.store.service(&ServiceName::new("shop-db").unwrap()).await.unwrap().unwrap();
-    assert_eq!(stored.aliases.names().collect::<Vec<_>>(), ["db"]);
+    assert_eq!(stored.fields.aliases.names().collect::<Vec<_>>(), ["db"]);
     forget(&fixture, "shop-db").await;
     assert_eq!(routes(&fixture).await, pairs(&all[..1]));
 }
@@ -221,5 +221,5 @@ async fn a_service_that_is_recovered_has_its_routes_again() {
     assert_eq!(routes(&fixture).await, pairs(&expected), "what another has got meanwhile stays there");
     let shared = fixture.store.check().await.unwrap();
     assert!(shared.iter().any(|finding| finding.problem.contains("other and web")), "{shared:?}");
-    assert_eq!(fixture.store.service(&name).await.unwrap().unwrap().ingress.len(), 2);
+    assert_eq!(fixture.store.service(&name).await.unwrap().unwrap().fields.ingress.len(), 2);
 }

@@ -61,7 +61,8 @@ async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
         ServiceInput::from_value(&input).unwrap().normalize().unwrap()
     };
     let name = ServiceName::new("shop-web").unwrap();
-    let stored = async || fixture.store.service(&name).await.unwrap().unwrap().app.map(|app| app.to_string());
+    let stored =
+        async || fixture.store.service(&name).await.unwrap().unwrap().fields.app.map(|app| app.to_string());
     let (outcome, _, _) = fixture.store.create_service(&of_app(Some("shop"))).await.unwrap();
     let service = fixture.store.service(&name).await.unwrap().unwrap();
     assert_eq!(outcome, PutOutcome::Created(Box::new(service)));

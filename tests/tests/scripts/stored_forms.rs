@@ -47,8 +47,8 @@ async fn what_earlier_versions_stored_is_read() {
         for desired in desired() {
             let service = store.service(&desired.name).await.unwrap().unwrap();
             assert_eq!(
-                (&service.pod, service.replicas, &service.labels),
-                (&desired.pod, desired.replicas, &desired.labels),
+                (&service.pod, service.replicas, &service.fields.labels),
+                (&desired.pod, desired.replicas, &desired.fields.labels),
                 "{shown}"
             );
             assert_eq!(*store.pod_spec(&service.spec_id).await.unwrap().unwrap(), desired.pod, "{shown}");

@@ -25,7 +25,7 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
         let is_awaited = condition == StartCondition::ServiceCompletedSuccessfully;
         is_awaited.then(|| ServiceName::new(name).ok()).flatten()
     };
-    let awaited: Vec<ServiceName> = desired.depends_on.iter().filter_map(completed).collect();
+    let awaited: Vec<ServiceName> = desired.fields.depends_on.iter().filter_map(completed).collect();
     if awaited.is_empty() {
         return Ok(());
     }
@@ -50,7 +50,7 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
 /// say what they wait for.
 async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let mut known: BTreeMap<String, DependsOn> = BTreeMap::new();
-    let mut next: Vec<ServiceName> = desired.depends_on.services().collect();
+    let mut next: Vec<ServiceName> = desired.fields.depends_on.services().collect();
     while !next.is_empty() && known.len() < MAX_LOOKED_AT {
         let read = app.store.depends_on(&next).await?;
         known.extend(next.iter().map(ToString::to_string).zip(read));
@@ -61,7 +61,7 @@ async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), Ap
         unread.dedup();
         next = unread;
     }
-    match circle_with(desired.name.as_str(), &desired.depends_on, &known) {
+    match circle_with(desired.name.as_str(), &desired.fields.depends_on, &known) {
         None => Ok(()),
         Some(path) => {
             let detail = format!("a circle: {path}; none of them could start");

@@ -76,7 +76,7 @@ pub(crate) async fn run_service(
             return Err(being_deleted(&name));
         }
         let job = options.job.clone().map_or_else(|| random_name(&name), Ok)?;
-        let replicas = cron.job.as_ref().map_or(1, |job| job.completions);
+        let replicas = cron.fields.job.as_ref().map_or(1, |job| job.completions);
         let desired = DesiredService { replicas, ..cron.clone().into() };
         app.admit(Growth::of(&desired, None)).await?;
         let ticks = cron.schedule.ticks_text.clone();

@@ -45,8 +45,8 @@ impl ServiceSelection {
     }
 
     fn matches(&self, service: &Service) -> bool {
-        let is_of_app = self.app.is_none() || self.app == service.app;
-        is_of_app && self.labels.matches(&service.labels)
+        let is_of_app = self.app.is_none() || self.app == service.fields.app;
+        is_of_app && self.labels.matches(&service.fields.labels)
     }
 
     /// Returns the selected services, and one more than the limit if there is a next page.

@@ -5,8 +5,9 @@
 local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
 -- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a job that
 -- a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is created.
+-- Each further field of the cron that is not '' is one of the job as well.
 local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions, labels,
-  app, depends_on, policy, write = head_args()
+  app, policy, write = head_args()
 local state, kind, current_write, current_ticks = unpack(
   redis.call('HMGET', cron_key, 'state', 'kind', 'write', 'ticks'), 1, 4)
 local exists = redis.call('EXISTS', job_key) == 1
@@ -45,7 +46,10 @@ redis.call('HSET', job_key, 'name', job, 'state', 'active', 'generation', 1, 'sp
   'updated_at', STAMP, 'revision', 1, 'revised_by', write, 'write', write, 'kind', 'job', 'job', policy,
   'of_cron', cron .. ' ' .. tick)
 if app ~= '' then redis.call('HSET', job_key, 'app', app) end
-if depends_on ~= '' then redis.call('HSET', job_key, 'depends_on', depends_on) end
+for f = 1, field_count do
+  local field, value = field_args(f)
+  if value ~= '' then redis.call('HSET', job_key, field, value) end
+end
 redis.call('SADD', services, job)
 redis.call('ZADD', runs, by_hand and math.floor(NOW / 1000) or tick, job)
 emit('service', cron, 'CronRan', cron, '', '', 'created job ' .. job .. (by_hand and ', by hand' or ''))

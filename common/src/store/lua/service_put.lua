@@ -6,24 +6,29 @@ local service_key, services, spec_key, unconfirmed, former_specs, routes, histor
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint is equal
 -- for texts that mean the same.
 -- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
--- `depends_on`, `ingress`, `allow_from`, `aliases`, `update`, `job` and `cron` are JSON, or '' for none; `routes_text` is
--- what follows from `ingress`, `allow_from` and `aliases`.
+-- `update`, `job` and `cron` are JSON, or '' for none, as are the values of the fields that are only stored.
+-- `routes_text` is what follows from `ingress`, `allow_from` and `aliases`.
 -- `failure` is '', or says why the generation before has failed, which this one takes back.
-local service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on, ingress,
-  allow_from, aliases, update, kind, job, cron, times, failure, routes_text, expected_revision, write = head_args()
+local service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
+  times, failure, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
   redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
-local current_app = redis.call('HGET', service_key, 'app') or ''
-local current_depends_on = redis.call('HGET', service_key, 'depends_on') or ''
-local current_ingress, current_routes, current_update = unpack(
-  redis.call('HMGET', service_key, 'ingress', 'routes', 'update'), 1, 3)
-current_ingress, current_routes, current_update = current_ingress or '', current_routes or '', current_update or ''
-local current_allow_from, current_aliases = unpack(redis.call('HMGET', service_key, 'allow_from', 'aliases'), 1, 2)
-current_allow_from, current_aliases = current_allow_from or '', current_aliases or ''
+local current_app, current_routes, current_update = unpack(
+  redis.call('HMGET', service_key, 'app', 'routes', 'update'), 1, 3)
+current_app, current_routes, current_update = current_app or '', current_routes or '', current_update or ''
 local current_kind, current_job, current_cron, current_times = unpack(
   redis.call('HMGET', service_key, 'kind', 'job', 'cron', 'times'), 1, 4)
 current_kind, current_job = current_kind or '', current_job or ''
 current_cron, current_times = current_cron or '', current_times or ''
+-- Whether one of the fields that are only stored grows, and the first of them that changes, in words.
+local grows, changed_field = false, nil
+local WORDS = { depends_on = 'its dependencies', allow_from = 'who may reach it' }
+for f = 1, field_count do
+  local field, value = field_args(f)
+  local current = redis.call('HGET', service_key, field) or ''
+  grows = grows or #value > #current
+  if current ~= value then changed_field = changed_field or WORDS[field] or 'its ' .. field end
+end
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
@@ -45,8 +50,7 @@ if taken then return { 'ROUTE', taken, other } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
   and #labels <= #(current_labels or '') and #app <= #current_app
-  and #depends_on <= #current_depends_on and #ingress <= #current_ingress and #allow_from <= #current_allow_from
-  and #aliases <= #current_aliases and #routes_text <= #current_routes and #update <= #current_update
+  and not grows and #routes_text <= #current_routes and #update <= #current_update
   and #job <= #current_job and #cron <= #current_cron and #times <= #current_times then allow_at_maxmemory() end
 -- What it was before only informs, so a key of another type in its place stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
@@ -58,10 +62,10 @@ local function set_optional(field, value)
 end
 local function set_optionals()
   set_optional('app', app)
-  set_optional('depends_on', depends_on)
-  set_optional('ingress', ingress)
-  set_optional('allow_from', allow_from)
-  set_optional('aliases', aliases)
+  for f = 1, field_count do
+    local field, value = field_args(f)
+    set_optional(field, value)
+  end
   set_optional('update', update)
   set_optional('kind', kind)
   set_optional('job', job)
@@ -123,10 +127,7 @@ local changes = {
   { 'scaled from ' .. current_replicas .. ' to ' .. replicas, current_replicas ~= replicas },
   { 'its labels changed', current_labels ~= labels },
   { 'its app changed', current_app ~= app },
-  { 'its dependencies changed', current_depends_on ~= depends_on },
-  { 'its ingress changed', current_ingress ~= ingress },
-  { 'who may reach it changed', current_allow_from ~= allow_from },
-  { 'its aliases changed', current_aliases ~= aliases },
+  { (changed_field or '') .. ' changed', changed_field },
   { 'its routes changed', current_routes ~= routes_text },
   { 'how it is updated changed', current_update ~= update },
   { 'suspended: no job begins by itself', current_times ~= '' and times == '' },

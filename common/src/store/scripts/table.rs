@@ -214,8 +214,12 @@ scripts! {
         ],
         args: [
             cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint,
-            completions, labels, app, depends_on, policy, write
+            completions, labels, app, policy, write
         ],
+        batch Field field {
+            keys: [],
+            args: [field, value],
+        }
     }
     dead_letter_requeue {
         run_by: [Api],
@@ -550,9 +554,12 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
-        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, depends_on,
-               ingress, allow_from, aliases, update, kind, job, cron, times, failure, routes_text,
-               expected_revision, write],
+        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
+               times, failure, routes_text, expected_revision, write],
+        batch Field field {
+            keys: [],
+            args: [field, value],
+        }
     }
     service_recover {
         run_by: [Api],
