@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::control_loop::{Loop, Next};
 use common::ids::{SchedulerId, ServiceName};
 use common::service::{Service, ServiceState};
-use common::spec::{ContainerSpec, OnChange, RestartPolicy};
+use common::spec::{ContainerSpec, OnChange};
 use common::store::{RestartOutcome, RolloutNote, Store, StoreError, ValueRollout};
 use common::value::ValueKind;
 
@@ -122,7 +122,7 @@ fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
         files.iter().any(|file| file.source == rollout.name && file.on_change() == OnChange::Restart)
     };
     service.state == ServiceState::Active
-        && containers.iter().any(|container| container.restart == RestartPolicy::Always)
+        && service.pod.restarts_always().is_some()
         && containers.iter().any(uses)
 }
 
@@ -161,6 +161,21 @@ mod tests {
             );
             service.state = ServiceState::Deleting;
             assert!(!is_restarted(&service, &secret) && !is_restarted(&service, &config), "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_sidecar_does_not_have_a_finite_container_run_again() {
+        let change =
+            ValueRollout { kind: ValueKind::Config, name: ValueName::new("db").unwrap(), version: 2, at: 1 };
+        for (restart, expected) in [("never", false), ("on-failure", false), ("always", true)] {
+            let mut service = fixtures::service();
+            let containers = json!([
+                {"name": "main", "image": "web", "restart": restart, "configs": ["db"]},
+                {"name": "log", "image": "log", "sidecar": true, "configs": ["db"]},
+            ]);
+            service.pod.containers = serde_json::from_value(containers).unwrap();
+            assert_eq!(is_restarted(&service, &change), expected, "{restart}");
         }
     }
 }
