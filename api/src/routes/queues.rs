@@ -5,6 +5,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use common::api::{DeadLetterView, List, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
+use common::payload::MAX_PAYLOAD;
 use common::store::{BrokenKey, DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
 use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
@@ -180,8 +181,8 @@ pub(crate) async fn list_dead_letters(
 
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
-/// A body replaces the payload: its bytes are queued as they are. What would come to nothing is refused, and
-/// the dead letter stays.
+/// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its bytes
+/// are queued as they are. What would come to nothing is refused, and the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",
@@ -189,7 +190,8 @@ pub(crate) async fn list_dead_letters(
     responses(
         (status = 204, description = "The payload is queued again"),
         (status = 404, description = "There is no such dead letter, or it came through no queue of kubeleet"),
-        (status = 409, description = "The pod has ended, exists already, or belongs to a service"),
+        (status = 409, description = "The pod has ended, exists, or belongs to a service, or of its payload only the \
+         first KiB was kept"),
         (status = 422, description = "The body cannot be a pod"),
     )
 )]
@@ -227,6 +229,13 @@ pub(crate) async fn requeue_dead_letter(
         }
         DeadLetterRequeue::PodOfService => {
             conflict(format!("{pod} belongs to a service; change the service instead, or change the uuid"))
+        }
+        DeadLetterRequeue::Truncated => {
+            let limit = MAX_PAYLOAD / 1024;
+            conflict(format!(
+                "only its first KiB was kept, because it was too large: send the payload as the body, with at most \
+                 {limit} KiB, or drop the dead letter"
+            ))
         }
     }
 }
