@@ -139,9 +139,11 @@ fn name_list_items(schemas: &mut Value) {
     }
 }
 
-/// Generators of clients make a type of each named schema, and fail at an object inside one of several forms.
+/// Moves the inline object `tmpfs` to a named schema: client generators fail on an inline object inside `anyOf`.
 fn name_options_in_memory(schemas: &mut Value) {
-    let options = &mut schemas["VolumeMount"]["anyOf"][1]["properties"]["tmpfs"];
+    let forms = schemas["VolumeMount"]["anyOf"].as_array_mut();
+    let options = forms.into_iter().flatten().find_map(|form| form.pointer_mut("/properties/tmpfs"));
+    let options = options.expect("a form of VolumeMount is an object with tmpfs");
     let named = std::mem::replace(options, json!({"$ref": "#/components/schemas/TmpfsOptions"}));
     schemas["TmpfsOptions"] = named;
 }
