@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
-use common::api::{DeadLetterView, List, QueueView, QueuesView};
+use common::api::{DeadLetterView, List, QueueItem, QueueView, QueuesView};
 use common::ids::{NodeName, SchedulerId};
 use common::payload::MAX_PAYLOAD;
 use common::store::{BrokenKey, DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
@@ -49,6 +49,16 @@ impl PathName for QueueKey {
             ApiProblem::new(ProblemKind::QueueNotFound, format!("there is no queue {text:.80}; {detail}"))
         })?;
         Ok(Self { text, queue: Some(queue) })
+    }
+}
+
+impl QueueKey {
+    /// Returns the node whose queue it is, if it is one.
+    fn node(&self) -> Option<&NodeName> {
+        match self.queue.as_ref()? {
+            QueueName::Pending(node) | QueueName::Starting(node) | QueueName::Running(node) => Some(node),
+            QueueName::Waiting | QueueName::InFlight(_) => None,
+        }
     }
 }
 
@@ -132,7 +142,7 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
 /// and `cs:<node>`.
 #[utoipa::path(get, path = "/queue/{key}", tag = "queue", params(InPath<QueueKey>, PeekOptions), responses(
     (status = 200, description = "The first payloads of the queue, at most 4 MiB", body = QueueView),
-    (status = 404, description = "There is no such queue"),
+    (status = 404, description = "There is no such queue, or it is empty and there is no such node"),
 ))]
 pub(crate) async fn peek_queue(
     State(app): State<AppState>,
@@ -140,7 +150,7 @@ pub(crate) async fn peek_queue(
     Params(options): Params<PeekOptions>,
 ) -> Result<Json<QueueView>, ApiProblem> {
     let limit = page_size(options.limit)?;
-    let (items, left_out) = match &key.queue {
+    let (items, left_out): (Vec<QueueItem>, u64) = match &key.queue {
         Some(queue) => {
             let found = app.store.peek(queue, limit).await?;
             (found.items.into_iter().map(views::item).collect(), found.left_out)
@@ -150,7 +160,28 @@ pub(crate) async fn peek_queue(
             (found.items.into_iter().map(views::unschedulable).collect(), found.left_out)
         }
     };
-    Ok(Json(QueueView { queue: key.text, items, left_out }))
+    let view = QueueView { items, left_out, queue: key.text.clone() };
+    if view.items.is_empty()
+        && view.left_out == 0
+        && let Some(node) = key.node()
+    {
+        check_node(&app, node, &key.text).await?;
+    }
+    Ok(Json(view))
+}
+
+/// Refuses the empty queue of a node that does not exist: its name is probably mistyped.
+async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
+    match app.store.node_names().await {
+        Ok(names) if !names.contains(node) => {
+            let detail = format!("there is no node {node}, and {queue} is empty; GET /node lists the nodes");
+            Err(ApiProblem::new(ProblemKind::NodeNotFound, detail))
+        }
+        Ok(_) => Ok(()),
+        // The names of the nodes are unknown.
+        Err(error) if error.is_broken_key() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Lists dead letters, newest first.

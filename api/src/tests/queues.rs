@@ -21,7 +21,14 @@ async fn queues_are_peeked() {
     assert_eq!(pq["items"].as_array().unwrap().len(), 2);
     assert_eq!(pq["items"][0]["payload"], "a");
     assert_eq!(api.get("/queue/cs:worker1").await.expect(200)["items"][0]["payload"], "d");
-    assert_eq!(api.get("/queue/rq:unknown").await.expect(200)["items"], serde_json::json!([]));
+    api.redis.cli::<()>(&["SADD", "nodes", "worker2"]).await;
+    for key in ["pq:worker2", "rq:worker2", "cs:worker2"] {
+        assert_eq!(api.get(&format!("/queue/{key}")).await.expect(200)["items"], serde_json::json!([]));
+    }
+    for key in ["pq:wroker1", "rq:wroker1", "cs:wroker1"] {
+        let problem = api.get(&format!("/queue/{key}")).await.problem(404, "node-not-found");
+        assert!(problem["detail"].as_str().unwrap().starts_with("there is no node wroker1"), "{problem}");
+    }
     for none in ["up", "pq:", "xq:worker1", "pq:-", "service:web"] {
         api.get(&format!("/queue/{none}")).await.problem(404, "queue-not-found");
     }
