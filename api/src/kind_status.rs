@@ -1,4 +1,4 @@
-//! How far jobs and crons are, as their views say it.
+//! Adds the status of jobs and crons to the views of services.
 
 use common::RedisMillis;
 use common::api::{CronStatus, IndexResultView, JobPhase, JobStatus, ServiceStatus, ServiceView, rfc3339};
@@ -88,6 +88,7 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
         reason,
         message,
         cron: progress.of_cron.as_ref().map(|(cron, _)| cron.clone()),
+        // The tick 0 means that it was run by hand (`POST …/run`), at no time of the schedule.
         scheduled_at: progress.of_cron.as_ref().filter(|(_, tick)| *tick > 0).map(|(_, tick)| of_tick(*tick)),
     }
 }

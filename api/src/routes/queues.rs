@@ -235,7 +235,7 @@ pub(crate) async fn requeue_dead_letter(
     if !dead_letter.can_be_requeued() {
         let detail = format!(
             "dead letter {id} names {:.80?}, which is neither sq nor the pq: of a node; push its payload to sq, or \
-             discard it",
+             drop it",
             dead_letter.queue
         );
         return Err(ApiProblem::new(ProblemKind::QueueNotFound, detail));
@@ -290,11 +290,11 @@ impl<S: Send + Sync> FromRequest<S> for EditedBody {
     }
 }
 
-/// Deletes a dead letter for good.
+/// Drops a dead letter for good.
 #[utoipa::path(
     delete, path = "/queue/dq/{id}", tag = "queue", params(InPath<DeadLetterId>),
     responses(
-        (status = 204, description = "The dead letter is deleted"),
+        (status = 204, description = "The dead letter is dropped"),
         (status = 404, description = "There is no such dead letter"),
     )
 )]
