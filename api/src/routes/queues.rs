@@ -112,7 +112,8 @@ pub(crate) struct DeadLetterPaging {
     /// Items on the page.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     limit: Option<u32>,
-    /// The `next` of the previous page.
+    /// The `next` of the previous page: how many newer dead letters to pass over. If some of those were requeued or
+    /// dropped meanwhile, the page misses as many; if there are new ones, it repeats as many.
     #[param(pattern = "^[0-9]{1,9}$")]
     after: Option<String>,
 }
@@ -311,14 +312,23 @@ fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
 }
 
 async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {
+    // When others are removed between two pages, the one that is looked for can move to a page that was read.
+    for _ in 0..2 {
+        if let Some(dead_letter) = search(app, id).await? {
+            return Ok(dead_letter);
+        }
+    }
+    Err(not_found(id))
+}
+
+async fn search(app: &AppState, id: &str) -> Result<Option<DeadLetter>, ApiProblem> {
     let mut offset = 0;
     loop {
         let (page, has_more) = app.store.dead_letter_page(offset, CHUNK_SIZE).await?;
         offset += page.len();
-        match page.into_iter().find(|dead_letter| dead_letter.id == id) {
-            Some(dead_letter) => return Ok(dead_letter),
-            None if !has_more => return Err(not_found(id)),
-            None => {}
+        let found = page.into_iter().find(|dead_letter| dead_letter.id == id);
+        if found.is_some() || !has_more {
+            return Ok(found);
         }
     }
 }
